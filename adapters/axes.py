@@ -1,6 +1,6 @@
 """The table of axes in which cells differ.
 
-Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option and its parser to every
+Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option to every
 axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of ``Cell``, a line here, a line
 there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walks the table.
 """

@@ -282,5 +282,4 @@ where it has taken less time altogether than the mode of the same framework that
     heading="What else a step costs",
     place=30,
     headline=headline,
-    has_section=lambda found: bool(found.rows),
 )

@@ -6,11 +6,7 @@ DlbenchError            exit code 1
     +-- RecordError     exit code 4   a stored record is not what this version describes
 """
 
-import re
 from typing import ClassVar
-
-LONGEST_LINE = 2000
-"""Characters of a message; what a file or a command line holds may be much longer than that."""
 
 
 class DlbenchError(Exception):
@@ -33,11 +29,3 @@ class StoreError(DlbenchError):
 
 class RecordError(StoreError):
     """A stored record or run is not what this version of dlbench describes."""
-
-
-def in_one_line(said: object) -> str:
-    """Return a message as one line that fits a screen and commands no terminal, whatever it repeats."""
-    line = re.sub(r"\s*[\r\n]\s*", " ", str(said).strip())
-    line = "".join(each if each.isprintable() else "?" for each in line)
-    half = LONGEST_LINE // 2
-    return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"

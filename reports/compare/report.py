@@ -1,6 +1,7 @@
 """Comparisons for people and scripts: terminal, Markdown for a job summary, JUnit, JSON and CSV."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -185,18 +186,15 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _reasons(cells: Iterable[CellComparison]) -> list[str]:
+def _reasons(comparison: Comparison) -> list[str]:
     """Return a sentence for each cell worth one, the gravest first, so many of each verdict that fails nothing."""
-    said: dict[Verdict, list[str]] = {each: [] for each in Verdict if each not in _QUIET}
-    for each in cells:
-        if each.verdict in said:
-            said[each.verdict].append(f"{name_of(each.cell)}: {sentence_of(each)}")
     lines = []
-    for found, sentences in said.items():
-        shown = sentences if found in GRAVE else sentences[:_MOST_REASONS]
-        lines += shown
-        if len(shown) < len(sentences):
-            lines.append(f"... and {len(sentences) - len(shown)} more of {WORDS[found].word}; --json shows all")
+    for found, cells in by_verdict(comparison).items():
+        if found not in _QUIET:
+            shown = cells if found in GRAVE else cells[:_MOST_REASONS]
+            lines += [f"{name_of(each.cell)}: {sentence_of(each)}" for each in shown]
+            if len(shown) < len(cells):
+                lines.append(f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows all")
     return lines
 
 
@@ -388,16 +386,23 @@ def _within(lines: Sequence[str], room: int, more: str) -> list[str]:
     return [*lines[:fitting], *([more.format(len(lines) - fitting)] if fitting < len(lines) else [])]
 
 
-_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-
-
-def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
-    """Return the XML document; ``name`` is that of its only suite.
+def comparison_to_junit(comparison: Comparison) -> str:
+    """Return the XML document.
 
     Attributes are those of the schema that Jenkins, GitLab and GitHub's actions read: tests, failures, errors,
     skipped, time; classname and name. The time of a case is the candidate's median seconds of one step.
     """
-    suite = ElementTree.Element("testsuite", name=one_line(name))
+    ends = Counter(WORDS[cell.verdict].junit for cell in comparison.cells)
+    totals = {
+        "name": "dlbench",
+        "tests": str(len(comparison.cells)),
+        "failures": str(ends["failure"]),
+        "errors": str(ends["error"]),
+        "skipped": str(ends["skipped"]),
+        "time": f"{sum(map(_candidate_seconds, comparison.cells)):.6f}",
+    }
+    root = ElementTree.Element("testsuites", totals)
+    suite = ElementTree.SubElement(root, "testsuite", totals)
     properties = ElementTree.SubElement(suite, "properties")
     facts = {
         "baseline": comparison.baseline,
@@ -410,28 +415,20 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
         facts["gate"] = gate_outcome(comparison).line
     for key, value in facts.items():
         ElementTree.SubElement(properties, "property", name=key, value=one_line(value))
-    for cell in comparison.cells:
-        suite.append(_case(cell, name))
-    cases = suite.findall("testcase")
-    totals = {"tests": len(cases)}
-    totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
-    time = f"{sum(median(cell.candidate.launch_medians or (0.0,)) for cell in comparison.cells):.6f}"
-    root = ElementTree.Element("testsuites", name=one_line(name))
-    for element in (root, suite):
-        for key, count in totals.items():
-            element.set(key, str(count))
-        element.set("time", time)
-    root.append(suite)
+    suite.extend(map(_case, comparison.cells))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
+def _candidate_seconds(cell: CellComparison) -> float:
+    return median(cell.candidate.launch_medians or (0.0,))
+
+
+def _case(cell: CellComparison) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     group = group_name(cell.cell).replace(".", "_")
-    time = f"{median(cell.candidate.launch_medians or (0.0,)):.6f}"
-    names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
-    case = ElementTree.Element("testcase", names, time=time)
+    names = {"classname": one_line(f"dlbench.{group}"), "name": one_line(rest_of(cell.cell))}
+    case = ElementTree.Element("testcase", names, time=f"{_candidate_seconds(cell):.6f}")
     words = WORDS[cell.verdict]
     body = [sentence_of(cell)]
     if cell.judgement.ratio is not None:
@@ -455,7 +452,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
     The counts stand at the end, where a terminal leaves the reader.
     """
-    facts = [*_reasons(comparison.cells), *details_of(comparison.cells)]
+    facts = [*_reasons(comparison), *details_of(comparison.cells)]
     end = [*closing(comparison), headline(comparison) + "."]
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)

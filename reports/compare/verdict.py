@@ -9,12 +9,6 @@ A number of launches, never of steps, is what a verdict rests on (`reports.stati
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
 
-REGRESSION: the estimate exceeds ``1 + magnitude``, and identical code would look slower at all, as much as this, with
-probability ``p_value`` at most; the interval may reach below the magnitude.
-IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the interval ends below ``1 + tolerance``.
-CONTENDED: others were in the way of too many launches. INCONCLUSIVE: none of these; the smallest slowdown that this
-many launches would have shown is then said.
-
 A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair coin whatever the
 sizes, so at each look the signed-rank sum has its exact distribution; the probability of a false alarm at any look is
 at most the sum of the looks' levels (Bonferroni's bound, as in group sequential trials with alpha spending: Lan and
@@ -49,14 +43,17 @@ class Verdict(StrEnum):
     """The verdict on a candidate against its baseline, the gravest first."""
 
     REGRESSION = "REGRESSION"
+    """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability ``p_value`` at most."""
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
     IMPROVEMENT = "IMPROVEMENT"
+    """The mirror image, at ``improvement_p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
     CONTENDED = "CONTENDED"
     COMPARISON = "COMPARISON"
     """Of different machines: a ratio, and no verdict on a change of code."""
     NO_REGRESSION = "NO_REGRESSION"
+    """The interval ends below ``1 + tolerance``."""
     HOLE = "HOLE"
     """A side was not measured, or the baseline fails too."""
 

@@ -1,25 +1,27 @@
 """The head of a page: a picture of who is fastest on each network, the same as a table, and the findings."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, in_the_running
+from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import MISSING, Table, entries, interval, number, times
+from dlbench.reports.formats.layout import Table, interval, number
 from dlbench.reports.formats.markup import rendered
-from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.statistics import Summary, clearly_slower, ratio
+from dlbench.reports.naming import group_name, listed, place_name, row_name
+from dlbench.reports.ratio.fastest import Leader, fastest
+from dlbench.reports.statistics import Summary, clearly_slower
 from dlbench.reports.storage.hosts import name_among
 
 MOST_NETWORKS = 6
 MOST_ROWS = 10
 """Rows of one network in the picture; the matrix has the others."""
 MOST_FINDINGS = 6
-_NAMED_TIES = 2
 
 Ranking = list[tuple[CellResult, Summary]]
 """Rows of one group in one column with their times, the fastest first."""
@@ -53,26 +55,21 @@ def overview_place(matrix: Matrix, column: Place) -> str:
     return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}"
 
 
-def overview_table(ranked: dict[Cell, Ranking]) -> Table:
-    """Return a line for each network: its fastest row, the ties, and the margin to the first that is clearly slower."""
-    rows = []
-    for group, ranking in list(ranked.items())[:MOST_NETWORKS]:
-        cell, least = ranking[0]
-        tied = [row_name(other.cell) for other, timed in ranking[1:] if not clearly_slower(timed, least)]
-        more = f" and {len(tied) - _NAMED_TIES} more" if len(tied) > _NAMED_TIES else ""
-        behind = next((pair for pair in ranking if clearly_slower(pair[1], least)), None)
-        rows.append(
-            entries(
-                group_name(group),
-                row_name(cell.cell),
-                f"{number(least.median)} s {interval(least)}".strip(),
-                ", ".join(tied[:_NAMED_TIES]) + more if tied else "none",
-                row_name(behind[0].cell) if behind else "none",
-                times(ratio(behind[1], least)) if behind else MISSING,
-            )
-        )
-    heads = ("network", "fastest", "a step", "ties with it", "first clearly slower", "takes")
-    return Table("", heads, tuple(rows), words=True)
+_LEADERS: tuple[Column[Leader], ...] = (
+    Column("", "network", lambda leader: group_name(leader.first.group)),
+    Column("", "fastest", lambda leader: row_name(leader.first.cell)),
+    Column("", "s/step", lambda leader: leader.first.seconds),
+    Column("", "may be as fast", lambda leader: listed([row_name(each.cell) for each in leader.ties], 1) or "none"),
+    Column("", "next", lambda leader: leader.next and row_name(leader.next.cell)),
+    Column("", "times as slow", lambda leader: leader.ratio),
+    Column("", "outcome", lambda leader: leader.outcome),
+)
+
+
+def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:
+    """Return a line for each of these groups: its fastest row and whether that is certain, as the report `fastest`."""
+    leaders = {each.first.group: each for each in fastest(replace(matrix, columns=(column,))).rows}
+    return table(_LEADERS, [leaders[group] for group in groups][:MOST_NETWORKS], words=True)
 
 
 def panels(ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:

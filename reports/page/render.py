@@ -52,7 +52,7 @@ def page_to_file_text(document: Document) -> str:
         panels=panels(ranked),
         more_networks=max(0, len(ranked) - MOST_NETWORKS),
         place="" if column is None else overview_place(document.matrix, column),
-        ranking=page_to_html(Page((), (overview_table(ranked),))) if ranked else "",
+        ranking=page_to_html(Page((), (overview_table(document.matrix, column, ranked),))) if column and ranked else "",
         findings=findings(document.matrix, [each["headline"] for each in found]),
         note=note_to_html(document.note),
         matrix=matrix,

@@ -5,7 +5,6 @@ Matplotlib draws the pictures, as for a report's PNG files: an SVG needs no Java
 
 import re
 import tempfile
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -30,7 +29,6 @@ _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INK = {"#000000": "currentColor", "black": "currentColor", "#666666": "currentColor"}
 """Colours that follow the page, so that they can be seen on dark too."""
 _GRID = "#dddddd"
-_OF_ITS_OWN = ("d", "x", "y", "href", "id", "transform", "width", "height", "viewBox", "points")
 _GROUPS = f"{{{_SVG}}}g", f"{{{_SVG}}}defs"
 _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
@@ -115,21 +113,7 @@ def _unwrap(parent: ElementTree.Element) -> None:
         if child.tag in _DROPPED or (child.tag in _GROUPS and not len(child)):
             continue
         children += list(child) if child.tag == _GROUPS[0] and not child.attrib else [child]
-    parent[:] = []
-    # What neighbours look like is said once.
-    for look, run in groupby(children, key=_look):
-        alike = list(run)
-        if len(alike) > 1 and look and alike[0].tag != _GROUPS[0]:
-            for child in alike:
-                child.attrib = {name: value for name, value in child.attrib.items() if name in _OF_ITS_OWN}
-            group = ElementTree.SubElement(parent, _GROUPS[0], dict(look))
-            group.extend(alike)
-        else:
-            parent.extend(alike)
-
-
-def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, value) for name, value in element.attrib.items() if name not in _OF_ITS_OWN))
+    parent[:] = children
 
 
 def _plain_attributes(element: ElementTree.Element, names: dict[str, str]) -> None:

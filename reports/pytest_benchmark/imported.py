@@ -20,7 +20,7 @@ from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.reports.errors import RecordError, ReportError
 from dlbench.reports.formats.inert import WHOLE, visible
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, FOREIGN_KEY, KEY, probed, samples_of
-from dlbench.reports.storage.record import IMPORTED, Record, Run
+from dlbench.reports.storage.record import IMPORTED, Record, Run, reason_of
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
@@ -208,16 +208,11 @@ def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile
 
 
 def _said(error: BaseException) -> str:
-    """Return an error's message in one line; of a validation its place too."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return clean_name(f"{where + ': ' if where else ''}{first['msg']}")
     if isinstance(error, json.JSONDecodeError):
         return f"it is not JSON ({error.msg} at line {error.lineno})"
-    return " ".join(str(error).split()).rstrip(".")
+    return reason_of(error).rstrip(".")
 
 
 def _deeper(value: Any, levels: int) -> bool:

@@ -130,8 +130,7 @@ def _page(found: Frameworks) -> Page:
         what = (
             f"{QUANTITIES[quantity].title}{meant}: those of the row over those of the reference; below 1 it has less."
         )
-    legend = [f"{what} {_LEGEND[0]}", _LEGEND[1], _LEGEND[2]]
-    after = (*legend, *((_FEW,) if few else ()), *legends, *found.matrix.notes)
+    after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 
 
@@ -276,7 +275,6 @@ REPORT = Report(
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(found.rows),
     suggestion="framework against framework, over all networks",
     applies=lambda cells: len({axes.project(each, GROUP) for each in cells}) > 1 and differ(cells, *ROW),
     options=frozenset({QUANTITY, REFERENCE, ALL_RUNS}),
@@ -284,5 +282,4 @@ REPORT = Report(
     heading="Framework against framework",
     place=15,
     headline=headline,
-    has_section=lambda found: bool(found.rows),
 )

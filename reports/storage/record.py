@@ -16,7 +16,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WrapV
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.files import JsonRecord
-from dlbench.reports.errors import RecordError, in_one_line
+from dlbench.reports.errors import RecordError
+from dlbench.reports.formats.inert import one_line
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.networks import read_network
 
@@ -104,7 +105,7 @@ class Kept:
                 raise ValueError("a number is out of range")
             return kept
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise RecordError(f"A {what} cannot be read ({_reason(error)}); it is damaged.") from error
+            raise RecordError(f"A {what} cannot be read ({reason_of(error)}); it is damaged.") from error
 
 
 @dataclass(frozen=True)
@@ -222,8 +223,10 @@ def sound(record: Record) -> bool:
 _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Run, Record)}
 
 
-def _reason(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return in_one_line(error)
-    first = error.errors(include_url=False)[0]
-    return in_one_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}")
+def reason_of(error: BaseException) -> str:
+    """Return an error's message in one line; of a validation the place of the first fault, and the fault."""
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return one_line(said)

@@ -47,9 +47,7 @@ _BISECT: options.Options = {
     "repo": option("--repo", "Try the commits of this git repository, which needs --step.", metavar="PATH"),
     "build": option("--build", "Command for the shell that builds a commit, in its worktree.", metavar="CMD"),
     "build_limit": option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT})."),
-    "suite_name": option(
-        "--suite", "Suite that defines the network and how a launch measures: a name or a file.", str, "quick"
-    ),
+    "suite_name": options.suite_of_network("quick"),
     "confidence": option("--confidence", f"Probability of the answer with which the search ends ({CONFIDENCE:.0%})."),
 }
 _PYTHON = (
@@ -126,7 +124,7 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
     check_count(plan, given.yes)
     if given.resume:
         with Store.open(delivery.local_or(given.store_file), create=False) as store:
-            unfinished = resume.unfinished(store, plan, machine, BISECTING, bare=False)
+            unfinished = resume.unfinished(store, plan, machine, BISECTING)
         sides.check_same(unfinished, described, rule)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     candidates = f"{counted(len(plan.cells), series.kind)} after {series.names[0]}, up to {series.names[-1]}"
@@ -195,7 +193,6 @@ def _places(names: Sequence[str], kind: str, good: str | None, bad: str | None) 
 
 
 def _of_builds(given: Given) -> Series:
-    """Return the interpreters of --python, in order."""
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
     builds = values.builds(given.python, name)
     chosen = builds[_places([each.name for each in builds], "build", given.good, given.bad)]
@@ -203,7 +200,6 @@ def _of_builds(given: Given) -> Series:
 
 
 def _of_releases(given: Given) -> Series:
-    """Return the releases of a framework on the package index, from good to bad."""
     if not given.good or not given.bad:
         raise UsageError("Name the releases between which it became slower, as in --good 0.4.20 --bad 0.12.0.")
     found = frameworks.find(given.framework.partition(":")[0])

@@ -169,10 +169,8 @@ def rule_given(given: Given, usual: Rule) -> Rule:
     return replace(usual, **chosen)
 
 
-def planned(
-    given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()
-) -> tuple[Plan, tuple[Side, Side], bool]:
-    """Return the plan of a suite's cells, baseline and candidate, and whether nothing of the suite was chosen.
+def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()) -> tuple[Plan, tuple[Side, Side]]:
+    """Return the plan of a suite's cells, and baseline and candidate.
 
     ``baseline`` are the words of a baseline's interpreters. Raises UsageError.
     """
@@ -198,7 +196,7 @@ def planned(
         rows = load(suite).frameworks
         modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
         chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
-    return plan_of(suite, chosen, machine, given.seed), pair, not chosen.narrows
+    return plan_of(suite, chosen, machine, given.seed), pair
 
 
 def measure(
@@ -210,14 +208,14 @@ def measure(
     """
     seconds, rule = options.seconds_of(given.budget), rule_given(given, DEFAULT)
     machine = probe()
-    plan, pair, bare = planned(given, suite, machine, baseline)
+    plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
     duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
         with Store.open(delivery.local_or(given.store_file), create=False) as store:
-            unfinished = resume.unfinished(store, plan, machine, purpose, bare)
+            unfinished = resume.unfinished(store, plan, machine, purpose)
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, pair, say, not given.no_build)
         sides.check_same(unfinished, sides.described(pair, sources), rule)

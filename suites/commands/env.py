@@ -11,7 +11,7 @@ from ..display.screen import StatusLine, counted, err, out, print_json, say, sho
 from ..environments import environment, folders
 from ..errors import DlbenchError, Interrupted, UsageError
 from ..planning.framework import find, offered
-from ..run import weights
+from ..run import launch_files
 from . import options
 from .list import list_frameworks
 from .options import Given, flag, takes
@@ -51,8 +51,8 @@ def env_list(given: Given) -> None:
         count, megabytes = environment.size_of_releases(framework)
         if count:
             show(f"{framework.name}: {counted(count, 'release')}, {megabytes / 1000:.1f} GB.")
-    if taken := weights.megabytes():
-        show(f"Weights of large networks and mini-batches take {taken} MB in {weights.folder()}.", whole=True)
+    if taken := launch_files.megabytes():
+        show(f"Weights of large networks and mini-batches take {taken} MB in {launch_files.folder()}.", whole=True)
 
 
 _NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
@@ -129,6 +129,6 @@ def env_remove(given: Given) -> None:
         what = f"{framework.title}, releases" if given.of_releases else framework.title
         say(f"{what}: {'removed' if removed else 'was not built'}")
     if given.of_weights:
-        taken = weights.megabytes()
-        weights.remove()
+        taken = launch_files.megabytes()
+        launch_files.remove()
         say(f"Large weights and mini-batches: {f'removed, {taken} MB' if taken else 'there were none'}")

@@ -8,20 +8,17 @@ import typer
 
 from dlbench.adapters.protocol import ASYNC, FED, Cell, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.formats.export import to_stdout
-from dlbench.reports.formats.layout import number
 from dlbench.reports.naming import name_of
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
 
-from ..display.screen import StatusLine, counted, err, say
+from ..display.screen import StatusLine, err, say
 from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
@@ -30,11 +27,11 @@ from ..planning.framework import offered
 from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
-from ..run import feeds, preparation
+from ..run import launch_files, preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
-from ..run.preparation import Reference
+from ..run.preparation import Reference, ReferenceKey
 from ..run.quiet import measuring
 from . import options
 from .options import Given, option, takes
@@ -45,16 +42,9 @@ _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its en
 
 
 _HOW: options.Options = {
-    "suite_name": option(
-        "--suite",
-        "Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
-        str,
-        "",
-        metavar="SUITE",
-    ),
+    "suite_name": options.suite_of_network(""),
     "profiled": option("--steps", "Steps to profile.", int, 5, min=1, max=_MOST_STEPS),
     "top": option("--top", "Operators to show; --json has all.", int, ReportOptions.top, min=1),
-    "store": option("--store", "Also show the cell's newest time in this store.", str, "", metavar="FILE"),
     "no_build": options.NO_BUILD,
     "as_json": options.JSON,
 }
@@ -98,24 +88,12 @@ def explain_command(given: Given) -> None:
         )
     found = explain(record.cell, outcome, family_of_record(record))
     print(to_stdout(REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"), end="")
-    if given.store:
-        say(stored_time(given.store, record))
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if outcome.status is Status.IMPLAUSIBLE:
         say(f"These times cannot be: {outcome.reason}")
     if disturbed(record, host_of(machine)):
         say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
-
-
-def stored_time(target: str, record: Record) -> str:
-    """Return the newest time of a record's cell in a store, in words; raises StoreError."""
-    matrix = build_matrix(Results.read([target], machine=record.machine, newest=True))
-    found = matrix.cells.get(Place(record.machine, record.cell._replace(adapter="")))
-    if found is None or found.timed is None:
-        return f"{target} has no time of this cell on this machine."
-    launches = counted(found.timed.launches, "launch", "launches")
-    return f"In {target} a step of this cell takes {number(found.timed.median * 1e3)} ms ({launches})."
 
 
 def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
@@ -167,12 +145,13 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         if cell.sync == ASYNC:
             return None
         workers = cell.world_size if cell.local_steps else 1
-        network, fed = plan.network_of(cell), cell.placement in FED
-        path = preparation.find(network, cell.batch_size, workers, cell.local_steps, fed)
+        fed = cell.placement in FED
+        wanted = ReferenceKey(plan.network_of(cell), cell.batch_size, workers, cell.local_steps, fed)
+        path = preparation.find(wanted)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")
-    files = feeds.prepare(plan, machine, say)
+    files = launch_files.prepare_feeds(plan, machine, say)
     launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine, feeds=files)
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         say(f"launching {name_of(planned.cell)}")
@@ -180,4 +159,4 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         def tick(directory: Path) -> None:
             status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-        return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))
+        return launch_runner.attempt(planned, plan.protocol, tick=tick)

@@ -1,13 +1,11 @@
 """`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
-from dlbench.hardware_probe import probe
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
@@ -15,22 +13,15 @@ from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.results import fits, names_of
+from dlbench.reports.storage.results import Narrowing, names_of
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning import values
-from ..planning.networks import LARGEST_BATCH
-from ..planning.values import Capacity
-from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-_COUNTED: dict[str, Callable[[str, Capacity], tuple[int, ...]]] = {
-    "threads": values.parse_threads,
-    "batch_size": partial(values.parse_counts, what="mini-batch size", most=LARGEST_BATCH),
-}
 _EXPLAINED = 20  # changes whose records are read unless all are asked for: as many as a report shows
 
 _OPTIONS: options.Options = {
@@ -109,15 +100,10 @@ def _date(text: str | None) -> str:
 
 def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
     """Return the numbers of the cells that the options leave; raises UsageError for a name that no cell has."""
-    kept = dict(cells)
-    for axis, words in wanted.items():
-        if axis in ("network", "framework"):
-            known = {name for cell in cells.values() for name in names_of(cell, axis)}
-            for name in values.words(words):
-                if not any(fnmatchcase(each, name) for each in known):
-                    raise unknown_name(f"{axis} in this store", name, known)
-        if axis in _COUNTED:
-            counts = _COUNTED[axis](words, preparation.capacity(probe()))
-            words = ",".join(map(str, counts))
-        kept = {number: cell for number, cell in kept.items() if fits(cell, axis, values.words(words))}
-    return list(kept)
+    for axis in sorted(wanted.keys() & {"network", "framework"}):
+        known = {name for cell in cells.values() for name in names_of(cell, axis)}
+        for name in values.words(wanted[axis]):
+            if not any(fnmatchcase(each, name) for each in known):
+                raise unknown_name(f"{axis} in this store", name, known)
+    asked = Narrowing(axes=wanted)
+    return [number for number, cell in cells.items() if asked.has(cell)]

@@ -10,7 +10,7 @@ from ..environments import environment
 from ..environments.interpreters import name_of
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
-from ..planning.framework import Framework, find, offered
+from ..planning.framework import Framework, offered
 from ..planning.settings import known_launch_settings, lacking, launch_setting
 from ..planning.values import Build
 from ..run import capability_table
@@ -215,10 +215,12 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # The tables say at their end what is left out.
     sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
-    where = capabilities.place_of(machine)
+    where, cpus = capabilities.place_of(machine), machine.cpu.effective_cpus
     with measuring(say, wait=True):
-        found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, launch_process, say)
-    return [_capability_row(name, answers) for name, answers in found.items()]
+        return [
+            _capability_row(each, capabilities.probe(each, sources[each.name], where, cpus, launch_process, say))
+            for each in asked
+        ]
 
 
 def _show_capabilities(found: list[dict[str, Any]]) -> None:
@@ -279,16 +281,15 @@ def _show_against(asked: list[dict[str, Any]]) -> None:
         show(f"- {line}")
 
 
-def _capability_row(name: str, answers: "Capabilities") -> dict[str, Any]:
+def _capability_row(framework: Framework, answers: "Capabilities") -> dict[str, Any]:
     """Return what a framework answered, what is known of its project, and where that was read."""
-    framework = find(name)
     project = framework.project
     newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
     kinds: dict[str, list[bool]] = {}
     for network in networks.shipped().values():
         kinds.setdefault(network.family.kind, []).append(not answers.networks.get(network.name, "not asked"))
     return {
-        "name": name,
+        "name": framework.name,
         "title": framework.title,
         "modes": {mode: about.summary for mode, about in framework.modes.items()},
         "problem": answers.problem,

@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values
-from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, SuiteOverrides, narrowing_help, option_of
+from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
 DEFAULT_STORE = "dlbench.sqlite"
 
@@ -68,6 +68,12 @@ def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[...,
     return decorated
 
 
+def suite_of_network(usual: str) -> tuple[Any, Any]:
+    """Return the option of the suite that a network is taken from."""
+    text = "Suite that defines the network and its settings: a name, or a file ending in .toml."
+    return option("--suite", text, str, usual, metavar="SUITE")
+
+
 JSON = flag("--json", "Print JSON.")
 _OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
 STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE)
@@ -82,13 +88,6 @@ OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
-SUITE_OF_NETWORK = option(
-    "--suite",
-    "Suite that defines the network and the launch protocol: a name, or a file ending in .toml.",
-    str,
-    "tuning",
-    metavar="SUITE",
-)
 SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
 PYTHON = several(
     "--python",
@@ -105,9 +104,17 @@ ADAPTER = several(
 
 AXES: Options = {each.key: option(each.option, each.help, metavar=each.metavar) for each in (*AXIS_OPTIONS, *LIMITS)}
 AXES_OF_A_CELL = {key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")}
-AXES_TO_SHOW: Options = {
-    each.key: option(each.option, narrowing_help(each), metavar=each.metavar) for each in AXIS_OPTIONS
-}
+
+
+def _to_show(axis: AxisOption) -> tuple[Any, Any]:
+    """Return the option that shows the stored cells of some values only."""
+    names = axis.example or ",".join(axis.known[:2])
+    first = names.partition(",")[0]
+    shown = f"`{first}` or `{names}` or `'{first[0]}*'`" if names else "`1` or `1,2,4`"
+    return option(axis.option, f"Only these: {shown}.", metavar=axis.metavar)
+
+
+AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
 LAUNCHES: Options = {
     "launches": option(
         "--launches",
@@ -214,7 +221,12 @@ def own_steps(given: Given) -> own.OwnSteps | None:
 def interpreters(given: Given) -> list[str]:
     """Return the words of --python, each with its row: a path alone is the interpreter of every step."""
     steps = own_steps(given)
-    return own.interpreters(given.python or (), steps.names if steps else ())
+    rows = steps.names if steps else ()
+    return [
+        named
+        for word in given.python or ()
+        for named in ([word] if "=" in word or not rows else [f"{row}={word}" for row in rows])
+    ]
 
 
 def seconds_of(budget: str | None) -> float | None:

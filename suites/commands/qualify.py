@@ -61,7 +61,7 @@ def qualify(given: Given) -> int:
             "--qualify prints a few lines and keeps nothing: leave --resume, --write, --format, --json out."
         )
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
-    plan, (_, side), _ = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
+    plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)
     duets, _ = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
     same = replace(side, name=BASELINE)

@@ -45,7 +45,7 @@ _WHICH: options.Options = {
         "minor",
         metavar="WHICH",
     ),
-    "suite": options.SUITE_OF_NETWORK,
+    "suite": options.suite_of_network("tuning"),
     "no_quiet_gate": options.NO_QUIET_GATE,
     "plot": option("--plot", "Also draw a picture (.png or .svg).", Path | None, metavar="FILE"),
     "form": option("--format", f"{', '.join(FORMATS)}."),

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,6 @@ _PLOT = "Also draw a picture (.png or .svg), with a panel for each network."
 
 
 def _options_of(report: Report[Any]) -> options.Options:
-    """Return the options of a report's command."""
     papers = ""
     if of_reports.PAPER in report.options:
         from dlbench.reports.claims.claims import PAPERS
@@ -117,7 +116,6 @@ def command_of(report: Report[Any]) -> Callable[..., None]:
 
 
 def _show(report: Report[Any], given: Given) -> None:
-    """Analyse, draw, print."""
     form = options.form_of(given.form, given.as_json, FORMATS)
     words = {name: word for name, word in vars(given).items() if word and name in ReportOptions.__dataclass_fields__}
     if words.get(of_reports.CLAIMS):
@@ -179,7 +177,7 @@ def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, train
         release_dates,
         counterparts_of_2016,
         partial(Results.read, targets),
-        partial(sentinels_of, targets),
+        lambda run: [each for store in _opened(targets) for each in store.sentinels(run)],
         asked,
     )
 
@@ -199,23 +197,19 @@ def _results_of(targets: Sequence[str], given: Given, asked: Narrowing, training
     return results
 
 
-def sentinels_of(targets: Sequence[str], run: str) -> list[tuple[int, str, dict[str, Any]]]:
-    """Return the sentinel readings of a run; raises StoreError."""
-    found = []
-    for target in targets:
-        with Store.open(target, create=False) as opened:
-            found += opened.sentinels(run)
-    return found
-
-
 def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
     """Return every run of these stores with the number of its records; raises StoreError."""
     found = []
-    for target in targets:
-        with Store.open(target, create=False) as opened:
-            counts = opened.record_counts()
-            found += [(run, counts.get(run.id, 0)) for run in opened.runs()]
+    for store in _opened(targets):
+        counts = store.record_counts()
+        found += [(run, counts.get(run.id, 0)) for run in store.runs()]
     return found
+
+
+def _opened(targets: Sequence[str]) -> Iterator[Store]:
+    for target in targets:
+        with Store.open(target, create=False) as store:
+            yield store
 
 
 def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:

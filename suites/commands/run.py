@@ -156,7 +156,7 @@ _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 
 _SEARCH: options.Options = {
-    "suite": options.SUITE_OF_NETWORK,
+    "suite": options.suite_of_network("tuning"),
     "cell_budget": options.CELL_BUDGET,
     "no_quiet_gate": options.NO_QUIET_GATE,
     "write": option(
@@ -221,7 +221,7 @@ def tune_command(given: Given) -> None:
     with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
         _, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build)
     assert isinstance(schedule, HalvingSchedule)
-    found = search.search_result(plan, schedule)
+    found = search.search_result(schedule)
     if found is None:
         for line in search.reasons(schedule.without_number()):
             say(line)
@@ -234,12 +234,12 @@ def tune_command(given: Given) -> None:
         raise typer.Exit(NOTHING_MEASURED)
     command = _command(plan, found.best, given)
     if given.as_json:
-        print_json(search.data(plan, found, command))
+        print_json(search.data(found, command))
     else:
-        for line in search.lines(plan, found, command):
+        for line in search.lines(found, command):
             show(line, whole=True)
     if given.write is not None:
-        options.write_file(given.write, deployment.deployment(given.write, plan, found, command), "--write")
+        options.write_file(given.write, deployment.deployment(given.write, found, command), "--write")
         say(f"Written to {given.write}.")
     if schedule.launches_left():
         say(

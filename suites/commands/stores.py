@@ -10,6 +10,7 @@ from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage import delivery, servers
+from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import StatusLine, counted, err, say
@@ -110,14 +111,11 @@ def export_command(given: Given) -> None:
 
 def _export_run(given: Given) -> None:
     with Store.open(given.store_file, create=False) as store:
-        wanted = {"run": given.run, "suite": given.suite, "machine": given.machine}
-        found = [
-            run
-            for run in store.runs()
-            if given.run in (None, run.id) and given.suite in (None, run.suite) and given.machine in (None, run.machine)
-        ]
+        asked = Narrowing(given.run or "", given.suite or "", given.machine or "")
+        found = [run for run in store.runs() if asked.takes(run)]
         if not found:
-            words = " ".join(f"--{name} {value}" for name, value in wanted.items() if value) or "any run"
+            named = {"run": given.run, "suite": given.suite, "machine": given.machine}
+            words = " ".join(f"--{name} {value}" for name, value in named.items() if value) or "any run"
             raise UsageError(f"Nothing in {store.name} matches {words}. `dlbench report runs` lists what is there.")
         chosen = found[-1]
         if len(found) > 1:

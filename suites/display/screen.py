@@ -15,7 +15,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dlbench.reports.errors import in_one_line
 from dlbench.reports.formats.inert import FIELD, one_line, visible
 
 
@@ -64,7 +63,7 @@ def say(line: str) -> None:
 
 def complain(error: object) -> None:
     """Print why a command ends, to stderr, without any library that draws."""
-    print(f"dlbench: {in_one_line(visible(str(error)))}", file=sys.stderr)
+    print(f"dlbench: {visible(str(error)).strip()}", file=sys.stderr)
 
 
 def print_json(content: object) -> None:

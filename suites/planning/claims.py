@@ -100,7 +100,6 @@ def _here(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) 
 
 
 def _of(claim: Claim) -> suite.Suite:
-    """Return the suite that a claim's command measures."""
     return suite.load(shlex.split(claim.measure)[2])
 
 

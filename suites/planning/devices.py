@@ -103,7 +103,6 @@ def _left(devices: tuple[Device, ...], visible: str | None) -> tuple[Device, ...
 
 
 def _named(word: str, gpus: Gpus) -> Device:
-    """Return the one device that a word names."""
     if not gpus.devices:
         raise _none(word, gpus)
     known, match = present(gpus), _NUMBERED.fullmatch(word)

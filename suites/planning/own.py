@@ -16,7 +16,6 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -188,10 +187,3 @@ def register_steps(texts: list[str] | None) -> list[str] | None:
             raise UsageError(f"--step: {seen[made.name]} and {text} have one name. Rename one of the files.")
         framework.add(made)
     return texts
-
-
-def interpreters(python: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return the words of --python with the rows that a path alone stands for: those of every step."""
-    return [
-        word for text in python for word in ([text] if "=" in text or not names else [f"{n}={text}" for n in names])
-    ]

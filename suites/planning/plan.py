@@ -18,7 +18,7 @@ from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
 from . import devices, networks, values
-from .axes import PLAIN, SuiteOverrides, option_of, parse_plain
+from .axes import PLAIN, SuiteOverrides, option_of
 from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
@@ -267,8 +267,8 @@ def _cells(
 
     ``threads`` gives the counts of a device under a CPU quota.
     """
-    plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
-    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.machine_cpus, choices)
+    plain = {each.axis: values.parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
+    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.mask or capacity.cpus, choices)
     plain["loader_workers"] = _within("loader_workers", plain["loader_workers"], capacity.cpus, choices)
     idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
     if idle and LOADER not in plain["placement"]:

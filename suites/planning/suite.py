@@ -23,7 +23,7 @@ from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, settings, values
-from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, option_of, parse_plain
+from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, option_of
 from .framework import catalogue, offered
 from .toml_files import TomlTable, parse_toml, read_text, validated
 
@@ -128,7 +128,7 @@ def _check_words(suite: Suite, where: str) -> None:
         ("threads_limit", lambda: values.count(suite.threads_limit, _SOME_CAPACITY)),
         ("device_threads", lambda: values.one_count(suite.device_threads, _SOME_CAPACITY)),
         ("devices", lambda: [devices.check(word) for word in suite.devices]),
-        *((each.key, partial(parse_plain, each, suite.axes[each.key], _SOME_CAPACITY)) for each in PLAIN),
+        *((each.key, partial(values.parse_plain, each, suite.axes[each.key], _SOME_CAPACITY)) for each in PLAIN),
         ("protocol.launches", lambda: values.launch_range(str(suite.protocol.launches), "launches")),
         ("protocol.interval", lambda: _check_interval(suite.protocol)),
         ("networks", lambda: _check_networks(suite)),

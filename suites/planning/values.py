@@ -3,16 +3,20 @@
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from dlbench.adapters import tuning
 from dlbench.adapters.axes import DEFAULT, NO_QUOTA
+from dlbench.adapters.protocol import ASYNC, EVERY_STEP, LOCAL
 from dlbench.hardware_probe import Gpus
 
 from ..errors import UsageError, unknown_name
+from .axes import AxisOption
 from .framework import Framework, catalogue, find, fits, modes_meant, offered
 
 # So many digits and no more: Python refuses to read thousands of them.
@@ -23,6 +27,7 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_LOCAL_STEPS = re.compile(rf"{LOCAL}:([1-9][0-9]{{0,5}})")
 Number = TypeVar("Number", int, float)
 MOST_THREADS = 4096
 LEAST_QUOTA = 0.01
@@ -44,11 +49,6 @@ class Capacity:
     """Logical CPUs that this process may use, whatever its quota; 0: as many as ``cpus``."""
     quota: float = 0.0
     """Of the cells whose threads are meant; 0: none."""
-
-    @property
-    def machine_cpus(self) -> int:
-        """The most CPUs that a quota can give."""
-        return self.mask or self.cpus
 
 
 @dataclass(frozen=True)
@@ -269,3 +269,45 @@ def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
         for meant in modes_meant(source.framework, mode):
             found[source.name, meant] = Row(source, meant)
     return tuple(found.values())
+
+
+def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any, ...]:
+    """Return the distinct values that these words of an axis mean, in the order of measuring; raises UsageError."""
+    what = option.axis.replace("_", " ")
+    if option.axis in _PARSERS:
+        return _PARSERS[option.axis](text, capacity)
+    if option.known:
+        return tuple(dict.fromkeys(one_of(word, what, option.known) for word in words(text)))
+    return parse_counts(text, capacity, what, option.most)
+
+
+def _tunings(text: str, capacity: Capacity) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(words(text)))
+    try:
+        for word in found:
+            if word not in tuning.SWEEPS:
+                tuning.named(word)
+    except ValueError as error:
+        raise UsageError(f"{error}, {', '.join(tuning.SWEEPS)}.") from error
+    return found
+
+
+def _syncs(text: str, capacity: Capacity) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(words(text)))
+    for word in found:
+        if word not in (EVERY_STEP, ASYNC) and not _LOCAL_STEPS.fullmatch(word):
+            raise UsageError(
+                f"{word[:40]!r} is not a way in which workers exchange. Give {EVERY_STEP} (gradients at every step), "
+                f"{LOCAL}:4 (parameters after every 4 steps; a whole number from 1 to 999999) or {ASYNC} (without "
+                "waiting)."
+            )
+    return found
+
+
+_PARSERS: Mapping[str, Callable[[str, Capacity], tuple[Any, ...]]] = {
+    "tuning": _tunings,
+    "cpu_quota": parse_quotas,
+    "loader_workers": partial(parse_threads, none="0", what="number of loader workers"),
+    "sync": _syncs,
+}
+"""Of axes whose words are neither names of a list nor plain counts."""

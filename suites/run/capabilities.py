@@ -7,7 +7,6 @@ are kept for each machine and environment.
 
 import contextlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -157,8 +156,10 @@ def probe(
 ) -> Capabilities:
     """Return what the framework's default mode can do, asked once for each machine, environment and adapter.
 
-    ``machine`` is a key of the machine and the CPUs that this process may use.
+    ``machine`` is a key of the machine and the CPUs that this process may use. Without an environment here: why not.
     """
+    if source.interpreter is None:
+        return Capabilities("", problem=source.reason)
     path = folders.make_folder(folders.home() / "cache" / "capabilities") / f"{framework.name}.json"
     key = f"{machine}:{source.digest}:{code_digest(framework)}:{_ASKED}"
     kept = _read(path, _KEPT)
@@ -233,22 +234,3 @@ def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[s
         words = f"{listed} and {own}, together" if by_both == asked else "not honoured"
     seen_by = {"by_nothing": by_nothing, "by_variables": by_variables, "by_calls": by_calls, "by_both": by_both}
     return {"asked": asked, **seen_by, "variables": names, "words": words}
-
-
-def of_all(
-    frameworks: Iterable[Framework],
-    sources: dict[str, Source],
-    machine: str,
-    cpus: int,
-    launcher: Launcher,
-    report: Report,
-) -> dict[str, Capabilities]:
-    """Return the capabilities of each framework; of one that has no environment here, why not."""
-    found = {}
-    for framework in frameworks:
-        source = sources.get(framework.name)
-        if source is None or source.interpreter is None:
-            found[framework.name] = Capabilities("", problem=source.reason if source else "no environment")
-        else:
-            found[framework.name] = probe(framework, source, machine, cpus, launcher, report)
-    return found

@@ -12,7 +12,6 @@ from pathlib import Path
 from dlbench.adapters.protocol import Cell
 
 from ..errors import UsageError
-from ..planning.plan import Plan
 from .search import VARIABLES, SearchResult, lines, recipe
 
 _FORMS = (".sh", ".env", "Dockerfile", ".yaml", ".yml")
@@ -52,10 +51,10 @@ def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
     return [*resources, *(["env:"] if named else []), *(f"- {each}" for each in named)]
 
 
-def deployment(path: Path, plan: Plan, found: SearchResult, command: str | None) -> str:
+def deployment(path: Path, found: SearchResult, command: str | None) -> str:
     """Return what the file of this name holds."""
-    variables, _, _ = recipe(plan, found.best)
-    sentences = [line for line in lines(plan, found, command) if not line.startswith(VARIABLES)]
+    variables, _, _ = recipe(found)
+    sentences = [line for line in lines(found, command) if not line.startswith(VARIABLES)]
     comments = [f"# {' '.join(line.split())}" for line in sentences]
     content = written(path, variables, found.best) or ["# There are no variables to set."]
     return "\n".join([*comments, *content, ""])

@@ -7,22 +7,15 @@ time are compared (`reports.compare.comparison.common_time`).
 """
 
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Cpu
 from dlbench.hardware_probe.cpu import bound_mask
-from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
-from dlbench.reports.storage.record import Record
 
 from ..errors import UsageError
 from ..planning import values
-from ..planning.plan import PlannedLaunch
-from .launch import LaunchRunner
-from .launcher import Tick, at_once
 
 SEQUENTIAL, DUET = PAIRINGS = ("sequential", "duet")
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
@@ -70,31 +63,3 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Ma
     if refused and not found:
         raise UsageError(f"No cell can be measured in duet pairs. {refused[0]}. Use --pairing sequential.")
     return found, [f"sequential pairs of {each}" for each in refused]
-
-
-def run_duet(
-    runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, most: int, tick: Tick
-) -> Iterator[list[Record]]:
-    """Yield both records of each attempt, until neither launch was disturbed or ``most`` attempts were made.
-
-    Raises what a launch raises, and KeyboardInterrupt as it comes; no process of either launch is left then.
-    """
-    gate = runners[pair[0].side].gate
-    for attempt in range(most):
-        if attempt and gate is not None and not gate.before_repeat():
-            return
-        records = _attempt(runners, pair, protocol, attempt, tick)
-        yield records
-        if not any(disturbed(record, runners[record.side].host) for record in records):
-            return
-
-
-def _attempt(
-    runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, attempt: int, tick: Tick
-) -> list[Record]:
-    meeting = threading.Barrier(len(pair))
-
-    def launch(planned: PlannedLaunch, look: Tick) -> Record:
-        return runners[planned.side].attempt(planned, protocol, attempt, tick=look, meeting=meeting)
-
-    return at_once([partial(launch, planned) for planned in pair], meeting, tick)

@@ -1,6 +1,6 @@
-"""Runs one launch of a cell, with its attempts, and makes a Record of each; stores nothing.
+"""Runs launches of cells, with their attempts, and makes a Record of each; stores nothing.
 
-Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
+Records are yielded when their launches have ended, so that a caller can store them before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
 machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,10 @@ from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan, PlannedLaunch, binds, too_large
-from .feeds import FeedFiles
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
-from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
+from .launch_files import FeedFiles
+from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick, of_a_launch
 from .preparation import Reference
 from .quiet import QuietGate
 from .texts import Text
@@ -99,34 +99,22 @@ class LaunchRunner:
     def _limits(self) -> Limits | None:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
-    def run_launch(
-        self, planned: PlannedLaunch, protocol: Protocol, *, most: int = 1, skip: str = "", tick: Tick = no_tick
-    ) -> Iterator[Record]:
-        """Yield a record for each attempt, until one was not disturbed or ``most`` were made.
-
-        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives one record of status
-        SKIPPED and starts nothing.
-        Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
-        """
-        for attempt in range(most):
-            if attempt and self.gate is not None and not self.gate.before_repeat():
-                return
-            record = self.attempt(planned, protocol, attempt, skip=skip, tick=tick)
-            yield record
-            if not disturbed(record, self.host):
-                return
-
     def attempt(
         self,
         planned: PlannedLaunch,
         protocol: Protocol,
         attempt: int = 0,
+        tick: Tick = no_tick,
         *,
         skip: str = "",
-        tick: Tick = no_tick,
         meeting: threading.Barrier | None = None,
     ) -> Record:
-        """Return the record of one attempt at a launch; ``meeting`` is with the launch that runs at the same time."""
+        """Return the record of one attempt at a launch; ``meeting`` is with the launch that runs at the same time.
+
+        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives a record of status SKIPPED
+        and starts nothing. Raises FrameworkEnvironmentError where a launch cannot write its folder, and
+        KeyboardInterrupt as it comes.
+        """
         cell, source = planned.cell, self.sources[planned.cell.framework]
         network, framework = self.plan.network_of(cell), source.build.framework
         tunable = framework.tunable(cell.mode, cell.device, network.family.name)
@@ -187,8 +175,11 @@ class LaunchRunner:
         if source.interpreter is None or reason or isinstance(gpus, str):
             return Launched(Outcome(Status.SKIPPED, reason or (gpus if isinstance(gpus, str) else "")), 0.0), {}, None
         uuids = ",".join(gpu.uuid or "" for gpu in gpus) or None
-        framework, reference = source.build.framework, self.reference(cell)
-        chosen = in_force(cell.tuning, tunable)
+        framework, chosen = source.build.framework, in_force(cell.tuning, tunable)
+        reference, feed = self.reference(cell), self.feeds(cell)
+        text = self.text if protocol.curve_steps else None
+        # Another version of the adapters may not know of such files.
+        weights = self.weights(cell) if self.guest in (None, GUEST_DIRECTORY) else None
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,
@@ -201,22 +192,18 @@ class LaunchRunner:
             repeated_batch=None if reference is None else reference.repeated_batch,
             label_sets=1 if reference is None else reference.label_sets,
             network=to_data(self.plan.network_of(cell)),
+            weights=None if weights is None else str(weights),
+            text=None if text is None else str(text.file()),
+            feed=None if feed is None else str(feed.folder),
         )
-        # Another version of the adapters may not know of such files.
-        if self.guest in (None, GUEST_DIRECTORY) and (weights := self.weights(cell)) is not None:
-            launch = launch._replace(weights=str(weights))
-        if (feed := self.feeds(cell)) is not None:
-            launch = launch._replace(feed=str(feed.folder))
-            software["feed"] = feed.described
-        if launch.repeated_batch is not None:
-            software["repeated_batch"] = launch.repeated_batch
-        if launch.label_sets > 1:
-            software["label_sets"] = launch.label_sets
-        if self.plan.cold_start:
-            software["cold_start"] = True
-        if self.text is not None and protocol.curve_steps:
-            launch = launch._replace(text=str(self.text.file()))
-            software["text"] = self.text.described()
+        described = {
+            "feed": None if feed is None else feed.described,
+            "repeated_batch": launch.repeated_batch,
+            "label_sets": launch.label_sets if launch.label_sets > 1 else None,
+            "cold_start": self.plan.cold_start or None,
+            "text": None if text is None else text.described(),
+        }
+        software |= {key: value for key, value in described.items() if value is not None}
         variables = {
             **framework.launch_variables(cell.mode, cell.threads, source.folder, chosen),
             # What the driver compiles for a GPU is kept apart from the user's own.
@@ -237,12 +224,11 @@ class LaunchRunner:
         )
         # Of several GPUs, which do the same, the first is watched.
         watched = gpus[0].uuid if gpus else None
-        launched, telemetry = self._launch(request, watched, tick)
-        for _ in range(_SUSPENDED_REPEATS - 1):
+        for _ in range(_SUSPENDED_REPEATS):
+            launched, telemetry = self._launch(request, watched, tick)
             # Where this process was stopped meanwhile, its clock says nothing about the guest.
             if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
                 break
-            launched, telemetry = self._launch(request, watched, tick)
         return launched, software, telemetry
 
     def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
@@ -294,6 +280,35 @@ class LaunchRunner:
                 f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."
             )
         return list(mask)
+
+
+def run_attempts(
+    runners: Mapping[str, LaunchRunner],
+    launches: Sequence[PlannedLaunch],
+    protocol: Protocol,
+    *,
+    most: int = 1,
+    skip: str = "",
+    tick: Tick = no_tick,
+) -> Iterator[list[Record]]:
+    """Yield the records of each attempt at a launch, or at several at once, by the runner of its side.
+
+    There are attempts until no launch was disturbed, at most ``most``. Raises what `LaunchRunner.attempt` raises; no
+    process of any launch is left then.
+    """
+    gate = runners[launches[0].side].gate
+    for attempt in range(most):
+        if attempt and gate is not None and not gate.before_repeat():
+            return
+        meeting = threading.Barrier(len(launches)) if len(launches) > 1 else None
+        calls = [
+            partial(runners[each.side].attempt, each, protocol, attempt, skip=skip, meeting=meeting)
+            for each in launches
+        ]
+        records = [calls[0](tick)] if meeting is None else at_once(calls, meeting, tick)
+        yield records
+        if not any(disturbed(record, runners[record.side].host) for record in records):
+            return
 
 
 _SYSTEM = "bin|boot|dev|etc|lib|lib32|lib64|opt|proc|sbin|sys|usr"

@@ -36,13 +36,6 @@ from ..planning.toml_files import sentence
 MOST_BYTES = 64 * 1024**2
 """Of an answer."""
 _PHASE_BYTES = 4096
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 class UnreadableError(Exception):
@@ -56,12 +49,11 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
-        what = "a link" if path.is_symlink() else error.strerror or "unreadable"
-        raise UnreadableError(f"{path.name} is {what}") from error
+        raise UnreadableError(f"{path.name} is not a plain file: {error.strerror}") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise UnreadableError(f"{path.name} is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}, not a file")
+        raise UnreadableError(f"{path.name} is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -138,7 +130,6 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
 
 @cache
 def _model(kind: Any) -> type[BaseModel]:
-    """Return the model of a tuple of the protocol."""
     fields: dict[str, Any] = {
         name: (_checked(hint, name in _SIGNED), kind._field_defaults.get(name, ...))
         for name, hint in typing.get_type_hints(kind).items()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import filelock
 
@@ -181,6 +181,16 @@ class Reference:
     label_sets: int = 1
 
 
+class ReferenceKey(NamedTuple):
+    """The steps that a reference is of."""
+
+    network: Network
+    batch_size: int
+    parts: int = 1  # equal ones, with labels of their own; with local steps each is a worker's
+    local_steps: int = 0
+    fed: bool = False  # each step has a mini-batch of its own
+
+
 def parts(network: Network, batch_size: int, world_size: int) -> int:
     """Return how many equal parts of a mini-batch its reference must have, where workers deal it out among them.
 
@@ -190,41 +200,33 @@ def parts(network: Network, batch_size: int, world_size: int) -> int:
     return world_size if network.family.normalises and batch_size % world_size == 0 else 1
 
 
-def fitting(
-    network: Network,
-    batch_size: int,
-    on_cpu: bool,
-    report: Report,
-    threads: int = 1,
-    equal_parts: int = 1,
-    local_steps: int = 0,
-    fed: bool = False,
-) -> Reference | None:
-    """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
+def fitting(wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1) -> Reference | None:
+    """Return the reference for cells of such steps, computing one where that is worth its while.
 
-    Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
-    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. With ``local_steps`` each
-    part is a worker's own, with ``fed`` each step has a mini-batch of its own, and none is repeated. None, with a
-    report, where there is no reference: parity is then unchecked for these cells, and shown so.
+    Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of
+    several equal parts repeats a smaller one anyway, with labels of their own in each part. None is repeated for local
+    steps, and where each step has a mini-batch of its own. None, with a report, where there is no reference: parity is
+    then unchecked for these cells, and shown so.
     """
+    network, batch_size, equal_parts, local_steps, fed = wanted
     if local_steps or fed:
-        own = ensure(network, batch_size, report, threads, equal_parts, local_steps, fed)
+        own = ensure(wanted, report, threads)
         return None if own is None else Reference(own)
     affordable, size = _computable(network, batch_size), batch_size
     if not network.family.trains and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE:
         affordable = False
-    if equal_parts > 1 or not (find(network, batch_size) or (on_cpu and affordable)):
+    if equal_parts > 1 or not (find(wanted) or (on_cpu and affordable)):
         part = batch_size // equal_parts
         sizes = [each for each in range(1, part + 1) if part % each == 0]
         few = 1 if network.family.trains else _FEW_EXAMPLES
-        at_hand = [each for each in sizes if each >= few and find(network, each, equal_parts)]
+        at_hand = [each for each in sizes if each >= few and find(wanted._replace(batch_size=each))]
         # A step is as right with few examples, and there may be any number of workers.
         enough = [each for each in sizes if each >= _FEW_EXAMPLES and _computable(network, each)]
         if at_hand:
             size = at_hand[-1]
         elif equal_parts > 1 or not affordable:
             size = min(enough, default=part)
-    path = ensure(network, size, report, threads, equal_parts)
+    path = ensure(wanted._replace(batch_size=size), report, threads)
     if path is None or (size == batch_size and equal_parts == 1):
         return None if path is None else Reference(path)
     if equal_parts == 1:
@@ -238,14 +240,15 @@ def _computable(network: Network, batch_size: int) -> bool:
     return batch_size <= _MOST_EXAMPLES and work <= _MOST_MULTIPLY_ADDS
 
 
-def find(network: Network, batch_size: int, parts: int = 1, local_steps: int = 0, fed: bool = False) -> Path | None:
-    """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
+def find(wanted: ReferenceKey) -> Path | None:
+    """Return the reference of these steps, shipped or made here before; None where there is none."""
+    network, *numbers, fed = wanted
     ours = networks.shipped().get(network.name)
     if ours is not None and not fed and network_digest(ours) == network_digest(network):
-        shipped = reference_files.shipped(network.name, batch_size, parts, local_steps)
+        shipped = reference_files.shipped(network.name, *numbers)
         if shipped is not None:
             return Path(shipped)
-    own = _own(network, batch_size, parts, local_steps, fed)
+    own = _own(wanted)
     return own if own.exists() else None
 
 
@@ -255,31 +258,25 @@ def network_digest(network: Network) -> str:
     return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
 
 
-def _own(network: Network, batch_size: int, parts: int, local_steps: int, fed: bool) -> Path:
-    stem = reference_files.stem(network.name, batch_size, parts, local_steps) + ("-fed" if fed else "")
+def _own(wanted: ReferenceKey) -> Path:
+    network, *numbers, fed = wanted
+    stem = reference_files.stem(network.name, *numbers) + ("-fed" if fed else "")
     return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
-def ensure(
-    network: Network,
-    batch_size: int,
-    report: Report,
-    threads: int = 1,
-    parts: int = 1,
-    local_steps: int = 0,
-    fed: bool = False,
-) -> Path | None:
+def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
     """
-    found = find(network, batch_size, parts, local_steps, fed)
+    found = find(wanted)
     if found is not None:
         return found
+    network, batch_size, parts, local_steps, fed = wanted
     if not _computable(network, batch_size):
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
-    path = _own(network, batch_size, parts, local_steps, fed)
+    path = _own(wanted)
     folders.make_folder(path.parent)
     of = f" with {parts} sets of labels" if parts > 1 else ", another one in each step" if fed else ""
     of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
@@ -299,11 +296,11 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     Asynchronous workers have none, since their updates come in any order.
     """
 
-    def key(cell: Cell) -> tuple[Network, int, bool, int, int, bool]:
+    def key(cell: Cell) -> tuple[ReferenceKey, bool]:
         network, workers = plan.network_of(cell), cell.world_size
         equal_parts = workers if cell.local_steps else parts(network, cell.batch_size, workers)
         fed = network.family.trains and cell.placement in FED
-        return network, cell.batch_size, cell.on_cpu, equal_parts, cell.local_steps, fed
+        return ReferenceKey(network, cell.batch_size, equal_parts, cell.local_steps, fed), cell.on_cpu
 
     wanted = dict.fromkeys(
         key(cell)
@@ -313,6 +310,6 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     )
     cores = capacity(machine).cores
     # Those of the CPU first: what is computed for it then serves the GPU too.
-    in_order = sorted(wanted, key=lambda key: not key[2])
-    found = {each: fitting(*each[:3], report, cores, *each[3:]) for each in in_order}
+    in_order = sorted(wanted, key=lambda key: not key[1])
+    found = {each: fitting(*each, report, cores) for each in in_order}
     return lambda cell: None if cell.sync == ASYNC else found.get(key(cell))

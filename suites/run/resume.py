@@ -1,7 +1,6 @@
 """Finds the unfinished run that ``--resume`` continues: one that the same command began.
 
-A command without options (``run table4 --resume``) also continues a run of a part of the suite's cells. Any other
-difference between the plan and the run is an error that lists it.
+Any difference between the plan and the run is an error that lists it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,13 +26,13 @@ from .texts import Text
 _SHOWN = 4
 
 
-def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: bool) -> Run:
+def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
     """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
 
-    ``bare``: without options. Raises UsageError where there is none, and where there are only others.
+    Raises UsageError where there is none, and where there are only others.
     """
     runs = _unfinished(store, plan, machine, purpose)
-    return _same(plan, runs, bare) or _refuse(plan, runs[-1], bare)
+    return _same(plan, runs) or _refuse(plan, runs[-1])
 
 
 def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None) -> list[Run]:
@@ -74,7 +73,7 @@ def resume(
     """
     runs = _unfinished(store, plan, machine, purpose, of_fleet)
     # A fleet names the run, which may be what another node had left of the plan.
-    run = runs[-1] if of_fleet else _same(plan, runs, bare=not chosen.narrows)
+    run = runs[-1] if of_fleet else _same(plan, runs)
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
     try:
         planned_rows = rows(wanted, list(chosen.builds))
@@ -90,7 +89,7 @@ def resume(
                 f"{name}=..., or leave out --resume to start a new run."
             )
     if run is None:
-        _refuse(plan, runs[-1], bare=not chosen.narrows)
+        _refuse(plan, runs[-1])
     # The rest is the same, or it would not be this run.
     return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 
@@ -167,13 +166,13 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
         )
 
 
-def _same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
+def _same(plan: Plan, runs: Sequence[Run]) -> Run | None:
     """Return the newest of these unfinished runs (oldest first) that the plan is the plan of."""
-    return next((run for run in reversed(runs) if not differences(plan, run, bare)), None)
+    return next((run for run in reversed(runs) if not differences(plan, run)), None)
 
 
-def _refuse(plan: Plan, run: Run, bare: bool) -> NoReturn:
-    found = differences(plan, run, bare)
+def _refuse(plan: Plan, run: Run) -> NoReturn:
+    found = differences(plan, run)
     more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise UsageError(
         f"The unfinished run {run.id} is not the one asked for now: {'; '.join(found[:_SHOWN])}{more}. Give the "
@@ -181,12 +180,12 @@ def _refuse(plan: Plan, run: Run, bare: bool) -> NoReturn:
     )
 
 
-def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
+def differences(plan: Plan, run: Run) -> list[str]:
     """Return in words the differences between a plan and an unfinished run; empty where it can be resumed."""
     now, then = set(plan.cells), set(run.plan)
     compared: list[tuple[str, object, object]] = []
     # What a store lacks is less once a run has measured some of it.
-    if not (now == then or (bare and then <= now) or (plan.by_worth and now <= then)):
+    if now != then and not (plan.by_worth and now <= then):
         compared = [(axis.name, _listed(now, axis.name), _listed(then, axis.name)) for axis in AXES]
         if all(here == there for _, here, there in compared):
             compared = [("cells", f"{len(now - then)} others", f"{len(then - now)} others")]

@@ -23,10 +23,9 @@ from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.plan import Plan
-from . import capabilities, feeds, preparation, quota, sides, weights
-from .duet import run_duet
+from . import capabilities, launch_files, preparation, quota, sides
 from .judge import FirstLosses, note_losses
-from .launch import LaunchRunner
+from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
 from .outcomes import read_phase
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
@@ -76,8 +75,8 @@ def run_plan(
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
-        large_weights = weights.prepare(plan, machine, say)
-        feed_files = feeds.prepare(plan, machine, say)
+        large_weights = launch_files.prepare_weights(plan, machine, say)
+        feed_files = launch_files.prepare_feeds(plan, machine, say)
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
@@ -214,15 +213,9 @@ class Runner:
         repeats = self._gate is not None and build.framework.computes
         protocol, most = self.schedule.protocol(cell), self.schedule.most_attempts() if repeats else 1
         tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds))
-        attempts: Iterable[list[Record]]
-        if len(launches) > 1:
-            attempts = run_duet(self.launchers, launches, protocol, most, tick)
-        else:
-            skip = self.schedule.skip_reason(cell)
-            runner = self.launchers[planned.side]
-            attempts = ([each] for each in runner.run_launch(planned, protocol, most=most, skip=skip, tick=tick))
+        skip = self.schedule.skip_reason(cell)
         records: list[Record] = []
-        for records in attempts:
+        for records in run_attempts(self.launchers, launches, protocol, most=most, skip=skip, tick=tick):
             for record in records:
                 self.store.append(record)
                 self.schedule.add(record)

@@ -279,7 +279,6 @@ class Schedule:
             self._durations.add(record.cell, record.wall_seconds)
 
     def _update(self, cell: Cell) -> None:
-        """Recompute what a cell needs."""
         counting = last_attempts(self._records[cell])
         self.stats[cell] = tuple(filter(None, map(launch_stats, counting)))
         self._left[cell] = self._needed(cell, counting)

@@ -237,24 +237,16 @@ _REASONS = 3
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The finalists of a search, and how many ways were planned and tried."""
+    """The finalists of a search."""
 
+    schedule: HalvingSchedule
     seconds: Mapping[Cell, float]
     """Of a step, median over the launches in pairs, by finalist, the fastest first."""
     slower: Mapping[Cell, PairedEstimate]
     """Seconds over the fastest's, in pairs, of each finalist but the fastest."""
-    flags: Mapping[Cell, list[Flag]]
-    start: Cell
-    """Where a user starts."""
-    beaten: Cell
-    """The same, or the nearest to it that has a number."""
-    planned: int
-    tried: int
-    failed: Mapping[str, int]
-    """Number of ways without a number, by the reason."""
-    confidence: float = _CONFIDENCE
+    confidence: float
     """Of each interval, so that all hold together: the fastest is chosen by the same pairs that its gain comes from."""
-    disturbed: int = 0
+    disturbed: int
     """Pairs that are left out, since other programs disturbed one of their launches."""
 
     @property
@@ -265,10 +257,10 @@ class SearchResult:
     @property
     def gain(self) -> PairedEstimate | None:
         """How many times as fast the fastest is as the one to beat; None where that is it, or has no number."""
-        return self.slower.get(self.beaten)
+        return self.slower.get(self.schedule.to_beat)
 
 
-def search_result(plan: Plan, schedule: HalvingSchedule) -> SearchResult | None:
+def search_result(schedule: HalvingSchedule) -> SearchResult | None:
     """Return the result of a search; None where it did not reach a pair."""
     blocks = schedule.pairs()
     if not blocks:
@@ -287,24 +279,20 @@ def search_result(plan: Plan, schedule: HalvingSchedule) -> SearchResult | None:
 
     cells = sorted(timed, key=place)
     return SearchResult(
+        schedule,
         {cell: median(timed[cell]) for cell in cells},
         {cell: slower(cell, cells[0]) for cell in cells[1:]},
-        {cell: schedule.flags(cell) for cell in cells},
-        schedule.starts[0],
-        schedule.to_beat,
-        len(plan.cells),
-        schedule.tried(),
-        schedule.without_number(),
         confidence,
         len(schedule.pairs(fit=False)) - len(blocks),
     )
 
 
-def recipe(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return how to run a way: variables to set, the settings in force with their effect, and steps besides in words.
+def recipe(found: SearchResult) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return how to run the fastest way: variables to set, the settings with their effect, and steps besides in words.
 
     What a row's process has besides, to keep it quiet or in its own folder, is left out.
     """
+    cell, plan = found.best, found.schedule.plan
     build = plan.row_of(cell).build
     framework = build.framework
     in_force = {name: framework.setting(name) for name in tuning.in_force(cell.tuning, plan.tunable(cell))}
@@ -335,29 +323,30 @@ def recipe(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str], list
     return {name: value for name, value in variables.items() if name in wanted}, settings, besides
 
 
-def lines(plan: Plan, found: SearchResult, command: str | None) -> list[str]:
+def lines(found: SearchResult, command: str | None) -> list[str]:
     """Return the result in sentences; ``command`` is the one that measures the fastest again, where there is one."""
-    best = found.best
-    of = f"{found.tried} of {found.planned}" if found.tried < found.planned else f"{found.planned}"
+    best, plan, tried = found.best, found.schedule.plan, found.schedule.tried()
+    planned = len(plan.cells)
+    of = f"{tried} of {planned}" if tried < planned else f"{planned}"
     speed = f"{found.seconds[best]:.4g} s a step, {best.batch_size / found.seconds[best]:.4g} items/s"
-    sentences = [f"Fastest of {of} ways: {_named(plan, best)}: {speed}.", _gain(plan, found)]
+    sentences = [f"Fastest of {of} ways: {_named(plan, best)}: {speed}.", _gain(found)]
     for cell, slower in found.slower.items():
-        if cell != found.beaten:
+        if cell != found.schedule.to_beat:
             sentences.append(f"Next: {_named(plan, cell)} takes {_times(slower)} as long{_doubt(found, slower)}.")
     if sum(slower.low > 0 for slower in found.slower.values()) > 1:
         sentences.append(f"These intervals hold simultaneously at {_CONFIDENCE:.0%} confidence.")
     if found.disturbed:
         sentences.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
-    for cell, flags in found.flags.items():
-        sentences += [f"Mark on {_named(plan, cell)}: {flag.sentence}." for flag in flags]
+    for cell in found.seconds:
+        sentences += [f"Mark on {_named(plan, cell)}: {flag.sentence}." for flag in found.schedule.flags(cell)]
     sentences.append(f"Mode {best.mode}: {plan.row_of(best).build.framework.modes[best.mode].summary}")
-    variables, settings, besides = recipe(plan, best)
+    variables, settings, besides = recipe(found)
     sentences += besides
     if variables:
         sentences.append(VARIABLES + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
     sentences += [f"Setting {name}: {effect}" for name, effect in settings.items()]
-    sentences += reasons(found.failed)
-    if others := found.planned - found.tried:
+    sentences += reasons(found.schedule.without_number())
+    if others := planned - tried:
         sentences.append(
             f"The budget was too short for the other {others}: a new search with a longer one tries them too."
         )
@@ -370,27 +359,28 @@ def reasons(failed: Mapping[str, int]) -> list[str]:
     return shown[:_REASONS] + ([f"{len(shown) - _REASONS} more reasons"] if len(shown) > _REASONS else [])
 
 
-def data(plan: Plan, found: SearchResult, command: str | None) -> dict[str, Any]:
+def data(found: SearchResult, command: str | None) -> dict[str, Any]:
     """Return the result as plain JSON types."""
-    variables, settings, _ = recipe(plan, found.best)
+    schedule, plan = found.schedule, found.schedule.plan
+    variables, settings, _ = recipe(found)
     return {
         "ways": [
             {
                 **axes.values(cell),
                 "seconds_per_minibatch": seconds,
                 "times_the_fastest": of_estimate(found.slower.get(cell)),
-                "flags": plain(tuple(found.flags[cell])),
+                "flags": plain(tuple(schedule.flags(cell))),
             }
             for cell, seconds in found.seconds.items()
         ],
-        "start": axes.values(found.start),
-        "against": axes.values(found.beaten),
+        "start": axes.values(schedule.starts[0]),
+        "against": axes.values(schedule.to_beat),
         "gain": of_estimate(found.gain),
         "confidence": found.confidence,
         "disturbed_pairs": found.disturbed,
-        "planned": found.planned,
-        "tried": found.tried,
-        "failed": dict(found.failed),
+        "planned": len(plan.cells),
+        "tried": schedule.tried(),
+        "failed": schedule.without_number(),
         "mode": plan.row_of(found.best).build.framework.modes[found.best.mode].summary,
         "variables": variables,
         "settings": settings,
@@ -403,14 +393,15 @@ def _named(plan: Plan, cell: Cell) -> str:
     return rest_of(cell) + (", tuned" if cell.tuning == TUNED and plan.tunable(cell) else "")
 
 
-def _gain(plan: Plan, found: SearchResult) -> str:
-    if found.best == found.start:
+def _gain(found: SearchResult) -> str:
+    plan, start, beaten = found.schedule.plan, found.schedule.starts[0], found.schedule.to_beat
+    if found.best == start:
         return "This is already the configuration as installed."
-    lost = f"{_named(plan, found.start)}, where a user starts, failed"
+    lost = f"{_named(plan, start)}, where a user starts, failed"
     if found.gain is None:
         return f"{lost}."
-    gain = f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found, found.gain)}."
-    return gain if found.beaten == found.start else f"{lost}; it is {gain}"
+    gain = f"{_times(found.gain)} as fast as {_named(plan, beaten)}{_doubt(found, found.gain)}."
+    return gain if beaten == start else f"{lost}; it is {gain}"
 
 
 def _times(found: PairedEstimate) -> str:

@@ -226,7 +226,7 @@ def test_a_mistake_is_caught_in_the_small_network_of_every_family(mistake):
 )
 def test_a_mistake_is_caught_at_full_size(mistake, name):
     network, size = NETWORKS[name], SMALLEST_SHIPPED[name]
-    reference = parity.load(str(preparation.find(network, size)))
+    reference = parity.load(str(preparation.find(preparation.ReferenceKey(network, size))))
     observation = parity_observation(parity, batches, reference_adapter(name, MISTAKES[mistake][0]), network, size)
     verdict = parity.judge(observation, reference, network.parity)
     if (mistake, name) in MISSED:
@@ -327,10 +327,10 @@ def test_the_reference_agrees_with_automatic_differentiation(guests, tmp_path):
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_the_shipped_references_agree_with_automatic_differentiation(guests, tmp_path, name):
     size = SMALLEST_SHIPPED.get(name, NETWORKS[name].batch_size)
-    shipped = preparation.find(NETWORKS[name], size)
+    shipped = preparation.find(preparation.ReferenceKey(NETWORKS[name], size))
     if not shipped.exists():
         size = NETWORKS[name].batch_size
-        shipped = preparation.find(NETWORKS[name], size)
+        shipped = preparation.find(preparation.ReferenceKey(NETWORKS[name], size))
     differentiate_by_torch(guests, tmp_path, **{name: size})
     other = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
     verdict = parity.judge(parity.load(str(shipped)), other, NETWORKS[name].parity)

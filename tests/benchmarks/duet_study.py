@@ -50,9 +50,9 @@ from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import Plan, PlannedLaunch, expand, narrow_to
 from dlbench.suites.run import preparation, sides
-from dlbench.suites.run.duet import DUET, SEQUENTIAL, masks_of, run_duet
-from dlbench.suites.run.launch import LaunchRunner
-from dlbench.suites.run.launcher import launch_process, no_tick
+from dlbench.suites.run.duet import DUET, SEQUENTIAL, masks_of
+from dlbench.suites.run.launch import LaunchRunner, run_attempts
+from dlbench.suites.run.launcher import launch_process
 from dlbench.suites.run.schedules import PairSchedule
 
 SUITE = """
@@ -191,7 +191,7 @@ class Study:
         (planned,) = schedule.wanted(0)
         with beside(kind.neighbour):
             if duets:
-                (records,) = run_duet(launchers, planned, plan.protocol, 1, no_tick)
+                (records,) = run_attempts(launchers, planned, plan.protocol)
             else:
                 records = [launchers[each.side].attempt(each, plan.protocol) for each in planned]
         for record in records:

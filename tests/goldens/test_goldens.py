@@ -12,7 +12,9 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +109,40 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     if os.environ.get("DLBENCH_RECORD"):
         recorded.write_text(text, encoding="utf-8")
     assert rounded(text) == rounded(recorded.read_text(encoding="utf-8"))
+
+
+UNDESCRIBED = {
+    *("stands", "ceiling_now", "not_compared", "common", "operator_start_seconds", "operator_finish_seconds"),
+    "findings",
+}
+"""Keys whose own keys are names or numbers, or are those of another report."""
+CHAPTERS = {
+    "against": "report matrix --against shi2016",
+    "compare": "A comparison as JSON",
+    "history": "dlbench history --json",
+}
+
+
+def keys_of(content: Any) -> Iterator[str]:
+    if isinstance(content, dict):
+        yield from content
+        yield from (key for name, each in content.items() if name not in UNDESCRIBED for key in keys_of(each))
+    elif isinstance(content, list):
+        yield from (key for each in content for key in keys_of(each))
+
+
+@pytest.mark.parametrize(
+    "name", [each for each in COMMANDS if each.endswith("-json") and not each.startswith(("tables", "launches"))]
+)
+def test_the_schema_describes_each_key(name: str) -> None:
+    report = name.partition("-")[0]
+    heading = CHAPTERS.get(report, f"report {report} --json")
+    matrix, *chapters = (EXAMPLES.parent / "SCHEMA.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    (chapter,) = [each for each in (matrix, *chapters) if heading in each.partition("\n")[0]]
+    described = {"", *re.findall(r"`(\w+)`", matrix + chapter)}
+    for line in (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(": ")
+        assert {*keys_of({key: json.loads(value)})} <= described
 
 
 def test_every_recorded_output_has_a_command() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -102,10 +102,15 @@ def record(
     )
 
 
-def launches(seconds: float | Sequence[float], spread: float = 0.01, **of_cell: Any) -> list[Record]:
+def launches(seconds: float | Sequence[float], spread: float = 0.01, **of_record: Any) -> list[Record]:
     """Launches of these seconds a step, of one number three that are so much apart."""
     each = [seconds * f for f in (1 - spread, 1.0, 1 + spread)] if isinstance(seconds, float) else seconds
-    return [record([t] * 5, launch=n, **of_cell) for n, t in enumerate(each)]
+    return [record([t] * 5, launch=n, **of_record) for n, t in enumerate(each)]
+
+
+def changed(records: Iterable[Record], **of_outcome: Any) -> list[Record]:
+    """The same records with these parts of their outcomes."""
+    return [replace(each, outcome=each.outcome._replace(**of_outcome)) for each in records]
 
 
 def matrix(*records: Record, cores: int | None = 2, **of_host: Any) -> Matrix:

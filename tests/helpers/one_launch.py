@@ -29,9 +29,10 @@ from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
-from dlbench.suites.run import feeds, preparation
+from dlbench.suites.run import launch_files, preparation
 from dlbench.suites.run.judge import judged, limits_of
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
+from dlbench.suites.run.preparation import ReferenceKey
 
 #: Of this machine, by its instructions alone.
 LIMITS = limits_of(probe(), None)
@@ -121,16 +122,15 @@ def launch_once(
     equal_parts = world_size if cell.local_steps else preparation.parts(specified, size, world_size)
     of_parts = None
     if equal_parts > 1:
-        of_parts = preparation.fitting(
-            specified, size, True, print, equal_parts=equal_parts, local_steps=cell.local_steps
-        )
+        of_parts = preparation.fitting(ReferenceKey(specified, size, equal_parts, cell.local_steps), True, print)
     at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
-    reference = of_parts.path if of_parts else at_hand(specified, size)
+    reference = of_parts.path if of_parts else at_hand(ReferenceKey(specified, size))
     if sync == ASYNC:
         reference = None
     feed = None
     if placement in FED:
-        reference, feed = preparation.ensure(specified, size, print, fed=True), feeds.checked(specified, size, print)
+        reference = preparation.ensure(ReferenceKey(specified, size, fed=True), print)
+        feed = launch_files.checked_feeds(specified, size, print)
     chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
     launch = Launch(
         cell=cell,

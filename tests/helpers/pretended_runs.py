@@ -5,14 +5,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 from fake_nvml import TWO, nvml
+from processes import plan_of
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.storage.record import SEARCH, Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments.environment import Source
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
+from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import Launched
@@ -33,7 +32,7 @@ step_seconds = 0.5
 [settings.torch]
 compile = "over the mode's own"
 """
-PLAN = expand(suite.parse(TEXT, "pretended.toml"), SuiteOverrides(), Capacity(2, 4), seed=5)
+PLAN = plan_of(parse(TEXT, "pretended.toml"), Capacity(2, 4), seed=5)
 ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
 
 

@@ -18,6 +18,13 @@ import psutil
 from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.store import Store
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import Plan, expand
+from dlbench.suites.planning.suite import Suite, load
+from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launcher import LaunchRequest
 
 #: Nothing here waits for that long unless it is about to fail: the machine may be busy.
@@ -26,6 +33,7 @@ BRIEF = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
 #: Whose digests of builds all homes share: each reads the 12,000 files of an environment.
 SHARED_HOME: Path | None = None
 COMMAND = (sys.executable, "-m", "dlbench.suites")
+TWO_CPUS = Capacity(cores=2, cpus=2)
 
 
 def null_cell(**changes: Any) -> Cell:
@@ -45,6 +53,11 @@ def null_order(
     """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
     launch = Launch(null_cell(**changes), BRIEF, settings or {}, str(folder), network=data_of("fcn5"))
     return LaunchRequest(launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False)
+
+
+def plan_of(of: str | Suite = "quick", machine: Capacity = TWO_CPUS, seed: int = 1, **chosen: Any) -> Plan:
+    """Return the plan of a suite, by its name or as it was read, with these choices."""
+    return expand(load(of) if isinstance(of, str) else of, SuiteOverrides(**chosen), machine, seed)
 
 
 def gone(pid: int) -> bool:
@@ -171,3 +184,20 @@ def suite_of_null(
             "",
         )
     )
+
+
+def records_in(place: Path) -> list[Record]:
+    """Return the records of a store, or of the usual one of a folder; none while there is no store."""
+    path = place / "dlbench.sqlite" if place.is_dir() else place
+    with contextlib.suppress(StoreError), Store.open(path, create=False) as store:
+        return list(store.records())
+    return []
+
+
+def refusal(command: Callable[..., tuple[Any, str, str]], *words: str, code: int = 2) -> str:
+    """Return the one line with which the command refuses these words, printing nothing."""
+    found, out, errors = command(*words)
+    assert (found, out) == (code, ""), errors
+    (line,) = errors.splitlines()
+    assert line.startswith("dlbench: ")
+    return line

@@ -58,10 +58,30 @@ def chains(count: int, cpu: float, gpu: float | None = None) -> list[make.Record
     return on if gpu is None else [*on, *timed("torch", gpu, **GPU, **where)]
 
 
+Time = Callable[[int, int, int, str], float]
+
+
+def study(time: Time, hidden: tuple[int, ...], steps: tuple[int, ...] = (20,), **more: object) -> list[make.Record]:
+    """Launches of a grid, whose seconds follow from units, steps, inputs and activation."""
+    inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
+    return [
+        each
+        for n in hidden
+        for t in steps
+        for i in inputs
+        for phi in activations
+        for each in small(time(n, t, i, phi), n, t, i, phi, **more)
+    ]
+
+
 LITTLE, MUCH = {4: 1.0, 16: 0.9}, {4: 1.0, 16: 0.3}
 ONCE = {1: 1.0}
 GAINS, SUFFERS = {4: 1.0, 8: 0.8}, {2: 0.9, 4: 1.0, 8: 1.5}
 RESNET = ("resnet50",)
+SMALL, RNN = (20, 100), (20, 100, 200)
+EVEN = study(lambda *_: 1e-3, (100,), inputs=(2, 100))
+GROWING = study(lambda n, *_: n / 1e3, RNN, threads=4)
+RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +128,16 @@ RESNET = ("resnet50",)
         ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.0, "prefetched")], 4, REPRODUCES),
         ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.4, "prefetched")], 4, Answer.PARTLY),
         ("W3", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0)], 4, NOT_MEASURED),
+        ("B1", [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 0.9e-3, SMALL, placement="fed")], 4, REPRODUCES),
+        ("B1", [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 1.1e-3, SMALL, placement="fed")], 4, DIFFERS),
+        ("B1", study(lambda *_: 1e-3, SMALL), 4, NOT_MEASURED),
+        # A thread for each core is what is poor.
+        ("B4", [*GROWING, *study(lambda *_: 1e-3, RNN, threads=1)], 4, REPRODUCES),
+        ("B4", [*GROWING, *study(lambda *_: 1e-3, RNN, threads=1)], 8, NOT_MEASURED),
+        ("B8", EVEN, 4, REPRODUCES),
+        ("B8", study(lambda n, t, i, phi: 1e-3 * i, (100,), inputs=(2, 100)), 4, DIFFERS),
+        ("B9", study(lambda n, t, i, phi: 1 / RELU[phi], (100,), **BOTH), 4, REPRODUCES),
+        ("B9", study(lambda n, t, i, phi: RELU[phi], (100,), **BOTH), 4, DIFFERS),
     ],
 )
 def test_a_claim_holds_on_some_launches_and_fails_on_others(
@@ -197,22 +227,6 @@ def test_of_an_empty_store_nothing_is_told_and_every_claim_says_what_it_needs() 
         assert bool(each.claim.measure) is (bool(each.claim.figures)), each.claim.id
 
 
-Time = Callable[[int, int, int, str], float]
-
-
-def study(time: Time, hidden: tuple[int, ...], steps: tuple[int, ...] = (20,), **more: object) -> list[make.Record]:
-    """Launches of a grid, whose seconds follow from units, steps, inputs and activation."""
-    inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
-    return [
-        each
-        for n in hidden
-        for t in steps
-        for i in inputs
-        for phi in activations
-        for each in small(time(n, t, i, phi), n, t, i, phi, **more)
-    ]
-
-
 @pytest.mark.parametrize(
     ("claim", "exponent", "expected"),
     [
@@ -255,29 +269,3 @@ def test_where_the_gpu_begins_to_win(at_1000: float, expected: Answer) -> None:
     assert here("B12", [*cpu, *gpu]).verdict is NOT_MEASURED
     tiny = [*study(lambda *_: 1.0, (10, 50)), *study(lambda *_: 2.0, (10, 50), **ON_GPU)]
     assert here("B12", tiny).verdict is REPRODUCES
-
-
-def test_inputs_and_activations() -> None:
-    even = study(lambda *_: 1e-3, (100,), inputs=(2, 100))
-    assert here("B8", even).verdict is REPRODUCES
-    assert here("B8", study(lambda n, t, i, phi: 1e-3 * i, (100,), inputs=(2, 100))).verdict is DIFFERS
-    both = {"activations": ("relu", "sigmoid")}
-    fast = study(lambda n, t, i, phi: {"relu": 1.1, "sigmoid": 1.0}[phi], (100,), **both)
-    slow = study(lambda n, t, i, phi: {"relu": 1.0, "sigmoid": 1.2}[phi], (100,), **both)
-    assert here("B9", fast).verdict is REPRODUCES
-    assert here("B9", slow).verdict is DIFFERS
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(0.9e-3, REPRODUCES), (1.1e-3, DIFFERS)])
-def test_mini_batches_handed_over_beside_one_on_the_device(seconds: float, expected: Answer) -> None:
-    resident = study(lambda *_: 1e-3, (20, 100))
-    handed_over = study(lambda *_: seconds, (20, 100), placement="fed")
-    assert here("B1", [*resident, *handed_over]).verdict is expected
-    assert here("B1", resident).verdict is NOT_MEASURED
-
-
-def test_a_thread_for_each_core_is_what_is_poor() -> None:
-    poor = study(lambda n, *_: n / 1e3, (20, 100, 200), threads=4)
-    fine = study(lambda n, *_: 1e-3, (20, 100, 200), threads=1)
-    assert here("B4", [*poor, *fine], cores=4).verdict is REPRODUCES
-    assert here("B4", [*poor, *fine], cores=8).verdict is NOT_MEASURED

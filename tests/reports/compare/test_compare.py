@@ -179,12 +179,9 @@ def test_different_machines_are_compared_and_never_judged() -> None:
 
 
 def test_a_launch_of_a_duet_is_not_judged_beside_one_with_the_machine_for_itself() -> None:
-    def on(run: list[Record], *cpus: int) -> list[Record]:
-        return [replace(record, outcome=record.outcome._replace(cpus=list(cpus))) for record in run]
-
-    alone, slower = on(a_run("one", 1.0), 0, 1), a_run("two", 1.3, seed=1)
-    assert only(stored(alone, on(slower, 1))).verdict is Verdict.COMPARISON
-    assert only(stored(alone, on(slower, 0, 1))).verdict is Verdict.REGRESSION
+    alone, slower = make.changed(a_run("one", 1.0), cpus=[0, 1]), a_run("two", 1.3, seed=1)
+    assert only(stored(alone, make.changed(slower, cpus=[1]))).verdict is Verdict.COMPARISON
+    assert only(stored(alone, make.changed(slower, cpus=[0, 1]))).verdict is Verdict.REGRESSION
 
 
 def test_a_stored_run_that_others_disturbed_is_contended() -> None:

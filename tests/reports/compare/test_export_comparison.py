@@ -1,6 +1,4 @@
-import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,11 +15,10 @@ import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
 from dlbench.reports.compare.comparison import CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Verdict
 from dlbench.reports.flags import THREADS_EXCEEDED, Flag
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
 HOST = Host("m-one", "AMD EPYC, 2 CPUs", 2, 2, 2.0)
@@ -73,7 +70,7 @@ ONE_OF_EACH = {
     Verdict.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
 }
 ALL = comparison(*ONE_OF_EACH.values())
-EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "json", "junit")}
+EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "junit")}
 
 
 def check_markdown(text: str, found: Comparison) -> None:
@@ -161,15 +158,6 @@ def test_junit_outcomes() -> None:
     assert "4.0 threads wanted to run" in (error.text or "")
 
 
-KEYS = re.compile(r"`(\w+)`")
-
-
-def test_the_schema_describes_every_key() -> None:
+def test_the_schema_describes_every_verdict() -> None:
     schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    described = set(KEYS.findall(schema.split("## A comparison as JSON")[1]))
-    content = json.loads(EXPORTERS["json"](ALL))
-    cell = content["cells"][0]
-    used = {*content, *content["counts"], *content["geometric_mean"], *content["rule"], *cell, *cell["cell"]}
-    used |= {*cell["pairs"], *content["rule"]["looks"][0], *cell[BASELINE], *content["machines"][0]}
-    assert used <= described
-    assert {field.name for field in fields(Rule)} <= described
+    assert set(Verdict) <= set(re.findall(r"`(\w+)`", schema.split("## A comparison as JSON")[1]))

@@ -1,10 +1,8 @@
 """From nights to series and change points, as tables, JSON and a picture; what changed that night."""
 
-import json
 import math
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import factory_of_records as factory
 import numpy as np
@@ -14,15 +12,12 @@ import simulated
 from exported import exporter, texts
 from scipy import stats
 
-import dlbench.reports
 from dlbench.adapters.protocol import Protocol
 from dlbench.reports.history import report as of_history
 from dlbench.reports.history.nights import History, build_history, differences, explained, series_of
 from dlbench.reports.history.report import history_to_picture
 
-history_to_terminal, history_to_markdown, history_to_json = (
-    exporter("history", form) for form in ("terminal", "markdown", "json")
-)
+history_to_terminal, history_to_markdown = (exporter("history", form) for form in ("terminal", "markdown"))
 CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
 
 
@@ -114,17 +109,6 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
     )
     (cell,) = build_history(frame, CELLS).cells
     assert [(place, *event) for place, event in cell.events] == [(12, "candidate", "environment", "old", "new")]
-
-
-def test_json_is_what_its_schema_says(nights):
-    history = build_history(nights, CELLS)
-    content = json.loads(history_to_json(history))
-    (cell,) = content["cells"]
-    (change,) = cell["changes"]
-    (folder,) = dlbench.reports.__path__
-    described = Path(folder, "SCHEMA.md").read_text(encoding="utf-8").partition("## `dlbench history --json`")[2]
-    for key in {*content, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
-        assert f"`{key}`" in described, key
 
 
 def recorded(torch: str = "2.13.0", **changes: object):

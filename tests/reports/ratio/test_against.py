@@ -31,6 +31,7 @@ COUNTERPARTS = {
 }
 TENSORFLOW = {"framework": "tensorflow", "adapter": "tensorflow", "mode": "function"}
 CEILINGS = {1: 100e9, 2: 190e9, 4: 360e9, 8: 700e9}
+BATCH = {"fcn5": 64, "alexnet": 16, "lstm32": 128}
 
 
 def found_in(
@@ -90,16 +91,13 @@ def test_figures_by_hand() -> None:
 
 
 def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
-    wide = {"fcn5": 0.5, "alexnet": 0.4, "lstm32": 0.3}
-    batch = {"alexnet": 16, "lstm32": 128}
+    wide, narrow = {"fcn5": 0.5, "alexnet": 0.4, "lstm32": 0.3}, {"fcn5": 0.9, "alexnet": 0.8}
     records = [
         record
-        for name, seconds in wide.items()
-        for record in launches(seconds, network=name, batch_size=batch.get(name, 64), threads=1, **TENSORFLOW)
+        for times, build in ((wide, TENSORFLOW), (narrow, {"framework": "caffe", "adapter": "caffe"}))
+        for name, seconds in times.items()
+        for record in launches(seconds, network=name, batch_size=BATCH[name], **build)
     ]
-    caffe = {"framework": "caffe", "adapter": "caffe"}
-    records += launches(0.9, network="fcn5", batch_size=64, threads=1, **caffe)
-    records += launches(0.8, network="alexnet", batch_size=16, threads=1, **caffe)
     match = on(found_in(*records), DESKTOP)
     assert set(match.common[1]) == {"fcn5", "alexnet"}
     for mean in match.means:
@@ -135,7 +133,7 @@ STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
     st.lists(
         st.tuples(
             st.sampled_from(("tensorflow", "caffe", "pytorch", "mxnet")),
-            st.sampled_from(("fcn5", "alexnet", "lstm32")),
+            st.sampled_from(tuple(BATCH)),
             st.sampled_from((1, 2, 3, 8, 64)),
             st.sampled_from(STATUSES),
         ),
@@ -146,10 +144,9 @@ STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
 def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
     cells: list[tuple[str, str, int, Status]], cores: int | None
 ) -> None:
-    batch = {"fcn5": 64, "alexnet": 16, "lstm32": 128}
     records = [
         make.record(
-            result=result, network=network, threads=p, adapter=adapter, framework=adapter, batch_size=batch[network]
+            result=result, network=network, threads=p, adapter=adapter, framework=adapter, batch_size=BATCH[network]
         )
         for adapter, network, p, status in dict.fromkeys(cells)
         for result in [make.outcome(requested=p) if status is Status.OK else make.Outcome(status, "a reason")]

@@ -42,8 +42,7 @@ def test_to_copy_ahead_is_never_slower_and_saves_half_at_most(compute: float, si
 def cells(seconds: float, placement: str = "resident", waiting: float = 0.0, **of_cell: Any) -> list[Record]:
     """Three launches, whose threads wait for a CPU for this share of the time."""
     seen = make.contention(run_queue_seconds=waiting * 5 * seconds, others_cpu_seconds=0.0)
-    usual = make.launches(seconds, placement=placement, **of_cell)
-    return [replace(each, outcome=each.outcome._replace(contention=seen)) for each in usual]
+    return make.changed(make.launches(seconds, placement=placement, **of_cell), contention=seen)
 
 
 def loader(seconds: float, threads: int, workers: int, **of_cell: Any) -> list[Record]:
@@ -103,12 +102,8 @@ def test_noise_is_no_verdict_and_a_missing_resident_cell_none() -> None:
 
 def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
     ceilings = DeviceCeilings(to_device_pinned_bytes_per_second=20e9, to_device_pageable_bytes_per_second=5e9)
-    evidence = DeviceEvidence("a GPU", ceilings=ceilings)
-    resident, pageable = (
-        [replace(each, outcome=each.outcome._replace(device=evidence)) for each in several]
-        for several in (cells(0.001, device="cuda:0"), cells(0.0025, "pageable", device="cuda:0"))
-    )
-    row = only(found(resident, pageable))
+    several = [*cells(0.001, device="cuda:0"), *cells(0.0025, "pageable", device="cuda:0")]
+    row = only(found(make.changed(several, device=DeviceEvidence("a GPU", ceilings=ceilings))))
     assert row["link_bytes_per_second"] == 5e9
     assert row["model_seconds"] == pytest.approx(0.001 + BYTES / 5e9, rel=1e-3)
     assert row["verdict"] == "link"

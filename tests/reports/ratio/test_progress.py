@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -41,20 +40,15 @@ def launches(
     **of_cell: Any,
 ) -> list[Record]:
     """Launches of these seconds, or three about them, of a version of a framework."""
-    each = [times * f for f in (0.99, 1.0, 1.01)] if isinstance(times, float) else times
     software = {"version": version} if version else {}
     software |= {RELEASED: uploaded} if uploaded else {}
-    network = of_cell.get("network", "fcn5")
-    where = {"mode": "m", "batch_size": BATCHES[network], **of_cell, "framework": framework}
-    return [
-        make.record(
-            result=make.outcome([t] * 5, of_cell.get("threads", 1), software=software),
-            launch=n,
-            environment=f"{framework}-{version}",
-            **{**where, "adapter": adapter or {"torch": "pytorch"}.get(framework, framework)},
-        )
-        for n, t in enumerate(each)
-    ]
+    build = {
+        "framework": framework,
+        "adapter": adapter or {"torch": "pytorch"}.get(framework, framework),
+        "environment": f"{framework}-{version}",
+    }
+    where = {"mode": "m", "batch_size": BATCHES[of_cell.get("network", "fcn5")], **of_cell}
+    return make.changed(make.launches(times, **build, **where), software=software)
 
 
 def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
@@ -171,10 +165,8 @@ def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() 
 
 
 def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
-    disturbed = [
-        replace(each, outcome=each.outcome._replace(contention=make.contention(steal_seconds=20.0)))
-        for each in launches(1.0, "tensorflow", "2.21.0", network="fcn8")
-    ]
+    fcn8 = launches(1.0, "tensorflow", "2.21.0", network="fcn8")
+    disturbed = make.changed(fcn8, contention=make.contention(steal_seconds=20.0))
     others = [*launches(2.0, network="fcn5"), *launches(2.0, network="fcn8")]
     found = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
     (overall,) = found.overall
@@ -214,9 +206,7 @@ def test_null_computes_nothing_and_is_no_progress() -> None:
 
 
 def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
-    old = [
-        replace(each, outcome=each.outcome._replace(software={**each.outcome.software, TUNABLE: []})) for each in OLD
-    ]
+    old = make.changed(OLD, software={**OLD[0].outcome.software, TUNABLE: []})
     new = launches(0.9, "torch", "2.13.0", tuning=INSTALLED)
     rankings = progress_of([*old, *NEW, *new]).rankings
     assert {ranking[0].place.cell.tuning: names(ranking) for ranking in rankings} == {

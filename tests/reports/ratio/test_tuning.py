@@ -34,9 +34,8 @@ NAMES = ("alpha", "beta", "gamma")
 
 def record(seconds, names, **changes):
     """Return a record whose row has settings of these names."""
-    made = make.record([seconds] * 3, **changes)
-    software = {**made.outcome.software, tuning.TUNABLE: list(names)}
-    return replace(made, outcome=made.outcome._replace(software=software))
+    (made,) = make.changed([make.record([seconds] * 3, **changes)], software={tuning.TUNABLE: list(names)})
+    return made
 
 
 def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):

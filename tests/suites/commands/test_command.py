@@ -15,6 +15,7 @@ from processes import (
     COMMAND,
     PATIENCE,
     gone,
+    records_in,
     run_command,
     running_command,
     suite_of_null,
@@ -24,7 +25,6 @@ from processes import (
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands import options
 
@@ -36,15 +36,6 @@ ALL = Counter({("fcn5", threads, launch): 1 for threads in (1, 2) for launch in 
 def folder(tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
     return tmp_path
-
-
-def records_in(folder: Path):
-    """Return what is stored so far; nothing while there is no store yet."""
-    try:
-        with Store.open(folder / "dlbench.sqlite", create=False) as store:
-            return store.records()
-    except StoreError:
-        return []
 
 
 def launched(folder: Path) -> Counter:

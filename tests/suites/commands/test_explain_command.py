@@ -2,12 +2,8 @@
 
 import json
 
-import factory_of_records as make
 import pytest
 from processes import run_command, suite_of_null
-
-from dlbench.reports.storage.store import Store
-from dlbench.suites.commands.explain import stored_time
 
 ADAPTER = """
 from ..libraries.profiles import Calls, profile
@@ -116,12 +112,3 @@ def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-
-
-def test_the_newest_time_in_a_store_stands_beside(tmp_path):
-    with Store.open(str(tmp_path / "a.sqlite")) as store:
-        for record in make.launches(0.004, threads=2):
-            store.append(record)
-        name = store.name
-    assert stored_time(name, make.record(threads=2)).endswith("a step of this cell takes 4.00 ms (3 launches).")
-    assert stored_time(name, make.record(threads=1)).endswith("has no time of this cell on this machine.")

@@ -1,6 +1,5 @@
 """`dlbench gate` and `dlbench compare` as a person or a nightly job runs them, with the null framework."""
 
-import contextlib
 import json
 import os
 import re
@@ -11,10 +10,9 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from processes import run_command, running_command, suite_of_null, wait_until
+from processes import records_in, run_command, running_command, suite_of_null, wait_until
 
 from dlbench.hardware_probe import probe
-from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands import compare
 from dlbench.suites.commands.options import Given
@@ -45,16 +43,16 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     written = [word for name in files for word in ("--write", name)]
     words = ["gate", "nightly.toml", *SLOWER, "--threads", "1", "--store", "my.sqlite", *written]
     with running_command(folder, *words) as child:
-        wait_until(lambda: len(records_in(folder)) > 1, "records")
+        wait_until(lambda: len(records_in(folder / "my.sqlite")) > 1, "records")
         os.kill(child.pid, signal.SIGINT)
         child.wait()
         errors = child.said()
     (hint,) = re.findall(r"Resume: .*?(gate .*)", errors)
     assert shlex.split(hint) == [*words, "--resume"]
     with running_command(folder, *words, "--resume") as child:
-        wait_until(lambda: len(records_in(folder)) > 6, "records")
+        wait_until(lambda: len(records_in(folder / "my.sqlite")) > 6, "records")
         os.kill(child.pid, signal.SIGKILL)
-    before = len(records_in(folder))
+    before = len(records_in(folder / "my.sqlite"))
     other = run_command(folder, "gate", "nightly.toml", "--same", "--resume", "--threads", "1", "--store", "my.sqlite")
     assert other.returncode == 2
     assert "The unfinished run's candidate was" in other.stderr
@@ -73,9 +71,9 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         (stored,) = store.runs()
     assert stored.finished is not None
     assert stored.purpose == "gate"
-    firsts = [(each.launch, each.side) for each in records_in(folder) if each.attempt == 0]
+    firsts = [(each.launch, each.side) for each in records_in(folder / "my.sqlite") if each.attempt == 0]
     assert len(firsts) == len(set(firsts)), "what was measured was measured again"
-    assert len(records_in(folder)) > before
+    assert len(records_in(folder / "my.sqlite")) > before
     nothing = run_command(folder, *shlex.split(hint))
     assert nothing.returncode == 2
     assert "no unfinished gate" in nothing.stderr
@@ -89,18 +87,12 @@ def test_the_command_that_measures_again_has_no_secret_no_private_path_and_the_s
     assert shlex.split(again) == ["dlbench", "gate", "quick", *kept, "--threads=1", "--seed", "7"]
 
 
-def records_in(folder):
-    with contextlib.suppress(StoreError), Store.open(folder / "my.sqlite", create=False) as store:
-        return store.records()
-    return []
-
-
 def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) -> None:
     text = SUITE.replace('frameworks = ["null"]', 'frameworks = ["null", "torch:compile", "torch:eager", "jax"]')
     assert text != SUITE
     (folder / "rows.toml").write_text(text)
     given = Given(**{name: default for name, (_, default) in compare.OPTIONS.items()}, interval="2%")
-    plan, _, _ = compare.planned(given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"])
+    plan, _ = compare.planned(given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"])
     assert {(cell.framework, cell.mode) for cell in plan.cells} == {("torch", "compile"), ("torch", "eager")}
     assert plan.interval is None  # that of `compare --now` is about pairs
 

@@ -52,7 +52,7 @@ def test_the_tutorial_makes_a_report_as_it_stands(store: str, tmp_path: Path, mo
         assert shown.exit_code == 0, shown.output
         assert "mxnet" in shown.output
         assert "lstm32" not in shown.output
-    assert "Only these networks" in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    assert "Only these: " in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
 
 
 def test_every_report_of_a_store_is_a_command(store: str, command: Call) -> None:

@@ -132,7 +132,7 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     assert "launches left" in done.stderr, done.stderr
     with (mine / "adapter.py").open("a") as code:
         code.write("# another speed\n")
-    assert "its code has changed" in refused(*both[:2])
+    assert "its code has changed" in refused(*both[:2], "--frameworks", "mine")
 
 
 def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", threads: int = 1):

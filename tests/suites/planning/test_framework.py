@@ -1,6 +1,7 @@
 """The catalogue of frameworks: what a description may say, and what one that cannot be used does to the others."""
 
 import re
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,9 @@ PACKAGES = {
 def test_what_is_installed_is_a_release_whose_date_is_known(made):
     locks = "\n".join(path.read_text() for path in made.recipe_files if path.exists())
     assert made.project is not None
-    versions = "|".join(re.escape(release.version) for release in made.project.releases)
+    releases, first = made.project.releases, made.project.first_release or date.min
+    assert all(first <= release.date <= datetime.now(UTC).date() for release in releases)
+    assert {(made.folder, release.version) for release in releases} <= set(framework.release_dates())
+    versions = "|".join(re.escape(release.version) for release in releases)
     # Of Debian's packages the version is followed by Debian's own.
     assert re.search(rf"^{PACKAGES.get(made.name, made.name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)

@@ -5,18 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from processes import run_command
+from processes import plan_of, records_in, run_command
 
 from dlbench.adapters.protocol import TUNED, Status
-from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import settings
-from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find, offered
-from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.settings import check_launch_settings, known_launch_settings, lacking
-from dlbench.suites.planning.suite import load
-from dlbench.suites.planning.values import Capacity
 
 JEMALLOC = "libjemalloc.so.2"
 
@@ -45,9 +40,9 @@ def installed(tmp_path, monkeypatch):
         each.cache_clear()
 
 
-def planned(framework, tuning, networks="fcn5"):
-    choices = SuiteOverrides(frameworks=framework, networks=networks, threads="1", tuning=tuning)
-    return [cell.tuning for cell in expand(load("table4"), choices, Capacity(2, 2), 1).cells]
+def planned(framework, tuning):
+    found = plan_of("table4", frameworks=framework, networks="fcn5", threads="1", tuning=tuning)
+    return [cell.tuning for cell in found.cells]
 
 
 @pytest.mark.parametrize("name", [name for name, each in known_launch_settings().items() if each.libraries])
@@ -103,11 +98,9 @@ def test_no_row_has_a_setting_of_the_same_name():
 
 def records_of(folder, *words, **variables):
     """Run the null framework and return the records."""
-    store = folder / "s.sqlite"
     common = "--frameworks null --networks fcn5 --threads 1 --launches 1 --steps 5 --no-quiet-gate --no-ceilings"
-    done = run_command(folder, "run", "quick", *common.split(), *words, "--store", str(store), **variables)
-    with Store.open(store) as opened:
-        return done, list(opened.records())
+    done = run_command(folder, "run", "quick", *common.split(), *words, **variables)
+    return done, records_in(folder)
 
 
 def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path, installed):

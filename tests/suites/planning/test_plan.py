@@ -11,14 +11,13 @@ from fake_nvml import FIRST, NO_GPU, SECOND, TWINS, TWO, gpus, stand_in
 from hypothesis import given
 from hypothesis import strategies as st
 from pretended_runs import PLAN
-from processes import run_command, suite_of_null
+from processes import records_in, refusal, run_command, suite_of_null
 
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.launch.batches import mini_batch
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework, networks, suite, values
 from dlbench.suites.planning.axes import AXIS_OPTIONS, SuiteOverrides
@@ -348,16 +347,14 @@ def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(numbers, ne
     assert said in " ".join(planned.split())
     _, _, complaint = command("run", "large.toml", "--no-ceilings", "--no-quiet-gate", "--no-build")
     assert said in " ".join(complaint.split())
-    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
-        (record,) = store.records()
+    (record,) = records_in(tmp_path)
     assert record.outcome.status is Status.SKIPPED
     assert "need at least" in record.outcome.reason
 
 
 def test_run_asks_for_yes(command, tmp_path):
     words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--batch-sizes", "1-10001")
-    code, _, said = command("run", "quick", *words)
-    assert (code, "--yes" in said) == (2, True)
+    assert "--yes" in refusal(command, "run", "quick", *words)
     assert not (tmp_path / "dlbench.sqlite").exists()
 
 
@@ -415,8 +412,7 @@ def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apar
     done = run_command(tmp_path, "run", "mine.toml", DLBENCH_NVML=stand_in(tmp_path, TWINS))
     assert done.returncode == 0, done.stderr
     assert "x 2 workers" in done.stderr
-    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
-        records = {(r.cell.device, r.cell.world_size): r for r in store.records()}
+    records = {(r.cell.device, r.cell.world_size): r for r in records_in(tmp_path)}
     assert {record.outcome.status for record in records.values()} == {Status.OK}
     seconds = {key: min(record.outcome.step_seconds()) for key, record in records.items()}
     assert seconds["cpu", 2] == pytest.approx(seconds["cpu", 1] / 2, rel=0.3)

@@ -1,6 +1,7 @@
 """The words of axes: whatever is typed is either understood or refused in one sentence with the remedy."""
 
 import string
+from functools import partial
 
 import pytest
 from hypothesis import example, given
@@ -12,6 +13,7 @@ from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build, Capacity
 
 MACHINE = Capacity(cores=3, cpus=7)
+counts, quotas = (partial(each, capacity=MACHINE) for each in (values.parse_counts, values.parse_quotas))
 
 numbers = st.integers(1, values.MOST_THREADS)
 ranges = st.tuples(numbers, numbers).map(sorted)
@@ -19,88 +21,92 @@ ranges = st.tuples(numbers, numbers).map(sorted)
 typed = st.one_of(st.text(max_size=40), st.text(alphabet="0123456789-*,. corespu:msh=~/٣²", max_size=20))
 
 
-def refused(function, *arguments):
-    """Return the sentence with which these words are refused."""
-    with pytest.raises(UsageError) as caught:
-        function(*arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert caught.value.exit_code == 2
-    return message
-
-
-def tried(function, *arguments):
-    """Return the value, or None and the sentence of the refusal."""
-    try:
-        return function(*arguments), ""
-    except UsageError as error:
-        return None, str(error)
-
-
 @given(st.lists(st.one_of(numbers.map(lambda n: (n, n)), ranges), min_size=1, max_size=6))
 def test_counts_are_the_distinct_numbers_of_all_words_rising(parts):
     text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
     expected = sorted({n for low, high in parts for n in range(low, high + 1)})
-    assert values.parse_counts(text, MACHINE) == tuple(expected)
+    assert counts(text) == tuple(expected)
 
 
 @given(st.integers(1, 2048), st.integers(1, 2048))
 def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     low, high = sorted((low, high))
-    found = values.parse_counts(f"{low}..{high}", MACHINE)
+    found = counts(f"{low}..{high}")
     assert (found[0], found[-1]) == (low, high)
     steps_of_two_kinds = {2**n for n in range(12)} | {3 * 2**n for n in range(11)}
     assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
 
 
+def are_counts(found, text):
+    letters = set(string.digits + string.whitespace + "-*.,coresps" + "uqta")
+    return found and all(1 <= n <= values.MOST_THREADS for n in found) and set(text) <= letters
+
+
+def are_quotas(found, text):
+    return found and all(each == 0 or values.LEAST_QUOTA <= each < 1e9 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("parse", "are_valid"),
+    [(counts, are_counts), (quotas, are_quotas), (values.duration, lambda seconds, text: 0 < seconds < 1e13)],
+    ids=["counts", "quotas", "duration"],
+)
 @given(typed)
 @example("1" * 5000)
+@example("9" * 400)
+@example("0")
+@example("0.0")
 @example("0*cores")
 @example("٣*cores")
 @example("٣")
 @example("4-")
 @example("-4")
 @example("1-2-3")
+@example("0.5..")
+@example("1e3")
+@example("nan")
+@example("inf")
 @example("1" * 5000 + "*cpus")
-def test_counts_are_positive_or_refused(text):
-    found, refusal = tried(values.parse_counts, text, MACHINE)
+def test_what_is_typed_is_valid_or_refused_in_one_line(parse, are_valid, text):
+    refusal = ""
+    try:
+        assert are_valid(parse(text), text)
+    except UsageError as error:
+        refusal = str(error)
     assert "\n" not in refusal
-    if refusal:
-        return
-    assert found
-    assert all(1 <= n <= values.MOST_THREADS for n in found)
-    assert set(text) <= set(string.digits + string.whitespace + "-*.,coresps" + "uqta")
 
 
 @pytest.mark.parametrize(
-    ("text", "remedy"),
+    ("parse", "text", "remedy"),
     [
-        ("-1", "'-1' is not a thread count"),
-        ("..8", "lacks an end. Write both, as in 4..8"),
-        ("4-", "Write both"),
-        ("8-4", "Write 4-8"),
-        ("5000", "4096"),
-        (" , ,", "one value or several"),
-        ("2 *cores", "2*cores"),
+        (counts, "-1", "'-1' is not a thread count"),
+        (counts, "..8", "lacks an end. Write both, as in 4..8"),
+        (counts, "4-", "Write both"),
+        (counts, "8-4", "Write 4-8"),
+        (counts, "5000", "4096"),
+        (counts, " , ,", "one value or several"),
+        (counts, "2 *cores", "2*cores"),
+        (quotas, "0.001", "1 ms in each 100 ms. Give at least 0.01, or none"),
+        (quotas, "half", "such as 0.5 or 2"),
+        (quotas, "2..0.5", "Write 0.5..2"),
+        (quotas, "0.5..", "lacks an end"),
+        (values.duration, "soon", "Write for example 90s, 10m or 1.5h"),
+        (values.duration, "10", "needs a unit: 10s, 10m or 10h"),
+        (values.duration, "0s", "give more than 0"),
+        (values.build, "torch", "FRAMEWORK=PATH"),
+        (values.build, "torch=", "FRAMEWORK=PATH"),
+        (values.build, "a b:torch=/bin/python", "FRAMEWORK=PATH"),
+        (values.build, "mxnet:torch=/bin/python", "another row name"),
+        (values.build, "tourch=/bin/python", "Did you mean 'torch'?"),
+        (values.build, "reference=/bin/python", "There is no framework"),
+        (values.build, "torch=~no-such-user-at-all/bin/python", "full path"),
     ],
 )
-def test_a_wrong_count_is_refused_with_the_remedy(text, remedy):
-    assert remedy in refused(values.parse_counts, text, MACHINE)
-
-
-@given(typed)
-@example("9" * 400)
-@example("٣")
-@example("0.0")
-@example("nan")
-@example("1e3")
-def test_a_duration_is_positive_and_finite_or_refused(text):
-    seconds, refusal = tried(values.duration, text)
-    assert "\n" not in refusal
-    if refusal:
-        assert any(words in refusal for words in ("10m", "needs a unit", "give more than 0"))
-    else:
-        assert 0 < seconds < 1e13
+def test_a_wrong_word_is_refused_with_the_remedy(parse, text, remedy):
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert remedy in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_build_takes_a_frameworks_row_or_one_of_its_own(tmp_path):
@@ -124,65 +130,19 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
     assert values.build("null=my-python").interpreter == command
 
 
-@pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        ("torch", "FRAMEWORK=PATH"),
-        ("torch=", "FRAMEWORK=PATH"),
-        ("a b:torch=/bin/python", "FRAMEWORK=PATH"),
-        ("mxnet:torch=/bin/python", "another row name"),
-        ("tourch=/bin/python", "Did you mean 'torch'?"),
-        ("reference=/bin/python", "There is no framework"),
-        ("torch=~no-such-user-at-all/bin/python", "full path"),
-    ],
-)
-def test_a_wrong_build_is_refused_with_the_remedy(text, remedy):
-    assert remedy in refused(values.build, text)
-
-
 @given(st.lists(st.integers(1, 4000).map(lambda n: n / 100), min_size=1, max_size=6))
-def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(quotas):
-    text = ", ".join(["none", *(f"{each:g}" for each in quotas)])
-    assert values.parse_quotas(text, MACHINE) == (0.0, *sorted(set(quotas)))
+def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(wanted):
+    text = ", ".join(["none", *(f"{each:g}" for each in wanted)])
+    assert quotas(text) == (0.0, *sorted(set(wanted)))
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
 def test_a_range_of_quotas_goes_by_halves_then_as_counts_do(low, high):
     low, high = sorted((low / 4, high / 4))
-    found = values.parse_quotas(f"{low}..{high}", MACHINE)
+    found = quotas(f"{low}..{high}")
     assert (found[0], found[-1]) == (low, high)
     assert set(found) >= {each for each in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if low <= each <= high}
     assert all(2 * each == int(2 * each) for each in found[1:-1])
-
-
-@given(typed)
-@example("0")
-@example("1e3")
-@example("nan")
-@example("inf")
-@example("-1")
-@example("٣")
-@example("0.5..")
-@example("9" * 400)
-def test_quotas_are_positive_and_finite_or_refused(text):
-    found, refusal = tried(values.parse_quotas, text, MACHINE)
-    assert "\n" not in refusal
-    if not refusal:
-        assert found
-        assert all(each == 0 or values.LEAST_QUOTA <= each < 1e9 for each in found)
-
-
-@pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        ("0.001", "1 ms in each 100 ms. Give at least 0.01, or none"),
-        ("half", "such as 0.5 or 2"),
-        ("2..0.5", "Write 0.5..2"),
-        ("0.5..", "lacks an end"),
-    ],
-)
-def test_a_wrong_quota_is_refused_with_the_remedy(text, remedy):
-    assert remedy in refused(values.parse_quotas, text, MACHINE)
 
 
 def test_threads_may_be_the_frameworks_own_or_follow_the_quota():

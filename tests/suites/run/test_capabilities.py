@@ -5,15 +5,12 @@ from pathlib import Path
 
 import pytest
 from pretended_runs import Pretender
-from processes import run_command
+from processes import plan_of, run_command
 
 from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.environment import Source
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.values import Build, Capacity
+from dlbench.suites.planning.values import Build
 from dlbench.suites.run import capabilities
 from dlbench.suites.run.launcher import Launched
 
@@ -117,18 +114,10 @@ def evidence(says, *busy):
     return ThreadEvidence(0, says, len(busy), sum(busy), 1.0, list(busy))
 
 
-@pytest.fixture
-def plan():
-    return planned(TUNED)
-
-
-def planned(tuning):
-    return expand(suite.load("quick"), SuiteOverrides(frameworks="mxnet,null", tuning=tuning), Capacity(2, 2), 0)
-
-
-def defaults(plan, launcher, machine="here", digest="env"):
-    found = {row.build.name: Source(row.build, Path("/python"), "CPython", digest) for row in plan.rows}
-    return capabilities.threads_by_default(plan, found, machine, launcher, lambda line: None)
+def defaults(launcher):
+    plan = plan_of(frameworks="mxnet,null", tuning=TUNED)
+    found = {row.build.name: Source(row.build, Path("/python"), "CPython", "env") for row in plan.rows}
+    return capabilities.threads_by_default(plan, found, "here", launcher, print)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +130,12 @@ def defaults(plan, launcher, machine="here", digest="env"):
     ],
     ids=["its word", "zero is no word", "no word", "three take turns on two"],
 )
-def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected):
-    assert defaults(plan, showing(shown)) == {("mxnet", "hybrid", TUNED): expected}
+def test_the_frameworks_word_counts_and_else_what_was_seen(shown, expected):
+    assert defaults(showing(shown)) == {("mxnet", "hybrid", TUNED): expected}
 
 
-def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
+def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again():
     launcher = showing(None)
-    assert defaults(plan, launcher) == {}
-    assert defaults(plan, launcher) == {}
+    assert defaults(launcher) == {}
+    assert defaults(launcher) == {}
     assert len(launcher.orders) == 2

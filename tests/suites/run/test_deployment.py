@@ -8,20 +8,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import plan_of
 
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.suite import load
-from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.deployment import check_file, deployment, written
-from dlbench.suites.run.search import SearchResult
+from dlbench.suites.run.search import HalvingSchedule, SearchResult
 
-PLAN = expand(
-    load("quick"), SuiteOverrides(networks="fcn5", frameworks="torch", threads="2", tuning="tuned"), Capacity(2, 2), 1
-)
+PLAN = plan_of(networks="fcn5", frameworks="torch", threads="2", tuning="tuned")
 (CELL,) = PLAN.cells
-FOUND = SearchResult({CELL: 0.1}, {}, {CELL: []}, CELL, CELL, 1, 1, {})
+FOUND = SearchResult(HalvingSchedule([CELL], PLAN), {CELL: 0.1}, {}, 0.95, 0)
 COMMAND = "dlbench run quick --networks fcn5"
 
 
@@ -59,7 +54,7 @@ def test_what_is_written_is_read_back(name, variables):
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_has_the_variables_of_the_fastest_and_says_how_to_measure_it_again(name):
-    text = deployment(Path(name), PLAN, FOUND, COMMAND)
+    text = deployment(Path(name), FOUND, COMMAND)
     assert READERS[name](text)["OMP_NUM_THREADS"] == "2"
     assert f"# Measure it again: {COMMAND}" in text
     assert "# Setting fused_update: " in text

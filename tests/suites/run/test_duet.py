@@ -15,7 +15,7 @@ import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
-from processes import PATIENCE, null_cell
+from processes import PATIENCE, null_cell, plan_of
 from properties import examples
 from recorded_trees import write_tree
 
@@ -25,13 +25,10 @@ from dlbench.reports.compare.comparison import common_time
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import PlannedLaunch, expand
-from dlbench.suites.planning.values import Capacity
-from dlbench.suites.run.duet import choose, masks_of, run_duet
-from dlbench.suites.run.launch import LaunchRunner
-from dlbench.suites.run.launcher import LaunchMonitor, launch_process, no_tick
+from dlbench.suites.planning.plan import PlannedLaunch
+from dlbench.suites.run.duet import choose, masks_of
+from dlbench.suites.run.launch import LaunchRunner, run_attempts
+from dlbench.suites.run.launcher import LaunchMonitor, launch_process
 
 MACHINE = probe()
 two_cpus = pytest.mark.skipif(
@@ -123,7 +120,7 @@ def test_a_guest_is_answered_when_the_other_has_come_or_is_gone(words: list[str]
         one.recv(10)
     other.sendall(last.encode() + b"\n")
     assert [guest.recv(10) for guest in (one, other)] == [b"{}\n"] * 2
-    assert first.held_seconds >= 0.3
+    assert first.held_seconds > 0.2  # the guest waited for 0.3 s, the monitor from when it had read the word
     third, alone = monitor(broken := threading.Barrier(2))
     alone.sendall(BEGIN.encode() + b"\n")
     broken.abort()
@@ -131,9 +128,7 @@ def test_a_guest_is_answered_when_the_other_has_come_or_is_gone(words: list[str]
     assert not third.wrong
 
 
-PLAN = expand(
-    suite.load("quick"), SuiteOverrides(networks="fcn5", frameworks="null", threads="1"), Capacity(2, 2), seed=1
-)
+PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
 PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
 
 
@@ -151,7 +146,7 @@ def duet(folder: Path, bodies: dict[str, str], limits: dict[str, float] | None =
     masks = masks_of(PLAN.cells[0], MACHINE.cpu)
     assert not isinstance(masks, str)
     pair = [PlannedLaunch(PLAN.cells[0], 0, side, cpus) for side, cpus in zip(bodies, masks, strict=True)]
-    (records,) = run_duet(runners, pair, PROTOCOL, 1, no_tick)
+    (records,) = run_attempts(runners, pair, PROTOCOL)
     return records
 
 

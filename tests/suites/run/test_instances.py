@@ -5,15 +5,10 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import run_command
+from processes import plan_of, records_in, run_command
 
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
-from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.suite import load
-from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.instances import SAMPLES, together
 
 
@@ -51,8 +46,7 @@ def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
 
 
 def planned(threads, instances):
-    choices = SuiteOverrides(frameworks="null", networks="fcn5", threads=threads, instances=instances)
-    return expand(load("table4"), choices, Capacity(2, 2), 1)
+    return plan_of("table4", frameworks="null", networks="fcn5", threads=threads, instances=instances)
 
 
 def test_instances_that_do_not_fit_are_left_out_or_refused():
@@ -66,12 +60,9 @@ def test_instances_that_do_not_fit_are_left_out_or_refused():
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
     words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--instances", "1,2")
-    done = run_command(
-        tmp_path, "run", "quick", *words, "--no-quiet-gate", "--no-ceilings", "--store", str(tmp_path / "s.sqlite")
-    )
+    done = run_command(tmp_path, "run", "quick", *words, "--no-quiet-gate", "--no-ceilings")
     assert done.returncode == 0, done.stderr
-    with Store.open(tmp_path / "s.sqlite") as store:
-        one, two = sorted((record for record in store.records()), key=lambda record: record.cell.instances)
+    one, two = sorted(records_in(tmp_path), key=lambda record: record.cell.instances)
     assert two.outcome.status is Status.OK, two.outcome.reason
     assert len(two.outcome.cpus) == 2
     assert two.outcome.threads.requested == 2

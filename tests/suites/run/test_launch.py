@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_nvml import SECOND, TWO, gpus, nvml
 from pretended_runs import Pretender
+from processes import plan_of
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import probe
@@ -15,18 +16,10 @@ from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.storage.record import Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import PlannedLaunch, expand
-from dlbench.suites.planning.values import Capacity
-from dlbench.suites.run.launch import LaunchRunner
+from dlbench.suites.planning.plan import PlannedLaunch
+from dlbench.suites.run.launch import LaunchRunner, run_attempts
 
-PLAN = expand(
-    suite.load("quick"),
-    SuiteOverrides(networks="fcn5", frameworks="torch", threads="1,2", affinity="bound,oversubscribed"),
-    Capacity(2, 2),
-    seed=1,
-)
+PLAN = plan_of(networks="fcn5", frameworks="torch", threads="1,2", affinity="bound,oversubscribed")
 MACHINE = probe()
 
 
@@ -48,7 +41,7 @@ def runner_with(launcher, **options):
 
 
 def records_of(runner, planned, protocol, **options):
-    return list(runner.run_launch(planned, protocol, **options))
+    return [record for (record,) in run_attempts({planned.side: runner}, (planned,), protocol, **options)]
 
 
 def planned(affinity="oversubscribed", threads=1):

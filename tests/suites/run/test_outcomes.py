@@ -109,9 +109,9 @@ def test_what_is_wrong_is_said(changes, complaint, tmp_path):
 @pytest.mark.parametrize(
     ("leave", "complaint"),
     [
-        (os.mkfifo, "is a named pipe"),
-        (os.mkdir, "is a folder"),
-        (lambda path: path.symlink_to("/etc/passwd"), "is a link"),
+        (os.mkfifo, "not a plain file"),
+        (os.mkdir, "not a plain file"),
+        (lambda path: path.symlink_to("/etc/passwd"), "not a plain file"),
         (lambda path: os.truncate(path.open("w").name, 2**30), "bytes, more than"),
         (lambda path: path.write_bytes(b"\377\376"), "not valid JSON"),
         (lambda path: path.write_text(""), "not valid JSON"),

@@ -19,6 +19,7 @@ from processes import (
     PATIENCE,
     null_cell,
     null_order,
+    records_in,
     run_command,
     running_command,
     suite_of_null,
@@ -185,8 +186,7 @@ def test_a_framework_that_ignores_the_quota_is_distinguished_from_one_that_heeds
     (tmp_path / "contained.toml").write_text(OF_TWO)
     done = run_command(tmp_path, "run", "contained.toml", "--no-ceilings", "--no-quiet-gate", *adapters)
     assert done.returncode == 0, done.stdout + done.stderr
-    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
-        records = [each for each in store.records() if each.cell.cpu_quota and not each.cell.threads]
+    records = [each for each in records_in(tmp_path) if each.cell.cpu_quota and not each.cell.threads]
     used = {each.cell.framework: each.outcome.outside.quota for each in records}  # type: ignore[union-attr]
     # So low that both come up against it, on a machine that other programs use too.
     assert all(each is not None and each.throttled_seconds > 0 for each in used.values())

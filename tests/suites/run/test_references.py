@@ -5,16 +5,14 @@ from pathlib import Path
 import pytest
 from fake_nvml import TWO, gpus
 from known_networks import NETWORKS
+from processes import plan_of
 
 from dlbench.adapters.networks import family_of, of_family
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation
-from dlbench.suites.run.preparation import Reference, fitting
+from dlbench.suites.run.preparation import Reference, ReferenceKey, fitting
 
 SHIPPED = {
     network: {
@@ -43,7 +41,7 @@ def computed(tmp_path, monkeypatch):
 
 def fit(network, size, on_cpu):
     said = []
-    return fitting(NETWORKS[network], size, on_cpu, said.append), said
+    return fitting(ReferenceKey(NETWORKS[network], size), on_cpu, said.append), said
 
 
 @pytest.mark.parametrize(("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)])
@@ -51,12 +49,12 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
     computed, size, workers, computed_size
 ):
     said = []
-    found = fitting(NETWORKS["resnet50"], size, False, said.append, equal_parts=workers)
+    wanted = ReferenceKey(NETWORKS["resnet50"], size, workers)
+    found = fitting(wanted, False, said.append)
     assert computed == [("resnet50", computed_size, workers)]
     assert (found.repeated_batch, found.label_sets) == (computed_size, workers)
     assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
-    again = fitting(NETWORKS["resnet50"], size, False, pytest.fail, equal_parts=workers)
-    assert (again, len(computed)) == (found, 1)
+    assert (fitting(wanted, False, pytest.fail), len(computed)) == (found, 1)
 
 
 @pytest.mark.parametrize("network", SHIPPED)
@@ -79,7 +77,7 @@ def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
 
 
 def test_other_mini_batches_in_each_step_have_a_reference_of_their_own(computed):
-    found = [fitting(NETWORKS["lstm32"], 24, True, print, fed=fed) for fed in (False, True, True)]
+    found = [fitting(ReferenceKey(NETWORKS["lstm32"], 24, fed=fed), True, print) for fed in (False, True, True)]
     assert found[0].path != found[1].path == found[2].path
     assert computed == [("lstm32", 24), ("lstm32", 24)]
 
@@ -94,22 +92,22 @@ def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unc
 
 
 def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(computed):
-    choices = SuiteOverrides(networks="lstm32", frameworks="torch,null", devices="cuda:0,cpu", batch_sizes="24,48")
-    plan = expand(suite.load("quick"), choices, Capacity(1, 1, gpus(TWO)), seed=0)
+    chosen = {"networks": "lstm32", "frameworks": "torch,null", "devices": "cuda:0,cpu", "batch_sizes": "24,48"}
+    plan = plan_of("quick", Capacity(1, 1, gpus(TWO)), **chosen)
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     assert computed == [("lstm32", 24), ("lstm32", 48)]
     for cell in plan.cells:
         found = reference(cell)
         assert found is not None
         assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
-    on_gpu = expand(suite.load("quick"), SuiteOverrides(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
-    assert preparation.prepare_references(on_gpu, probe(), lambda line: None)(on_gpu.cells[0]) is None
+    computes_nothing = plan_of(frameworks="null", networks="fcn5")
+    reference = preparation.prepare_references(computes_nothing, probe(), print)
+    assert reference(computes_nothing.cells[0]) is None
 
 
 def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_none(computed):
     words = {"networks": "lstm32", "frameworks": "torch", "threads": "1", "batch_sizes": "4", "world_sizes": "1,2"}
-    choices = SuiteOverrides(**words, sync="step,local:3,local:4,async")
-    plan = expand(suite.load("quick"), choices, Capacity(1, 1), seed=0)
+    plan = plan_of(**words, sync="step,local:3,local:4,async")
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
     assert computed == [("lstm32", 4, 2, 3), ("lstm32", 4, 2, 4)]
@@ -125,15 +123,15 @@ def small(**changes):
 
 
 def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
-    first = fitting(small(), 64, True, lambda line: None)
-    other = fitting(small(hidden=[33]), 64, True, lambda line: None)
+    first = fitting(ReferenceKey(small(), 64), True, print)
+    other = fitting(ReferenceKey(small(hidden=[33]), 64), True, print)
     assert computed == [("small", 64), ("small", 64)]
     assert first.path != other.path
-    assert fitting(small(), 64, True, pytest.fail) == first
+    assert fitting(ReferenceKey(small(), 64), True, pytest.fail) == first
 
 
 def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(computed):
-    found = fitting(small(), 2**15, False, lambda line: None)
+    found = fitting(ReferenceKey(small(), 2**15), False, print)
     assert computed == [("small", 8)]
     assert found.repeated_batch == 8
 
@@ -142,8 +140,7 @@ def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(c
 def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(computed, chains, computed_chains):
     numbers = {"units": 400, "order": "sequential"}
     machine = of_family("machine", family_of({"family": "boltzmann", "numbers": numbers}))
-    one = fitting(machine, 1, True, lambda line: None)
-    found = fitting(machine, chains, True, lambda line: None)
+    one, found = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
     assert computed == [("machine", 1), *([("machine", computed_chains)] * (chains > 1))]
     assert found.repeated_batch == (None if chains == computed_chains else computed_chains)
     assert (found == one) is (chains == 1)

@@ -7,22 +7,17 @@ from types import SimpleNamespace
 
 import factory_of_records as make
 import pytest
+from processes import plan_of
 
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import digests, environment
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite, values
+from dlbench.suites.planning import values
 from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation, resume
 
 HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
-
-
-def plan_of(seed=1, **choices):
-    return expand(suite.load("quick"), SuiteOverrides(**choices), Capacity(2, 4), seed)
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def store():
 CHOICES = [
     {},
     {"frameworks": "null,torch:compile", "launches": "3", "steps": 2},
-    {"frameworks": "null", "launches": "4-9", "interval": "3%", "affinity": "bound,oversubscribed"},
+    {"frameworks": "null", "launches": "4-9", "interval": "3%", "threads": "1,2", "affinity": "bound,oversubscribed"},
 ]
 
 
@@ -66,17 +61,6 @@ def test_another_command_is_refused_with_what_differs(store, now, words):
     assert words in str(caught.value)
 
 
-def test_a_command_without_choices_goes_on_with_a_part_of_its_suite_and_with_nothing_else(store):
-    run = preparation.begin(plan_of(networks="fcn5"), store, HERE)
-    resumed, found = resume.resume(plan_of(), store, HERE, SuiteOverrides())
-    assert (found, resumed.cells) == (run, run.plan)
-    other = preparation.begin(plan_of(networks="fcn5", threads="3"), store, HERE)
-    assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1] == run
-    store.finish_run(run.id, run.started)
-    with pytest.raises(UsageError, match=f"{other.id} is not the one asked for now: .*threads: 1, 2, 4 now, 3 in"):
-        resume.resume(plan_of(), store, HERE, SuiteOverrides())
-
-
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
     preparation.begin(plan_of(seed=1), store, HERE)
     newest = preparation.begin(plan_of(seed=2), store, HERE)
@@ -92,7 +76,8 @@ def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     with pytest.raises(UsageError, match="Give its --python again"):
         resume.resume(plan_of(), store, HERE, SuiteOverrides())
     moved = values.build("mine:null=/opt/moved/bin/python")
-    resumed, _ = resume.resume(plan_of(builds=(moved,)), store, HERE, SuiteOverrides(builds=(moved,)))
+    chosen = {"frameworks": "mine", "builds": (moved,)}
+    resumed, _ = resume.resume(plan_of(**chosen), store, HERE, SuiteOverrides(**chosen))
     assert [row.build for row in resumed.rows] == [moved]
 
 

@@ -18,6 +18,7 @@ from fake_nvml import TWO, gpus
 from hypothesis import given
 from hypothesis import strategies as st
 from pretended_runs import PLAN, TEXT, Pretender, begin, carry_out, launched, ok, open_store, runner_of
+from processes import plan_of
 from properties import examples
 from scipy import stats
 
@@ -31,9 +32,8 @@ from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
 from dlbench.reports.storage.results import Results
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand, narrow_to, sizes_of
+from dlbench.suites.planning.plan import narrow_to, sizes_of
+from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import search as fastest
 from dlbench.suites.run.schedules import (
@@ -115,18 +115,15 @@ def test_a_cell_beyond_its_budget_at_one_thread_is_skipped_at_more_with_the_reas
 
 
 SIZES = (8, 16, 64, 256)
-BATCHES = expand(
-    suite.parse(TEXT, "pretended.toml"),
-    SuiteOverrides(
-        networks="fcn5",
-        frameworks="null",
-        devices="cpu,gpus",
-        precisions="float32,tf32",
-        threads="1",
-        batch_sizes="8,16,64,256",
-    ),
+BATCHES = plan_of(
+    parse(TEXT, "pretended.toml"),
     Capacity(2, 4, gpus(TWO)),
-    seed=5,
+    networks="fcn5",
+    frameworks="null",
+    devices="cpu,gpus",
+    precisions="float32,tf32",
+    threads="1",
+    batch_sizes="8,16,64,256",
 )
 GROUPS = sorted({sizes_of(cell) for cell in BATCHES.cells})
 
@@ -438,8 +435,8 @@ UNLIKELY = Outcome(Status.IMPLAUSIBLE, "its clock and the host's differ", sample
 
 
 def search_plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):
-    choices = SuiteOverrides(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
-    return halving_plan(expand(suite.load("tuning"), choices, Capacity(4, 4), 1))
+    chosen = {"networks": "fcn5", "frameworks": frameworks, "threads": threads, "tuning": tuning}
+    return halving_plan(plan_of("tuning", Capacity(4, 4), **chosen))
 
 
 def search(of, seconds, failing=None, disturbed=None, starts=None, how=WRONG, records=()):
@@ -478,7 +475,7 @@ def test_without_noise_the_fastest_wins_whatever_the_machine_does(seed):
     worth = {cell: rng.uniform(0.5, 2.0) for cell in of.cells}
     paces = [rng.uniform(0.3, 3.0) for _ in range(of.launches)]
     schedule, records = search(of, lambda cell, block: worth[cell] * paces[block])
-    found = fastest.search_result(of, schedule)
+    found = fastest.search_result(schedule)
     best = min(worth, key=worth.__getitem__)
     assert found.best == best
     if best != start:
@@ -505,7 +502,7 @@ def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_
             flags=lambda cell: [],
         )
 
-    found = [fastest.search_result(of, drawn()) for _ in range(500)]
+    found = [fastest.search_result(drawn()) for _ in range(500)]
     wrong = [any(slower.low > 1 for slower in each.slower.values()) for each in found]
     # Without the allowance for choosing one of three it is a tenth.
     assert 0.01 < np.mean(wrong) < 0.065
@@ -531,8 +528,8 @@ def search_with_failures(failing, how=WRONG):
     schedule, _ = search(of, seconds, fails, starts=starts, how=how)
     assert len(schedule.pairs()) == PAIRS
     assert schedule.launches_left() == 0
-    found = fastest.search_result(of, schedule)
-    return fast, found, fastest.lines(of, found, None)
+    found = fastest.search_result(schedule)
+    return fast, found, fastest.lines(found, None)
 
 
 @examples(5)
@@ -546,8 +543,8 @@ def test_a_way_that_fails_parity_in_one_launch_is_out_and_the_others_keep_their_
 @pytest.mark.parametrize(("times", "stays"), [(2, True), (3, False)])
 def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times, stays):
     fast, found, _ = search_with_failures(lambda at: 0 < at <= times, UNLIKELY)
-    assert (found.best == fast, found.failed == {}) == (stays, stays)
-    assert ("failed_launches" in {flag.kind.name for flag in found.flags[found.best]}) is stays
+    assert (found.best == fast, found.schedule.without_number() == {}) == (stays, stays)
+    assert ("failed_launches" in {flag.kind.name for flag in found.schedule.flags(found.best)}) is stays
 
 
 def test_a_pair_that_another_session_began_is_not_completed():
@@ -568,7 +565,7 @@ def test_where_all_survivors_fail_nothing_is_left_although_the_start_never_had_a
     second = next(block for block in range(of.launches) if halving_sizes(len(of.cells))[block] < len(of.cells))
     failing = lambda cell, block: cell.framework == start.framework or block >= second  # noqa: E731
     schedule, _ = search(of, rising(of), failing, starts=search_starts(of, 2))
-    assert fastest.search_result(of, schedule) is None
+    assert fastest.search_result(schedule) is None
     assert schedule.launches_left() == 0
 
 
@@ -576,10 +573,10 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
     of = search_plan(threads="1,2,4")
     first, second, *_ = search_starts(of, 4)
     schedule, _ = search(of, rising(of), lambda cell, block: cell == first)
-    found = fastest.search_result(of, schedule)
-    assert (found.start, found.beaten) == (first, second)
+    found = fastest.search_result(schedule)
+    assert (found.schedule.starts[0], found.schedule.to_beat) == (first, second)
     assert found.gain is not None or found.best == second
-    line = fastest.lines(of, found, None)[1]
+    line = fastest.lines(found, None)[1]
     assert line.startswith("torch eager, installed, 4 threads, where a user starts, failed; it is ")
 
 
@@ -588,12 +585,12 @@ def test_disturbed_pairs_are_left_out_and_others_take_their_place():
     first = pairs_begin(of)
     disturbed = lambda cell, block: block in (first, first + 3) and cell == of.cells[0]  # noqa: E731
     schedule, _ = search(of, rising(of), disturbed=disturbed, starts=search_starts(of, 2))
-    found = fastest.search_result(of, schedule)
+    found = fastest.search_result(schedule)
     assert of.cells[0] in set(found.seconds)
     assert (next(iter(found.slower.values())).pairs, found.disturbed) == (PAIRS, 2)
-    assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(of, found, None)
+    assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(found, None)
     always, _ = search(of, rising(of), disturbed=lambda cell, block: True, starts=search_starts(of, 2))
-    assert fastest.search_result(of, always) is None
+    assert fastest.search_result(always) is None
     assert len(always.pairs(fit=False)) == PAIRS + SPARE
     assert always.launches_left() == 0
 
@@ -645,11 +642,11 @@ def test_the_result_says_how_to_set_it_and_where_pairs_are_too_few():
     start = search_starts(of, 2)[0]
     _, records = search(of, lambda cell, block: 2.0 if cell == start else rising(of)(cell, block))
     few = [record for record in records if record.launch < pairs_begin(of) + 3]
-    found = fastest.search_result(of, HalvingSchedule(search_starts(of, 2), of, few))
-    lines = "\n".join(fastest.lines(of, found, None))
+    found = fastest.search_result(HalvingSchedule(search_starts(of, 2), of, few))
+    lines = "\n".join(fastest.lines(found, None))
     assert "times (3 pairs) as fast as" in lines
     assert "7 pairs are needed for an interval" in lines
-    assert fastest.data(of, found, None)["variables"]["OMP_NUM_THREADS"] == "2"
+    assert fastest.data(found, None)["variables"]["OMP_NUM_THREADS"] == "2"
 
 
 TARGET = {"precision": 0.02, "fewest": 5, "most": 20}

@@ -65,25 +65,3 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     shown = dlbench("report", "matrix", *store, "--json")
     assert json.loads(shown.stdout) == []
     assert json.loads(dlbench("report", "matrix", *store, "--run", "latest", "--json").stdout)
-
-
-@pytest.mark.parametrize(
-    ("words", "reported"),
-    [
-        (["--framework", "null"], "Name the network"),
-        (["--network", "fcn5"], "Name the frameworks"),
-        (["--network", "fcn5,lstm32", "--framework", "null"], "Times of different work do not compare"),
-        (["--network", "fcn5", "--framework", "null", "--batch-sizes", "8,16"], "different work"),
-        (["--network", "fcn5", "--framework", "null", "--tuning", "fast"], "'fast' is not one of installed, tuned"),
-        (["--network", "nosuch", "--framework", "null"], "nosuch"),
-        (["--network", "fcn5", "--framework", "null", "--suite", "nosuch"], "nosuch"),
-        (["--network", "fcn5", "--framework", "null", "--threads", "1"], "There is one way only"),
-        (["--network", "fcn5", "--framework", "null", "--write", "tuned.txt"], "Name it FILE.sh"),
-    ],
-)
-def test_what_cannot_be_searched_is_refused_in_one_line(words, reported, tmp_path):
-    done = run_command(tmp_path, "tune", *words, "--store", str(tmp_path / "s.sqlite"))
-    assert done.returncode == 2
-    assert reported in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "s.sqlite").exists()

@@ -5,27 +5,18 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from processes import COMMAND, running_command, suite_of_null, variables_of_command, wait_until
+from processes import COMMAND, records_in, running_command, suite_of_null, variables_of_command, wait_until
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.store import Store
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.05, protocol={"launches": 3, "steps": 10}))
     return tmp_path
-
-
-def records_in(path):
-    try:
-        with Store.open(path, create=False) as store:
-            return store.records()
-    except StoreError:
-        return []
 
 
 def test_a_removed_working_folder_is_one_line(tmp_path):
@@ -48,7 +39,7 @@ def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_hol
     with running_command(folder, "run", "mine.toml", "--no-quiet-gate") as process:
         wait_until(lambda: records_in(store), "the first record")
         # Without what SQLite keeps beside it. A record is seen a moment before it is in the file.
-        wait_until(lambda: records_in(shutil.copy(store, folder / "copy.sqlite")), "a record in the copy")
+        wait_until(lambda: records_in(Path(shutil.copy(store, folder / "copy.sqlite"))), "a record in the copy")
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(2)
         os.kill(process.pid, signal.SIGCONT)
