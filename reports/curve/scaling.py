@@ -331,8 +331,8 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         ),
     ]
     title = f"{work_name(curve.cell)}: {_row(curve)}"
-    on, widths = f"on {curve.host.name}", (1,) * len(columns)
-    yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), widths=widths, keys=len(keys))
+    on = f"on {curve.host.name}"
+    yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), keys=len(keys))
     further = filled(
         _gain_column(DOUBLING, "doubling"),
         _gain_column(EXCHANGE, "exchange"),
@@ -352,8 +352,8 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
             + (f", {threads_name(threads)})." if threads > 0 else ").")
             for (threads, batch_size), loss in losses.items()
         ]
-        title, widths = f"{title}, time saved and losses, {on}", (1,) * (len(keys) + len(further))
-        yield table([*keys, *further], points, title, notes=notes, widths=widths, keys=len(keys))
+        title = f"{title}, time saved and losses, {on}"
+        yield table([*keys, *further], points, title, notes=notes, keys=len(keys))
 
 
 def _notes(curve: Curve) -> Iterator[str]:

@@ -467,8 +467,7 @@ LAWS_LEGEND = (
     "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
     "AICc is taken."
 )
-_ALWAYS = {"p": 3, "s/batch": 10, "speed-up": 8, "eff.": 4, "vs best": 15}
-_WIDTHS = {**_ALWAYS, "serial": 6, "wait": 4, "busy": 4, "CPU s": 5, "switches": 8, "quota": 5, "ceil": 4}
+_ALWAYS = ("p", "s/batch", "speed-up", "eff.", "vs best", "serial")
 _LEGENDS = {
     "eff.": "eff. speed-up / p",
     "serial": "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
@@ -480,7 +479,7 @@ _LEGENDS = {
     "quota": "quota share of the time that the CPU quota throttled it",
     "ceil": "ceil share of the machine's measured ceiling at no more than p threads",
 }
-"""Of the columns of a table, by their headings: widths in characters, and meanings."""
+"""Columns of every table, and the meanings of columns, by their headings."""
 
 
 def _evidence(
@@ -611,7 +610,7 @@ def _shown(curve: Curve) -> list[Column[Point]]:
     other = "switches" if bound(curve) else "serial"
 
     def filled(column: Column[Point]) -> bool:
-        return column.heading in (*_ALWAYS, "serial") or any(column.entry(point).text for point in curve.points)
+        return column.heading in _ALWAYS or any(column.entry(point).text for point in curve.points)
 
     return [column for column in _POINT if column.heading not in (None, other) and filled(column)]
 
@@ -619,13 +618,11 @@ def _shown(curve: Curve) -> list[Column[Point]]:
 def _curve_table(curve: Curve) -> Table:
     evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
     notes = [f"{advice(curve)}.", _tested(curve), *(f"{head}: {text}." for head, text in evidence.items() if text)]
-    columns = _shown(curve)
     return table(
-        columns,
+        _shown(curve),
         curve.points,
         f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}, on {curve.host.name}",
         notes=(*filter(None, notes), *fit_lines(curve.found["fits"])),
-        widths=tuple(_WIDTHS[column.heading or ""] for column in columns),
     )
 
 
