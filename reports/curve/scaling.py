@@ -44,6 +44,7 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    filled,
     found_column,
     found_columns,
     usable,
@@ -309,10 +310,6 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     def items(point: Point) -> str:
         return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)
 
-    def filled(*columns: Column[Point]) -> list[Column[Point]]:
-        empty = ("", layout.MISSING)
-        return [each for each in columns if any(each.entry(point).text not in empty for point in curve.points)]
-
     apart = any(point.at.sync != EVERY_STEP for point in curve.points)
     keys: list[Column[Point]] = [
         *([Column("", "p", lambda point: point.cell.column.threads or "own")] if _with_threads(curve) else []),
@@ -320,27 +317,30 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         *([Column("", "sync", lambda point: point.at.sync if point.at.world_size > 1 else "")] if apart else []),
         Column("", "batch", lambda point: point.at.batch_size),
     ]
+    others = (
+        _gain_column(WEAK, "weak"),
+        _gain_column(WEAK, "eff.", "efficiency"),
+        _gain_column(ONE_PROCESS, "1 process"),
+    )
     columns = [
         *keys,
         seconds_column(lambda point: point.cell, common),
         Column("", "items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),
-        *filled(
-            _gain_column(WEAK, "weak"), _gain_column(WEAK, "eff.", "efficiency"), _gain_column(ONE_PROCESS, "1 process")
-        ),
+        *filled(others, curve.points),
     ]
     title = f"{work_name(curve.cell)}: {_row(curve)}"
     on = f"on {curve.host.name}"
     yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), keys=len(keys))
-    further = filled(
+    costs = (
         _gain_column(DOUBLING, "doubling"),
         _gain_column(EXCHANGE, "exchange"),
         found_column("loss", "loss"),
         found_column("seconds_to_target", "s to loss"),
         found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
     )
-    if further:
+    if further := filled(costs, curve.points):
         points = [point for point in curve.points if any(each.entry(point).text for each in further)]
         losses = {
             (point.at.threads, point.at.batch_size): point.found["target_loss"]

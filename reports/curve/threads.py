@@ -43,6 +43,7 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    filled,
     found_column,
     found_columns,
     usable,
@@ -467,7 +468,6 @@ LAWS_LEGEND = (
     "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
     "AICc is taken."
 )
-_ALWAYS = ("p", "s/batch", "speed-up", "eff.", "vs best", "serial")
 _LEGENDS = {
     "eff.": "eff. speed-up / p",
     "serial": "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
@@ -479,7 +479,7 @@ _LEGENDS = {
     "quota": "quota share of the time that the CPU quota throttled it",
     "ceil": "ceil share of the machine's measured ceiling at no more than p threads",
 }
-"""Columns of every table, and the meanings of columns, by their headings."""
+"""Meanings of columns, by their headings."""
 
 
 def _evidence(
@@ -608,11 +608,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
 def _shown(curve: Curve) -> list[Column[Point]]:
     """Return the columns of a curve's table: without those that are empty, or that only rows of the other kind have."""
     other = "switches" if bound(curve) else "serial"
-
-    def filled(column: Column[Point]) -> bool:
-        return column.heading in _ALWAYS or any(column.entry(point).text for point in curve.points)
-
-    return [column for column in _POINT if column.heading not in (None, other) and filled(column)]
+    return filled((column for column in _POINT if column.heading != other), curve.points)
 
 
 def _curve_table(curve: Curve) -> Table:
