@@ -30,8 +30,8 @@ import numpy as np
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
-from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, group_of, grouped, row_of
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -52,6 +52,7 @@ from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import row_name, threads_name, work_name
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio, judge, ratio
 from dlbench.reports.storage.record import Record, last_attempts
@@ -136,10 +137,8 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
 
-    def order(place: Place) -> tuple[object, ...]:
-        # The precision that parity is proved at comes first.
-        in_order = axes.sort_key(group_of(place.cell)), row_of(place.cell)
-        return devices.index((place.machine, place.device)), networks.index(place.cell.network), *in_order
+    def order(place: Place) -> tuple[int, int]:
+        return devices.index((place.machine, place.device)), networks.index(place.cell.network)
 
     found = along(matrix.cells.values(), *AXES)
     curves = []
@@ -307,9 +306,6 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
     """Yield the table of speed-ups and that of time saved and losses; columns that would be empty are left out."""
 
-    def seconds(point: Point) -> layout.Entry:
-        return layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
-
     def items(point: Point) -> str:
         return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)
 
@@ -326,7 +322,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     ]
     columns = [
         *keys,
-        Column("", "s/batch", seconds),
+        seconds_column(lambda point: point.cell, common),
         Column("", "items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),

@@ -49,10 +49,10 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
-from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, entry, number, times
+from dlbench.reports.formats.csv import VALUE
+from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, number, times
 from dlbench.reports.naming import counted, extra_of_place, group_name, row_name, threads_name
-from dlbench.reports.quantities import QUANTITIES
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -88,8 +88,7 @@ def threads(matrix: Matrix) -> Curves:
     compared: dict[int, dict[Pair, Contrast]] = {}
     # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
     # their significance.
-    for real in (True, False):
-        family = [place for place, row in enumerate(rows) if computes(row) is real]
+    for family in grouped(range(len(rows)), lambda place: computes(rows[place])).values():
         compared |= zip(family, adjust_together(_comparisons(rows[place]) for place in family), strict=True)
     measured_bound = {_unbound(row) for row in rows if bound(row) and row.timed}
     curves = [
@@ -497,10 +496,6 @@ def _evidence(
     return Column("", heading, text)
 
 
-def _seconds(point: Point) -> Entry:
-    return entry(point.cell, QUANTITIES["seconds"], _IRRELEVANT)._replace(best=False)
-
-
 def _count(point: Point) -> Entry:
     penalty = point.found.get("penalty")
     return Entry(str(point.at), best=penalty is not None and penalty.against == point.at)
@@ -521,7 +516,7 @@ _EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involu
 _POINT: tuple[Column[Point], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
-    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, MEDIAN),
+    seconds_column(lambda point: point.cell, _IRRELEVANT),
     Column("used", None, lambda point: point.seconds is not None),
     Column("takes_part", None, lambda point: point.takes_part),
     found_column("speedup", "speed-up", "{:.2f}".format),
