@@ -6,7 +6,7 @@ one takes clearly less for n steps where the interval of the difference excludes
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -117,16 +117,13 @@ def _measured(found: Costs, name: str) -> Column[Cost]:
     """Return the column of a quantity; tables have it where any row does."""
 
     def text(cost: Cost) -> Entry:
-        summary = cost.cell.measured.get(name)
-        if summary is None:
+        if (found := QUANTITIES[name].value(cost.cell)) is None:
             return Entry(MISSING)
-        return Entry(
-            number(summary.median), "" if name in _PARTS else layout.interval(summary), best=name in cost.least
-        )
+        return Entry(number(found[0]), "" if name in _PARTS else deviation(*found), best=name in cost.least)
 
-    def value(cost: Cost) -> dict[str, Any] | None:
-        summary = cost.cell.measured.get(name)
-        return None if summary is None else {part: getattr(summary, part) for part in MEDIAN}
+    def value(cost: Cost) -> dict[str, float | None] | None:
+        found = QUANTITIES[name].value(cost.cell)
+        return None if found is None else dict(zip(MEDIAN, found, strict=True))
 
     known = any(name in cost.cell.measured for here in found.rows for cost in here)
     return Column(name, QUANTITIES[name].unit if known else None, value, text, MEDIAN)
@@ -282,5 +279,4 @@ where it has taken less time altogether than the mode of the same framework that
     heading="What else a step costs",
     place=30,
     headline=headline,
-    has_section=lambda found: bool(found.rows),
 )

@@ -182,10 +182,8 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
 
 def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
     """Return the quantities that are measured once in a launch, by name; None where they are not known."""
-    found = {name: cell.measured.get(name) for name in OF_LAUNCHES}
-    return {
-        name: None if each is None else {part: getattr(each, part) for part in MEDIAN} for name, each in found.items()
-    }
+    found = {name: QUANTITIES[name].value(cell) for name in OF_LAUNCHES}
+    return {name: None if each is None else dict(zip(MEDIAN, each, strict=True)) for name, each in found.items()}
 
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:

@@ -122,7 +122,7 @@ class Report(Generic[Found]):
     """The quantity of its section; empty: the first of its quantities."""
     headline: Callable[[Found], list[str]] = lambda found: []
     """Findings for the head of a page: differences that noise does not explain."""
-    has_section: Callable[[Found], bool] = lambda found: True
+    has_section: Callable[[Found], bool] = bool
     """Whether the page has a section of this content."""
     options: frozenset[str] = frozenset()
     published: tuple[str, ...] = ()

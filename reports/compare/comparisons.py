@@ -87,5 +87,4 @@ REPORT = Report(
     heading="Comparisons and gates",
     place=20,
     headline=newest,
-    has_section=bool,
 )

@@ -171,6 +171,12 @@ def found_column(name: str, heading: str, written: Callable[[Any], str] = number
     return Column(name, heading, lambda point: point.found.get(name), text)
 
 
+def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Column[Point]]:
+    """Return the columns of a table that have something in them."""
+    shown = [each for each in columns if each.heading is not None]
+    return [each for each in shown if any(each.entry(point).text not in ("", MISSING) for point in points)]
+
+
 def curve_objects(
     curves: Sequence[Curve], of_curve: Sequence[Column[Curve]], of_point: Sequence[Column[Point]], key: str = "points"
 ) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, group_of, grouped, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, grouped, row_of
 from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -74,13 +74,10 @@ def figure1(matrix: Matrix) -> Curves:
 
     Curves of a single size beside others of several are left out: they are of another suite in the same store.
     """
-    columns = {column: n for n, column in enumerate(matrix.columns)}
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
-    def order(key: Place) -> tuple[object, ...]:
-        # The precision that parity is proved at comes first.
-        column = columns[column_of(key.machine, key.cell)]
-        return networks.index(key.cell.network), column, axes.sort_key(group_of(key.cell)), row_of(key.cell)
+    def order(key: Place) -> tuple[int, int]:
+        return networks.index(key.cell.network), matrix.columns.index(column_of(key.machine, key.cell))
 
     found = along(matrix.cells.values(), "batch_size")
     curves = [_curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]

@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dlbench.reports.formats.layout import number
+from dlbench.reports.naming import counted, threads_name
 from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
 
 POINTS_NEEDED = 6
@@ -36,6 +37,8 @@ MISFIT_TOLERATED = 0.03
 MISFIT_UNTESTED = 0.10
 """Without enough launches to measure noise, a law is rejected where it misses a point by more than this share."""
 REPLICATES = 999
+ROUNDS = 60
+"""Of a fit from a start that may be far off; where a law holds, ten are enough."""
 DRAWS = 1000
 SEED = 20160825
 """Any fixed number: the same records give the same intervals."""
@@ -110,8 +113,7 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
     """Fit both laws to seconds per step by thread count, which must be those of p threads on p CPUs."""
     counts = tuple(sorted(times))
     if len(counts) < POINTS_NEEDED:
-        found = f"{len(counts)} thread count{'s' if len(counts) != 1 else ''}"
-        return Fits(counts, rejected=f"{found} to fit, {POINTS_NEEDED} needed")
+        return Fits(counts, rejected=f"{counted(len(counts), 'thread count')} to fit, {POINTS_NEEDED} needed")
     data = _observe({p: times[p] for p in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
     chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
@@ -178,7 +180,7 @@ def _fit(law: str, data: _Observations) -> Fit:
     columns = [1 / data.threads, np.ones_like(data.threads), data.threads - 1]
     parts = np.column_stack(columns[: 2 if law == "amdahl" else 3])
     theta = _solve(parts, data)
-    misses = data.logs - np.log(parts @ theta)
+    misses = data.logs - _log(parts @ theta)
     misfit = float(np.sum(data.weights * misses**2))
     worst = int(np.argmax(np.abs(misses)))
     miss = math.exp(float(misses[worst])) - 1
@@ -206,48 +208,29 @@ def _fit(law: str, data: _Observations) -> Fit:
 def _solve(parts: Array, data: _Observations) -> Array:
     """Return the weights of the parts, none negative, that minimise the squares of log T.
 
-    Times far from any law may have several valleys: it starts at equal parts, at the least squares of T, which
-    overrates slow points, and at those of 1 - fit / T, which overrates quick ones.
+    Times far from any law may have several valleys: it starts at equal parts and at the times themselves.
     """
-    from scipy.optimize import least_squares, nnls
-
-    root, times = np.sqrt(data.weights), np.exp(data.logs)
-    scale = math.exp(float(data.logs.mean()))
-    starts = [
-        np.full(parts.shape[1], scale),
-        nnls(parts * root[:, None], times * root)[0],
-        nnls(parts * (root / times)[:, None], root)[0],
-    ]
-
-    def misses(theta: Array) -> Array:
-        return np.asarray(root * (data.logs - np.log(parts @ theta)))
-
-    def slopes(theta: Array) -> Array:
-        return np.asarray(-(root / (parts @ theta))[:, None] * parts)
-
-    ends = [
-        least_squares(
-            misses,
-            np.maximum(start, 1e-9 * scale),
-            slopes,
-            bounds=(1e-15 * scale, np.inf),
-            x_scale="jac",
-            ftol=1e-12,
-            xtol=1e-12,
-            gtol=1e-12,
-        )
-        for start in starts
-    ]
-    theta: Array = min(ends, key=lambda end: end.cost).x
-    # The solver stays inside its bounds: a part without a visible share of any step is absent.
+    root = np.sqrt(data.weights)
+    starts = parts.sum(axis=1) * math.exp(float(data.logs.mean())), np.exp(data.logs)
+    ends = [_descend(parts, data.logs, root, start, ROUNDS) for start in starts]
+    theta = min(ends, key=lambda end: float(np.sum((root * (data.logs - _log(parts @ end))) ** 2)))
+    # A part without a visible share of any step is absent.
     shares = parts * theta / (parts @ theta)[:, None]
     return np.where(shares.max(axis=0) < LEAST_ERROR, 0.0, theta)
 
 
-def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observations) -> Array:
-    """Return the weights of the parts fitted to launches simulated from this fit, a row for each replicate."""
+def _descend(parts: Array, logs: Array, root: Array, curve: Array, rounds: int) -> Array:
+    """Return the weights after so many steps from this curve (Gauss-Newton, none negative), by roots of weights."""
     from scipy.optimize import nnls
 
+    for _ in range(rounds):
+        theta: Array = nnls(parts * (root / curve)[:, None], (1 + logs - np.log(curve)) * root)[0]
+        curve = np.maximum(parts @ theta, LEAST_ERROR * curve)
+    return theta
+
+
+def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observations) -> Array:
+    """Return the weights of the parts fitted to launches simulated from this fit, a row for each replicate."""
     random = np.random.default_rng(SEED)
     curve = parts @ theta
     shape = REPLICATES, len(curve)
@@ -257,17 +240,12 @@ def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observa
         own = data.weights - 1
         drawn = data.variances * own / random.chisquare(own, shape)
     noise = random.standard_normal(shape) * np.sqrt(np.maximum(drawn, least_variance) / data.weights)
-    root = np.sqrt(data.weights)
+    # From a start this close it converges to 1e-6 in five rounds.
+    return np.array([_descend(parts, np.log(curve) + each, np.sqrt(data.weights), curve, 5) for each in noise])
 
-    def refit(logs: Array) -> Array:
-        # Reweighted linear steps from a start this close converge to 1e-6 in five.
-        about, found = curve, theta
-        for _ in range(5):
-            found = nnls(parts * (root / about)[:, None], (1 + logs - np.log(about)) * root)[0]
-            about = np.maximum(parts @ found, LEAST_ERROR * curve)
-        return found
 
-    return np.array([refit(np.log(curve) + each) for each in noise])
+def _log(curve: Array) -> Array:
+    return np.asarray(np.log(np.maximum(curve, np.finfo(float).tiny)))
 
 
 def _aicc(squares: float, observations: int, parameters: int) -> float:
@@ -318,7 +296,7 @@ def _at_bound(theta: Array) -> list[str]:
 
 def _lack_of_fit(miss: float, threads: int, probability: float | None, data: _Observations) -> list[str]:
     share = f"{miss + 1:.1f}x" if miss >= 1 else f"{abs(miss):.0%} {'more' if miss > 0 else 'less'} than"
-    where = f"at {threads} thread{'s' if threads != 1 else ''} a step takes {share} the fitted time"
+    where = f"at {threads_name(threads)} a step takes {share} the fitted time"
     if probability is None:
         if abs(miss) <= MISFIT_UNTESTED:
             return []

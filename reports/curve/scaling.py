@@ -30,8 +30,8 @@ import numpy as np
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
-from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, group_of, grouped, row_of
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -44,6 +44,7 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    filled,
     found_column,
     found_columns,
     usable,
@@ -52,6 +53,7 @@ from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import row_name, threads_name, work_name
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio, judge, ratio
 from dlbench.reports.storage.record import Record, last_attempts
@@ -136,10 +138,8 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
 
-    def order(place: Place) -> tuple[object, ...]:
-        # The precision that parity is proved at comes first.
-        in_order = axes.sort_key(group_of(place.cell)), row_of(place.cell)
-        return devices.index((place.machine, place.device)), networks.index(place.cell.network), *in_order
+    def order(place: Place) -> tuple[int, int]:
+        return devices.index((place.machine, place.device)), networks.index(place.cell.network)
 
     found = along(matrix.cells.values(), *AXES)
     curves = []
@@ -307,15 +307,8 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
     """Yield the table of speed-ups and that of time saved and losses; columns that would be empty are left out."""
 
-    def seconds(point: Point) -> layout.Entry:
-        return layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
-
     def items(point: Point) -> str:
         return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)
-
-    def filled(*columns: Column[Point]) -> list[Column[Point]]:
-        empty = ("", layout.MISSING)
-        return [each for each in columns if any(each.entry(point).text not in empty for point in curve.points)]
 
     apart = any(point.at.sync != EVERY_STEP for point in curve.points)
     keys: list[Column[Point]] = [
@@ -324,27 +317,30 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         *([Column("", "sync", lambda point: point.at.sync if point.at.world_size > 1 else "")] if apart else []),
         Column("", "batch", lambda point: point.at.batch_size),
     ]
+    others = (
+        _gain_column(WEAK, "weak"),
+        _gain_column(WEAK, "eff.", "efficiency"),
+        _gain_column(ONE_PROCESS, "1 process"),
+    )
     columns = [
         *keys,
-        Column("", "s/batch", seconds),
+        seconds_column(lambda point: point.cell, common),
         Column("", "items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),
-        *filled(
-            _gain_column(WEAK, "weak"), _gain_column(WEAK, "eff.", "efficiency"), _gain_column(ONE_PROCESS, "1 process")
-        ),
+        *filled(others, curve.points),
     ]
     title = f"{work_name(curve.cell)}: {_row(curve)}"
-    on, widths = f"on {curve.host.name}", (1,) * len(columns)
-    yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), widths=widths, keys=len(keys))
-    further = filled(
+    on = f"on {curve.host.name}"
+    yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), keys=len(keys))
+    costs = (
         _gain_column(DOUBLING, "doubling"),
         _gain_column(EXCHANGE, "exchange"),
         found_column("loss", "loss"),
         found_column("seconds_to_target", "s to loss"),
         found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
     )
-    if further:
+    if further := filled(costs, curve.points):
         points = [point for point in curve.points if any(each.entry(point).text for each in further)]
         losses = {
             (point.at.threads, point.at.batch_size): point.found["target_loss"]
@@ -356,8 +352,8 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
             + (f", {threads_name(threads)})." if threads > 0 else ").")
             for (threads, batch_size), loss in losses.items()
         ]
-        title, widths = f"{title}, time saved and losses, {on}", (1,) * (len(keys) + len(further))
-        yield table([*keys, *further], points, title, notes=notes, widths=widths, keys=len(keys))
+        title = f"{title}, time saved and losses, {on}"
+        yield table([*keys, *further], points, title, notes=notes, keys=len(keys))
 
 
 def _notes(curve: Curve) -> Iterator[str]:

@@ -43,16 +43,17 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    filled,
     found_column,
     found_columns,
     usable,
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
-from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, entry, number, times
+from dlbench.reports.formats.csv import VALUE
+from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, number, times
 from dlbench.reports.naming import counted, extra_of_place, group_name, row_name, threads_name
-from dlbench.reports.quantities import QUANTITIES
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -88,8 +89,7 @@ def threads(matrix: Matrix) -> Curves:
     compared: dict[int, dict[Pair, Contrast]] = {}
     # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
     # their significance.
-    for real in (True, False):
-        family = [place for place, row in enumerate(rows) if computes(row) is real]
+    for family in grouped(range(len(rows)), lambda place: computes(rows[place])).values():
         compared |= zip(family, adjust_together(_comparisons(rows[place]) for place in family), strict=True)
     measured_bound = {_unbound(row) for row in rows if bound(row) and row.timed}
     curves = [
@@ -468,8 +468,6 @@ LAWS_LEGEND = (
     "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
     "AICc is taken."
 )
-_ALWAYS = {"p": 3, "s/batch": 10, "speed-up": 8, "eff.": 4, "vs best": 15}
-_WIDTHS = {**_ALWAYS, "serial": 6, "wait": 4, "busy": 4, "CPU s": 5, "switches": 8, "quota": 5, "ceil": 4}
 _LEGENDS = {
     "eff.": "eff. speed-up / p",
     "serial": "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
@@ -481,7 +479,7 @@ _LEGENDS = {
     "quota": "quota share of the time that the CPU quota throttled it",
     "ceil": "ceil share of the machine's measured ceiling at no more than p threads",
 }
-"""Of the columns of a table, by their headings: widths in characters, and meanings."""
+"""Meanings of columns, by their headings."""
 
 
 def _evidence(
@@ -495,10 +493,6 @@ def _evidence(
         return "" if value is None or not point.cell.shown else form(value)
 
     return Column("", heading, text)
-
-
-def _seconds(point: Point) -> Entry:
-    return entry(point.cell, QUANTITIES["seconds"], _IRRELEVANT)._replace(best=False)
 
 
 def _count(point: Point) -> Entry:
@@ -521,7 +515,7 @@ _EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involu
 _POINT: tuple[Column[Point], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
-    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, MEDIAN),
+    seconds_column(lambda point: point.cell, _IRRELEVANT),
     Column("used", None, lambda point: point.seconds is not None),
     Column("takes_part", None, lambda point: point.takes_part),
     found_column("speedup", "speed-up", "{:.2f}".format),
@@ -614,23 +608,17 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
 def _shown(curve: Curve) -> list[Column[Point]]:
     """Return the columns of a curve's table: without those that are empty, or that only rows of the other kind have."""
     other = "switches" if bound(curve) else "serial"
-
-    def filled(column: Column[Point]) -> bool:
-        return column.heading in (*_ALWAYS, "serial") or any(column.entry(point).text for point in curve.points)
-
-    return [column for column in _POINT if column.heading not in (None, other) and filled(column)]
+    return filled((column for column in _POINT if column.heading != other), curve.points)
 
 
 def _curve_table(curve: Curve) -> Table:
     evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
     notes = [f"{advice(curve)}.", _tested(curve), *(f"{head}: {text}." for head, text in evidence.items() if text)]
-    columns = _shown(curve)
     return table(
-        columns,
+        _shown(curve),
         curve.points,
         f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}, on {curve.host.name}",
         notes=(*filter(None, notes), *fit_lines(curve.found["fits"])),
-        widths=tuple(_WIDTHS[column.heading or ""] for column in columns),
     )
 
 

@@ -63,8 +63,6 @@ class Table(NamedTuple):
     head: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
-    widths: tuple[int, ...] = ()
-    """Least widths in a terminal, to align tables with one another; empty: by content."""
     words: bool = False
     keys: int = 1
     """Leading columns that identify a row: repeated where the others are shown in several parts."""

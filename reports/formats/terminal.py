@@ -84,7 +84,7 @@ def _widths(table: layout.Table) -> list[int]:
     # A heading stands in the first column, which must not fold it.
     headings = [cell_len(row[0].plain) for row in table.rows if len(row) == 1]
     needed[0] = max([needed[0] + indent, *headings])
-    return [max(pair) for pair in zip(needed, table.widths or needed, strict=True)]
+    return needed
 
 
 def _total(widths: Sequence[int], gap: int = 2) -> int:
@@ -117,9 +117,10 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
         header_style="bold",
         show_header=any(table.head),
     )
+    numbered = not grouped and any(row[0].text.isdecimal() for row in table.rows)
     fits = _total(widths, gap) <= width
     for place, head in enumerate(table.head):
-        left = table.words or (place == 0 and not table.widths)
+        left = table.words or (place == 0 and not numbered)
         least = widths[place] if fits else None
         shown.add_column(Text(head), justify="left" if left else "right", overflow="fold", min_width=least)
     for row in table.rows:
@@ -134,8 +135,7 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
 
 def _part(table: layout.Table, places: Sequence[int]) -> layout.Table:
     rows = [row if len(row) == 1 else tuple(row[place] for place in places) for row in table.rows]
-    widths = tuple(table.widths[place] for place in places) if table.widths else ()
-    return table._replace(head=tuple(table.head[place] for place in places), rows=tuple(rows), widths=widths)
+    return table._replace(head=tuple(table.head[place] for place in places), rows=tuple(rows))
 
 
 def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> str:

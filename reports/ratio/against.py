@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
@@ -38,8 +38,11 @@ _ON_GPUS = "Not compared: cells on GPUs; the table's GPUs are in `report matrix 
 NOTHING = "Nothing was measured that the table has too: its networks, at its mini-batch, on a CPU."
 
 
-Span = tuple[float, float]
-"""A number known by its ends only."""
+class Span(NamedTuple):
+    """A number known by its ends only."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ class Pair:
     @property
     def per_peak(self) -> Span | None:
         """``share_now`` / ``share_then``; None where the published time is not of this network."""
-        if self.share_now is None or self.share_then is None or self.share_then[0] > 1.0:
+        if self.share_now is None or self.share_then is None or self.share_then.low > 1.0:
             return None
-        return self.share_now / self.share_then[1], self.share_now / self.share_then[0]
+        return Span(self.share_now / self.share_then.high, self.share_now / self.share_then.low)
 
     @property
     def name(self) -> str:
@@ -125,7 +128,7 @@ class Match:
         for (framework, row, threads), of in of_rows.items():
             speedups = {pair.at.network: pair.speedup for pair in of if pair.speedup is not None}
             spans = [pair.per_peak for pair in of if pair.per_peak is not None]
-            ends = zip(*spans, strict=True) if len(spans) == len(speedups) else ()
+            ends = list(map(geometric_mean, zip(*spans, strict=True))) if len(spans) == len(speedups) else []
             shared = [speedups[name] for name in common[threads]]
             disturbed = (pair.at.network for pair in of if pair.now is not None and pair.now.has(CONTENDED))
             means.append(
@@ -135,7 +138,7 @@ class Match:
                     "threads": threads,
                     "networks": len(speedups),
                     "speedup": geometric_mean(speedups.values()),
-                    "per_peak": tuple(map(geometric_mean, ends)) or None,
+                    "per_peak": Span(*ends) if ends else None,
                     "common": geometric_mean(shared) if shared else None,
                     "disturbed": list(dict.fromkeys(disturbed)),
                 }
@@ -245,8 +248,8 @@ def _judged(pair: Pair, peak: CorePeak | None) -> Pair:
         rate = operations / past.median / pair.at.threads
         low, high = rate / peak.high, rate / peak.low
         # No core does more than its peak: where the lower end is possible the clock was higher than the low one.
-        share_then = low, max(low, min(high, 1.0))
-    impossible = share_then is not None and share_then[0] > 1.0
+        share_then = Span(low, max(low, min(high, 1.0)))
+    impossible = share_then is not None and share_then.low > 1.0
     share_now = pair.now.ceiling_fraction if pair.now is not None and present is not None else None
     speedup = past.median / present.median if past and present and not impossible else None
     reason = "" if speedup is not None else _OTHER_WORK if impossible and present else _why(pair.now, pair.then)
@@ -271,8 +274,6 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
 
 
 def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
-    ends = "low", "high"
-
     def past(pair: Pair) -> Entry:
         if pair.then is None:
             return Entry(MISSING)
@@ -303,12 +304,12 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
             "share_now",
             "% now",
             lambda pair: pair.share_now,
-            lambda pair: share(None if pair.share_now is None else (pair.share_now, pair.share_now)),
+            lambda pair: share(None if pair.share_now is None else Span(pair.share_now, pair.share_now)),
         ),
         Column(
-            "share_then", f"% {year}", lambda pair: _span(pair.share_then), lambda pair: share(pair.share_then), ends
+            "share_then", f"% {year}", lambda pair: pair.share_then, lambda pair: share(pair.share_then), Span._fields
         ),
-        Column("per_peak", "per peak", lambda pair: _span(pair.per_peak), lambda pair: _times(pair.per_peak), ends),
+        Column("per_peak", "per peak", lambda pair: pair.per_peak, lambda pair: _times(pair.per_peak), Span._fields),
         Column("reason", None, lambda pair: pair.reason),
         Column("flags", None, lambda pair: pair.now.flags if pair.now else []),
     )
@@ -325,14 +326,10 @@ _MEANS: tuple[Column[dict[str, Any]], ...] = (
         lambda mean: mean["speedup"],
         lambda mean: _times(mean["speedup"]) + (CONTENDED.symbol if mean["disturbed"] else ""),
     ),
-    Column("per_peak", "per peak", lambda mean: _span(mean["per_peak"]), lambda mean: _times(mean["per_peak"])),
+    Column("per_peak", "per peak", lambda mean: mean["per_peak"], lambda mean: _times(mean["per_peak"])),
     Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
     *attributes(dict, "disturbed"),
 )
-
-
-def _span(span: Span | None) -> dict[str, float] | None:
-    return span and {"low": span[0], "high": span[1]}
 
 
 def _times(found: float | Span | None) -> str:

@@ -275,7 +275,6 @@ REPORT = Report(
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(found.rows),
     suggestion="framework against framework, over all networks",
     applies=lambda cells: len({axes.project(each, GROUP) for each in cells}) > 1 and differ(cells, *ROW),
     options=frozenset({QUANTITY, REFERENCE, ALL_RUNS}),
@@ -283,5 +282,4 @@ REPORT = Report(
     heading="Framework against framework",
     place=15,
     headline=headline,
-    has_section=lambda found: bool(found.rows),
 )

@@ -77,6 +77,9 @@ class Compared(Generic[Row]):
     matrix: Matrix
     rows: tuple[Row, ...]
 
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
     def name(self, machine: str) -> str:
         """Return the name of a machine, unique among those of the matrix."""
         return name_among(self.matrix.hosts, machine)

@@ -348,11 +348,9 @@ REPORT = Report(
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(found.rows),
     suggestion="the frameworks from oldest to newest",
     applies=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
     options=frozenset({ALL_MODES, ALL_RUNS}),
     heading="From the oldest framework to the newest",
     place=60,
-    has_section=lambda found: bool(found.rows),
 )

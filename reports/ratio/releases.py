@@ -238,5 +238,4 @@ REPORT = Report(
     heading="Releases",
     place=65,
     headline=lambda found: headline(found) if any(each.change for each in found.rows) else [],
-    has_section=lambda found: bool(found.rows),
 )
