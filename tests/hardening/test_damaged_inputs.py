@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.reports.errors import LONGEST_LINE
+from dlbench.reports.formats.inert import LINE
 from dlbench.suites.planning import framework
 
 Call = Callable[..., tuple[Any, str, str]]
@@ -307,4 +307,4 @@ def test_a_strange_word_costs_one_line_that_fits_a_screen(command, words: list[s
     assert (code in (2, 4), out) == (True, "")
     (line,) = errors.splitlines()
     assert line.isprintable()
-    assert len(line) < LONGEST_LINE + 100
+    assert len(line) < LINE + 100
