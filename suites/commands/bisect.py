@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.bisection.posterior import CONFIDENCE
 from dlbench.reports.bisection.report import REPORT, Bisection, Outcome, headline
@@ -153,6 +154,7 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
 def _plan_of_one_cell(given: Given, machine: Machine) -> Plan:
     """Return the plan of the cell that is measured, in the framework's own row; raises UsageError for several."""
     chosen = options.choices(Given(**{**vars(given), "python": None})).but(interval=None)
+    chosen = chosen if chosen["tuning"] else chosen.but(tuning=TUNED)  # as `dlbench releases` measures
     if chosen.own is None:
         if not chosen["networks"]:
             raise UsageError("Name the network to measure, as in --network fcn5, or a step of your own: --step FILE.")
