@@ -205,7 +205,7 @@ _CLOSE = 2
 
 
 def findings_of(comparison: Comparison) -> dict[str, Any]:
-    """Return `Night.slower` and `Night.cleared` of a gate; nothing of a comparison that is none."""
+    """Return `Night.slower` and `Night.cleared` of a gate; for any other comparison both are empty."""
     if comparison.purpose != "gate":
         return {}
     cells = {key_of(comparison.hosts[0].fingerprint, cell.cell): cell for cell in comparison.cells}

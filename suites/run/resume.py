@@ -29,7 +29,7 @@ _SHOWN = 4
 def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
     """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
 
-    Raises UsageError where there is none, and where there are only others.
+    Raises UsageError if no run is unfinished, or only runs of other plans are.
     """
     runs = _unfinished(store, plan, machine, purpose)
     return _same(plan, runs) or _refuse(plan, runs[-1])
