@@ -152,7 +152,7 @@ class EquinoxFunctions(Functions):
 
 
 class EquinoxAdapter(JaxAdapter):
-    """Trains as `JaxAdapter` does, with networks of Equinox's layers; on the CPU.
+    """Trains as `JaxAdapter` does, with networks of Equinox's layers.
 
     Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`; ``rows`` (default false) makes the logits of all steps
     of all examples by one product, outside what is mapped over the mini-batch.
@@ -161,7 +161,6 @@ class EquinoxAdapter(JaxAdapter):
     families = (*Adapter.families, "attention")
     cells = ("lstm",)
     data_parallel = ""
-    refuses_gpu = Adapter.refuses_gpu
     refuses_training = Adapter.refuses_training
     train_on_text = Adapter.train_on_text
 

@@ -131,7 +131,7 @@ class FlaxFunctions(Functions):
 
 
 class FlaxAdapter(JaxAdapter):
-    """Trains as `JaxAdapter` does, with networks of Flax's layers; on the CPU.
+    """Trains as `JaxAdapter` does, with networks of Flax's layers.
 
     Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`.
     """
@@ -139,7 +139,6 @@ class FlaxAdapter(JaxAdapter):
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)
     data_parallel = ""
-    refuses_gpu = Adapter.refuses_gpu
     refuses_training = Adapter.refuses_training
     train_on_text = Adapter.train_on_text
 

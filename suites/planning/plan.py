@@ -28,6 +28,8 @@ from .values import Build, Capacity, Row
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
 speed, or none."""
+GPU_SAMPLE_SECONDS = 0.1
+"""Of a cell on a GPU, at least, unless each step is a sample: twenty of them span the energy counter's ticks."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Plan:
         found = self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
         if cell.cpu_quota:
             found = found._replace(sample_seconds=max(found.sample_seconds, QUOTA_SAMPLE_SECONDS))
+        if found.sample_seconds and not cell.on_cpu:
+            found = found._replace(sample_seconds=max(found.sample_seconds, GPU_SAMPLE_SECONDS))
         return found
 
     def network_of(self, cell: Cell) -> Network:

@@ -23,6 +23,7 @@ from dlbench.suites.planning import framework, networks, suite, values
 from dlbench.suites.planning.axes import AXIS_OPTIONS, SuiteOverrides
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.plan import (
+    GPU_SAMPLE_SECONDS,
     QUOTA_SAMPLE_SECONDS,
     LaunchDurations,
     expand,
@@ -156,6 +157,14 @@ def test_threads_follow_the_quota_of_their_cell():
     assert plan.protocol_of(unlimited) == plan.protocol
     assert plan.protocol_of(limited).sample_seconds == QUOTA_SAMPLE_SECONDS
     assert counts_by_quota(threads="default,2", affinity="bound")[1] == {0.0: [2]}
+
+
+def test_samples_of_a_gpu_last_long_enough_for_its_energy_counter():
+    both = plan_of(SuiteOverrides(networks="fcn5", frameworks="null", devices="cpu,cuda:0"))
+    seconds = {cell.device: both.protocol_of(cell).sample_seconds for cell in both.cells}
+    assert seconds == {"cpu": both.protocol.sample_seconds, "cuda:0": GPU_SAMPLE_SECONDS}
+    single = replace(both, protocol=both.protocol._replace(sample_seconds=0.0))
+    assert all(single.protocol_of(cell).sample_seconds == 0.0 for cell in single.cells)
 
 
 def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_typed():
