@@ -43,7 +43,6 @@ from ..environments.digests import DIGEST, adapter_digest
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
-from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
@@ -178,8 +177,7 @@ class LaunchRunner:
         framework, chosen = source.build.framework, in_force(cell.tuning, tunable)
         reference, feed = self.reference(cell), self.feeds(cell)
         text = self.text if protocol.curve_steps else None
-        # Another version of the adapters may not know of such files.
-        weights = self.weights(cell) if self.guest in (None, GUEST_DIRECTORY) else None
+        weights = self.weights(cell)
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,

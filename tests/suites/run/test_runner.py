@@ -13,7 +13,9 @@ from properties import examples
 from dlbench.adapters.protocol import TUNED, Contention, Outcome, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
 from dlbench.suites.errors import UsageError
+from dlbench.suites.run import launch_files, runner
 from dlbench.suites.run.preparation import Reference
+from dlbench.suites.run.sides import Side
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
@@ -173,3 +175,12 @@ def test_an_own_step_without_its_framework_ends_the_run_after_one_launch_and_nam
     with pytest.raises(UsageError, match="--python"):
         runner_of(store, run, Pretender(lambda cell: missing), replace(PLAN, rows=rows)).run()
     assert len(store.records()) == 1
+
+
+def test_weights_are_mapped_on_all_sides_or_on_none(monkeypatch):
+    monkeypatch.setattr(launch_files, "prepare_weights", lambda *_: lambda cell: Path("/weights"))
+    own, other = Side("candidate"), Side("baseline", guest=Path("/other/adapters"))
+    (cell, *_), machine = PLAN.cells, probe()
+    assert runner._large_weights(PLAN, machine, (own,))(cell) == Path("/weights")
+    for sides in ((other, own), (own, other)):
+        assert runner._large_weights(PLAN, machine, sides)(cell) is None
