@@ -64,10 +64,15 @@ def _letter(matrix: Matrix, machine: str) -> str:
 
 def _machine_lines(matrix: Matrix) -> list[str]:
     """Return a line for each machine, with the GPU of each of its devices."""
-    names = {machine: matrix.hosts[machine].name + _gpus(matrix, machine) for machine in matrix.machines}
+    names = machine_names(matrix)
     if len(names) == 1:
-        return [f"On {name}." for name in names.values()]
-    return [f"{_letter(matrix, machine)}: {name}" for machine, name in names.items()]
+        return [f"On {name}." for name in names]
+    return [f"{_letter(matrix, machine)}: {name}" for machine, name in zip(matrix.machines, names, strict=True)]
+
+
+def machine_names(matrix: Matrix) -> list[str]:
+    """Return the name of each machine, with the GPU of each of its devices."""
+    return [matrix.hosts[machine].name + _gpus(matrix, machine) for machine in matrix.machines]
 
 
 def _gpus(matrix: Matrix, machine: str) -> str:

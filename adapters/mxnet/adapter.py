@@ -224,8 +224,9 @@ class MxnetAdapter(EveryFamily):
         if not self.cell.on_cpu:
             # Before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
             os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-        # The joint operator is oneDNN's.
-        self.fused_norm = bool(self.settings.get("fused_norm", False)) and self.cell.on_cpu
+        # The joint operator is oneDNN's, and came with MXNet 1.8.
+        there = self.cell.on_cpu and hasattr(nn, "BatchNormReLU")
+        self.fused_norm = bool(self.settings.get("fused_norm", False)) and there
         self.static = bool(self.settings.get("static", False))
         self.hybridized = {"static_alloc": self.static, "static_shape": self.static}
         self.rate = LEARNING_RATE

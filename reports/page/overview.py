@@ -81,7 +81,7 @@ def panels(ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:
 def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
     shown = ranking[:MOST_ROWS]
-    line, left, right, top = 18, 148, 300, 6
+    line, left, right, top = 18, 148, 290, 6
     longest = max(timed.high or timed.median for _, timed in shown)
     tied = [not clearly_slower(timed, ranking[0][1]) for _, timed in ranking]
 

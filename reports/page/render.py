@@ -14,7 +14,7 @@ from dlbench.reports.formats.inert import visible_lines
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markup import page_to_html, page_to_latex, page_to_markdown, rendered
-from dlbench.reports.matrix import matrix_notes, matrix_page, matrix_rows
+from dlbench.reports.matrix import machine_names, matrix_notes, matrix_page, matrix_rows
 from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
 from dlbench.reports.page.data import inert, page_data, software_of, thinning
 from dlbench.reports.page.document import Document
@@ -61,6 +61,7 @@ def page_to_file_text(document: Document) -> str:
         provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
         thinned=thinning(document),
         span=" to ".join(days) or "nothing was measured",
+        machines=machine_names(document.matrix),
         suites=sorted({record.suite for record in records}),
         made=f"{document.made:%Y-%m-%d %H:%M} UTC",
         blocks=[
