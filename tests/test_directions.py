@@ -1,6 +1,7 @@
 """Which room may import which, and how large a folder, a file and a function may grow."""
 
 import ast
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +85,9 @@ def test_the_guest_imports_the_standard_library_numpy_and_its_framework_alone() 
         absolute = "import adapters", "from adapters", "import dlbench", "from dlbench"
         wrong += [str(path) for line in path.read_text().splitlines() if line.strip().startswith(absolute)]
     assert wrong == []
+
+
+def test_benchmarks_can_be_imported() -> None:
+    """Continuous integration runs none of them, so nothing else would see that a name of theirs is gone."""
+    for path in sorted((ROOT / "tests" / "benchmarks").glob("*.py")):
+        importlib.import_module(path.stem)

@@ -45,7 +45,7 @@ from dlbench.suites.environments import environment, folders
 from dlbench.suites.planning import values
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
 from dlbench.suites.planning.suite import load
-from dlbench.suites.run import feeds
+from dlbench.suites.run import launch_files
 from dlbench.suites.run.launcher import LaunchRequest, guest_environment, launch_process
 
 YARDSTICK = Path(__file__).resolve().parent / "plain" / "yardstick.py"
@@ -71,7 +71,7 @@ def order_of(framework: Framework, cell: Cell, network: Network, steps: int) -> 
     on = None if cpus is None else list(cpus)
     launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, cache, cpus=on, network=to_data(network))
     if cell.placement in FED:
-        files = feeds.checked(network, cell.batch_size, print)
+        files = launch_files.checked_feeds(network, cell.batch_size, print)
         launch = launch._replace(feed=str(files.folder) if files else None)
     variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent, chosen)
     return LaunchRequest(launch, interpreter, variables, 900.0)
