@@ -88,6 +88,6 @@ def test_the_guest_imports_the_standard_library_numpy_and_its_framework_alone() 
 
 
 def test_benchmarks_can_be_imported() -> None:
-    """Continuous integration runs none of them, so nothing else would see that a name of theirs is gone."""
+    """Continuous integration runs no benchmark, so a renamed module would go unnoticed in them."""
     for path in sorted((ROOT / "tests" / "benchmarks").glob("*.py")):
         importlib.import_module(path.stem)

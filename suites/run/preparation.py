@@ -240,7 +240,7 @@ def _computable(network: Network, batch_size: int) -> bool:
 
 
 def find(wanted: ReferenceKey) -> Path | None:
-    """Return the reference of these steps, shipped with dlbench or made earlier; None if there is none yet."""
+    """Return the reference for these steps if dlbench ships it or it was made earlier, else None."""
     network, *numbers, fed = wanted
     ours = networks.shipped().get(network.name)
     if ours is not None and not fed and network_digest(ours) == network_digest(network):

@@ -132,7 +132,7 @@ def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Ca
     """Return a look-up of the files with a cell's weights: for all sides, or for none.
 
     Another version of the adapters may know nothing of such files. A gate of identical code whose one side drew its
-    weights showed a difference of 3 per cent.
+    weights differed by 2.5 % (± 2.0 %).
     """
     if any(side.guest != GUEST_DIRECTORY for side in of_run):
         return lambda cell: None
