@@ -182,6 +182,8 @@ class PaddleAdapter(EveryFamily):
         self.family = network.family
         self.layer = PaddleNetwork(self.family)
         load(self.layer.w, weights)
+        # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
+        self.with_gradients = [each for each in self.layer.parameters() if not each.stop_gradient]
         self.take(self.hand_over(batch))
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
@@ -217,8 +219,8 @@ class PaddleAdapter(EveryFamily):
         self.loss = self.criterion(self.layer(self.inputs), self.labels)
         self.loss.backward()
         self.optimizer.step()
-        # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
-        self.layer.clear_gradients(set_to_zero=False)
+        for parameter in self.with_gradients:
+            parameter.clear_gradient(False)
 
     def set_learning_rate(self, rate: float) -> None:
         self.optimizer.set_lr(rate)
@@ -241,7 +243,7 @@ class PaddleAdapter(EveryFamily):
             "mkl_threads": mkl_threads(),
             "openmp_threads": openmp_threads(),
             "mkl_kernels": blas.mkl_kernels_setting(),
-            "onednn_built_in": bool(paddle.base.core.is_compiled_with_onednn()),
+            "onednn_built_in": bool(paddle.base.core.is_compiled_with_mkldnn()),
             "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
             "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],
             "execution": "dynamic graph",
