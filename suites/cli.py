@@ -94,12 +94,24 @@ def build_app(chosen: str) -> typer.Typer:
 
 
 _ENDING_SECONDS = 10.0
-"""For so long after the first Ctrl-C a further one is ignored: launches are ended and the store is closed."""
+"""For so long after the first signal a further one is ignored: launches are ended and the store is closed."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    name = signal.Signals(number).name
-    raise (HungUp if number == signal.SIGHUP else Terminated)(f"Ended by {name}.")
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Begin to end at the first signal, and let no second one break into that for some seconds."""
+    began = time.monotonic()
+
+    def again(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - began > _ENDING_SECONDS:
+            os._exit(128 + number)
+
+    for each in _ENDING:
+        if signal.getsignal(each) is _end:
+            signal.signal(each, again)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise (HungUp if number == signal.SIGHUP else Terminated)(f"Ended by {signal.Signals(number).name}.")
 
 
 def _end_for_usage(error: Any) -> NoReturn:
@@ -111,18 +123,6 @@ def _end_for_usage(error: Any) -> NoReturn:
     said = " ".join(error.format_message().split()).rstrip(".")
     complain(f"{said}{'' if said.endswith('?') else '.'} See: {command} --help")
     sys.exit(UsageError.exit_code)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Begin to end at the first Ctrl-C, and let no second one break into that for some seconds."""
-    began = time.monotonic()
-
-    def again(number: int, frame: FrameType | None) -> None:
-        if time.monotonic() - began > _ENDING_SECONDS:
-            os._exit(Interrupted.exit_code)
-
-    signal.signal(signal.SIGINT, again)
-    raise KeyboardInterrupt
 
 
 def _check_surroundings() -> None:
@@ -161,11 +161,9 @@ def _check_words(words: list[str]) -> None:
 
 def main() -> NoReturn:
     """Run the command line; every expected error is one line on stderr and a documented exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
-        signal.signal(signal.SIGHUP, _terminate)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a script's job in the background
-        signal.signal(signal.SIGINT, _interrupt)
+    for each in _ENDING:
+        if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup, or in a script's background job
+            signal.signal(each, _end)
     # A reader that leaves a pipe early (head) ends this command as it ends any other.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     code = 0

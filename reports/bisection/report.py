@@ -1,4 +1,8 @@
-"""The result of a bisection: the first slower candidate, or why none can be named."""
+"""The result of a bisection: the first slower candidate, or why none can be named.
+
+A search for the first faster one (`--faster`) goes backwards in time, from the good end, which is then the later one:
+the place where it gets slower is the same, and the candidate on its good side is the answer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,6 +89,8 @@ class Bisection:
     """Those of them that do not count."""
     command: str
     """Measures it again."""
+    faster: bool = False
+    """Whether it goes backwards in time, to the first faster one."""
 
     @property
     def bad(self) -> str:
@@ -109,13 +115,29 @@ class Bisection:
         return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
 
     @property
+    def _edge(self) -> tuple[int, int]:
+        """The places, from the good one on, of the last fast one that was tested and of the first slow one."""
+        first, last = self._span
+        places = (0, *self.assessment.candidates) if self.assessment else (0,)
+        return places[first], places[last + 1]
+
+    @property
     def suspects(self) -> tuple[str, ...]:
-        """The names of these, and of those between that cannot be tested; none before the ends are known to differ."""
+        """Which may be the answer, in order of time: with those between that cannot be tested.
+
+        None before the ends are known to differ.
+        """
         if self.assessment is None:
             return ()
-        first, last = self._span
-        places = (0, *self.assessment.candidates)
-        return self.names[places[first] : places[last + 1]]
+        fast, slow = self._edge
+        every = (self.good, *self.names)
+        return every[fast:slow][::-1] if self.faster else every[fast + 1 : slow + 1]
+
+    @property
+    def beside(self) -> tuple[str, str]:
+        """The last fast one that was tested, and the first slow one."""
+        every = (self.good, *self.names)
+        return every[self._edge[0]], every[self._edge[1]]
 
     @property
     def probability(self) -> float:
@@ -125,9 +147,8 @@ class Bisection:
 
     @property
     def before(self) -> str:
-        """The last one before these that can be tested."""
-        first, _ = self._span
-        return self.names[self.assessment.candidates[first - 1] - 1] if self.assessment and first else self.good
+        """The last one before the answer that can be tested."""
+        return self.beside[1 if self.faster else 0]
 
     @property
     def between(self) -> str | None:
@@ -171,9 +192,13 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
     )
 
 
+def _slower(found: Bisection) -> str:
+    return "faster" if found.faster else "slower"
+
+
 def headline(found: Bisection) -> str:
     """Return the result in a sentence."""
-    first, suspects = f"first slower {found.kind}", found.suspects
+    first, suspects = f"first {_slower(found)} {found.kind}", found.suspects
     sure = f"with probability {_percent(found.probability)}"
     if found.outcome is Outcome.FOUND:
         if len(suspects) > 1:
@@ -203,17 +228,17 @@ def headline(found: Bisection) -> str:
 def _page(found: Bisection) -> Page:
     count = counted(len(found.names), found.kind)
     before = (
-        f"{name_of(found.cell)}: where it became slower",
+        f"{name_of(found.cell)}: where it became {_slower(found)}",
         f"From {found.good} (good) to {found.bad} (bad): {count}, on {found.host.name}.",
     )
     after: list[str] = []
     if found.outcome is Outcome.FOUND and (known := found.assessment) is not None:
-        after.append(f"A step takes {known.size - 1:.1%} longer ({known.low - 1:.1%} to {known.high - 1:.1%}).")
-        # The last fast one and the first slow one, where both were measured.
+        size = f"{known.size - 1:.1%} longer ({known.low - 1:.1%} to {known.high - 1:.1%})"
+        after.append(f"Before it, a step took {size}." if found.faster else f"A step takes {size}.")
         beside = [
             f"{each.name} took {ratio_of(each.ratio)} times as long as {found.good} in {counted(each.pairs, 'pair')}"
             for each in found.tried
-            if each.name in (found.before, found.suspects[-1]) and each.ratio is not None
+            if each.name in found.beside and each.ratio is not None
         ]
         after += [f"Beside it: {'; '.join(beside)}."] if beside else []
     untestable = sum(bool(each.problem) for each in found.tried)
@@ -234,6 +259,7 @@ def _data(found: Bisection) -> dict[str, Any]:
         "kind": found.kind,
         "good": found.good,
         "bad": found.bad,
+        "faster": found.faster,
         "candidates": list(found.names),
         "suspects": list(found.suspects),
         "probability": known and found.probability,
@@ -261,7 +287,7 @@ def _data(found: Bisection) -> dict[str, Any]:
 
 REPORT = Report(
     name="bisect",
-    summary="Which release or commit made a step slower.",
+    summary="Which release or commit made a step slower, or faster.",
     examples=("dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0",),
     page=lambda found, options: _page(found),
     data=_data,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
@@ -35,9 +36,10 @@ from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
 from .compare import report_format, rerun_command, rule_given, show
-from .options import Given, option, several, takes
+from .options import Given, flag, option, several, takes
 from .plan import plan_of
 
+Item = TypeVar("Item")
 BUILD_LIMIT = "30m"
 _BISECT: options.Options = {
     "framework": options.argument(
@@ -45,6 +47,7 @@ _BISECT: options.Options = {
     ),
     "good": option("--good", "A release, a revision or a name in --python that is fast (of --python: the first)."),
     "bad": option("--bad", "A later one that is slow (of --python: the last)."),
+    "faster": flag("--faster", "Find the first faster one: good is then the later one (of --python: the last)."),
     "repo": option("--repo", "Try the commits of this git repository, which needs --step.", metavar="PATH"),
     "build": option("--build", "Command for the shell that builds a commit, in its worktree.", metavar="CMD"),
     "build_limit": option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT})."),
@@ -80,7 +83,7 @@ _REPORT: options.Options = {
     _REPORT,
 )
 def bisect_command(given: Given) -> None:
-    """Find the first release, commit or build with which a step is slower, by a search that noise does not mislead.
+    """Find the first release, commit or build that made a step slower, or faster, in spite of noise.
 
     First good and bad are compared, as in a gate. If bad is slower, each further pair of launches puts the good one
     beside the most informative candidate, until one is the first slower one with a probability of 95 %. Candidates
@@ -91,13 +94,14 @@ def bisect_command(given: Given) -> None:
     Exit codes:
 
     - 0: bad is not slower than good
-    - 1: bad is slower, and the first slower one is known
+    - 1: bad is slower, and the first slower (or faster) one is known
     - 5: bad gave no number where good did
     - 6: undecided, or several changes
 
     Examples:
 
     - `dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0 --budget 1h`
+    - `dlbench bisect jax --network fcn5 --threads 1 --good 0.10.2 --bad 0.9.2 --faster`
     - `dlbench bisect --repo . --build "make" --step train_step.py --threads 1 --good v1.2 --bad HEAD`
     - `dlbench bisect torch --network fcn5 --threads 1 --python may=/opt/may/bin/python,june=/opt/june/bin/python`
     """
@@ -180,25 +184,32 @@ def _series(given: Given) -> AbstractContextManager[Series]:
     return nullcontext(_of_builds(given) if given.python else _of_releases(given))
 
 
-def _places(names: Sequence[str], kind: str, good: str | None, bad: str | None) -> slice:
-    """Return the places from good to bad, first and last where they are not given; raises UsageError."""
-    for name in (good, bad):
+def _in_time(found: Sequence[Item], given: Given) -> Sequence[Item]:
+    """Return good and bad, or all candidates between them, in order of time; or these from good to bad."""
+    return found[::-1] if given.faster else found
+
+
+def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> slice:
+    """Return the places between two names in order of time, all where none is given; raises UsageError."""
+    for name in ends:
         if name is not None and name not in names:
             raise unknown_name(kind, name, names)
-    first = 0 if good is None else names.index(good)
-    last = len(names) - 1 if bad is None else names.index(bad)
+    first = 0 if ends[0] is None else names.index(ends[0])
+    last = len(names) - 1 if ends[1] is None else names.index(ends[1])
     if first == last:
         raise UsageError(f"Good and bad are the same {kind}, {names[first]}. Give two.")
     if first > last:
-        raise UsageError(f"--good {good} comes after --bad {bad}: the good {kind} is the earlier one. Exchange them.")
+        raise UsageError(f"{ends[0]} is later than {ends[1]}. Exchange the two (with --faster good is the later one).")
     return slice(first, last + 1)
 
 
 def _of_builds(given: Given) -> Series:
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
     builds = values.builds(given.python, name)
-    chosen = builds[_places([each.name for each in builds], "build", given.good, given.bad)]
-    return Series("build", tuple(each.name for each in chosen), lambda place: external_source(chosen[place]))
+    ends = _in_time((given.good, given.bad), given)
+    chosen = _in_time(builds[_between([each.name for each in builds], "build", ends)], given)
+    names = tuple(each.name for each in chosen)
+    return Series("build", names, lambda place: external_source(chosen[place]), faster=given.faster)
 
 
 def _of_releases(given: Given) -> Series:
@@ -207,11 +218,12 @@ def _of_releases(given: Given) -> Series:
     found = frameworks.find(given.framework.partition(":")[0])
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
     # The answer names them as rows: jax-0.4.20.
-    good, bad = (word.removeprefix(f"{found.name}-") for word in (given.good, given.bad))
-    tried = releases.releases_on_index(found, first=good, last=bad)
-    _places([each.version for each in tried], "release", good, bad)
+    ends = _in_time([each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given)
+    tried = releases.releases_on_index(found, first=ends[0], last=ends[1])
+    _between([each.version for each in tried], "release", ends)
+    tried = list(_in_time(tried, given))
     names = tuple(releases.row_of(found, each).name for each in tried)
-    return Series("release", names, lambda place: releases.source_of(found, tried[place], step))
+    return Series("release", names, lambda place: releases.source_of(found, tried[place], step), faster=given.faster)
 
 
 @contextlib.contextmanager
@@ -230,8 +242,9 @@ def _of_commits(given: Given) -> Iterator[Series]:
         raise UsageError("With --repo --python is one path, of the interpreter that measures every commit.")
     folder = Path(given.repo).expanduser()
     trees = commits.Worktrees(folder, given.build or "", values.duration(given.build_limit or BUILD_LIMIT))
-    subjects = commits.commits(folder, given.good, given.bad)
-    digests, names = list(subjects), tuple(digest[: commits.SHORT] for digest in subjects)
+    subjects = commits.commits(folder, *_in_time((given.good, given.bad), given))
+    digests = _in_time(list(subjects), given)
+    names = tuple(digest[: commits.SHORT] for digest in digests)
     if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
         say("Changes that are not committed are not measured: commits are built in worktrees.")
 
@@ -252,6 +265,7 @@ def _of_commits(given: Given) -> Iterator[Series]:
         return replace(look(interpreter), build=Build(names[place], step, interpreter))
 
     with trees.used(keep=given.resume):
-        series = Series("commit", names, prepare, dict(zip(names, subjects.values(), strict=True)), trees.remove)
+        about = {digest[: commits.SHORT]: subject for digest, subject in subjects.items()}
+        series = Series("commit", names, prepare, about, trees.remove, given.faster)
         series.end(0)  # whose file is the row of the plan
         yield series

@@ -43,6 +43,13 @@ class _Reports(TyperGroup):
         app.command(cmd_name)(command_of(catalogue.report(cmd_name)))
         return typer.main.get_command(app)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the report that the first word names; raises UsageError with the nearest name for an unknown one."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown_name("report", args[0], names)
+        return super().resolve_command(ctx, args)
+
 
 report_app = typer.Typer(
     cls=_Reports,

@@ -48,26 +48,28 @@ def digest_of(folder: Path, revision: str, option: str) -> str:
     return found
 
 
-def commits(folder: Path, good: str, bad: str) -> dict[str, str]:
+def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
     """Return the first-parent commits from one revision to another, both included: subjects by digest.
 
     Raises UsageError.
     """
-    first, last = digest_of(folder, good, "--good"), digest_of(folder, bad, "--bad")
+    first, last = (digest_of(folder, each, "--good and --bad") for each in (earlier, later))
     if first == last:
         raise UsageError(f"--good and --bad are the same commit, {first[:SHORT]}. Give two.")
     if git(folder, "merge-base", "--is-ancestor", first, last) is None:
         if git(folder, "merge-base", "--is-ancestor", last, first) is not None:
-            raise UsageError(f"--good {good} is a later commit than --bad {bad}. Exchange them.")
+            raise UsageError(
+                f"{earlier} is later than {later}. Exchange the two (with --faster good is the later one)."
+            )
         raise UsageError(
-            f"--good {good} is not an ancestor of --bad {bad}. Give their common ancestor as the good one: "
-            f"git merge-base {good} {bad}."
+            f"{earlier} is not an ancestor of {later}. Give their common ancestor in its place: "
+            f"git merge-base {earlier} {later}."
         )
     said = git(folder, "log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}") or ""
     listed = [line.partition("\t") for line in said.split("\n")]
     if listed[0][0].split()[1:2] != [first]:
         raise UsageError(
-            f"--good {good} lies on a branch that was merged before --bad {bad}. Name a commit of the first-parent "
+            f"{earlier} lies on a branch that was merged before {later}. Name a commit of the first-parent "
             "history: git log --first-parent --oneline."
         )
     subject = git(folder, "log", "-1", "--format=%s", first) or ""

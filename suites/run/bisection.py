@@ -45,6 +45,8 @@ class Series:
     """What else is to be known of some, such as a commit's subject, by name."""
     done: Callable[[], None] = lambda: None
     """Called when nothing is left to be measured."""
+    faster: bool = False
+    """Whether they go backwards in time, the good one being the latest."""
     sources: dict[str, Source] = field(default_factory=dict)
     """What those that were prepared are launched with, by name."""
 
@@ -201,4 +203,5 @@ class BisectionSchedule(PairSchedule):
             pairs=len(begun),
             disturbed=len(begun) - sum(each.pairs for each in tried),
             command=command,
+            faster=series.faster,
         )

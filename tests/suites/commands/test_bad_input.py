@@ -79,6 +79,7 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, part):
     ("words", "code", "parts"),
     [
         (["env", "nosuch"], 2, ["nosuch"]),
+        (["report", "releasse"], 2, ["Did you mean 'releases'?"]),
         (["run", "quick", *QUICKLY, "--budget", "soon"], 2, ["10m"]),
         (["run", "quick", "--no-ceilings", "--resume"], 4, ["There is no result store dlbench.sqlite", "dlbench run"]),
         *(

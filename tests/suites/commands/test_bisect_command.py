@@ -112,6 +112,19 @@ def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may
 
 
 @pytest.mark.parametrize(
+    ("missing", "answer", "before"), [((), ["v5"], "v4"), ((5,), ["v5", "v6"], "v4"), ((4,), ["v4", "v5"], "v3")]
+)
+def test_the_first_faster_build_is_named(builds, missing, answer, before):
+    levels = [None if place in missing else 1.0 if place >= 5 else 1.08 for place in range(9)]
+    code, said, complaints = builds(levels, "--faster", "--json")
+    assert code == 1, complaints
+    found = json.loads(said)
+    assert (found["outcome"], found["suspects"], found["before"]) == ("found", answer, before)
+    assert found["slowdown"]["low"] < 1.08 < found["slowdown"]["high"]
+    assert f"The first faster build is {' and '.join(answer) if not missing else 'one of'}" in found["sentence"]
+
+
+@pytest.mark.parametrize(
     ("levels", "code", "said"),
     [
         ([1.0] * 9, 0, "No slowdown to bisect from v0 to v8: "),
@@ -176,7 +189,9 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
         (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have one name"),
         (["null", "--network", "fcn5", "--python", "a=/x"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"], "no build named 'c'"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Exchange them"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Exchange the two"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--good", "a"], "the same build"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--bad", "b"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b:torch=/y"], "no framework named 'torch:null'"),
         (["null", "--network", "fcn5", "--confidence", "40%", "--python", "a=/x,b=/y"], "more than 50%"),
         (["--network", "fcn5"], "Name the framework"),
@@ -273,6 +288,15 @@ def test_the_first_slower_commit_is_named_and_the_repository_is_as_it_was(commit
     assert not list((commits.home / "bisect").glob("*/*"))
 
 
+def test_the_first_faster_commit_is_named(commits, machine):
+    level = machine.level
+    machine.level = lambda request: 1.5 / level(request)
+    ends = ("--good", "main", "--bad", commits.digests[0], "--faster")
+    code, said, complaints = commits.bisect("--build", "true", ends=ends)
+    assert code == 1, complaints
+    assert f"The first faster commit is {commits.digests[6][:10]} (change 6), with" in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
@@ -323,7 +347,7 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
-        ("main", "main~3", "Exchange them"),
+        ("main", "main~3", "Exchange the two"),
         ("main", "main", "the same commit"),
         ("nowhere", "main", "git knows no revision 'nowhere'"),
         ("side", "main", "is not an ancestor"),
