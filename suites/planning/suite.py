@@ -5,7 +5,7 @@ And the command that measures a cell again, written from the table of axes.
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -218,17 +218,22 @@ _WITH_ALL_ROWS = "table4"
 
 def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
     """Return `dlbench run SUITE ...` for one cell, and ``given`` as further options; a user's own step by its file."""
-    words = ["dlbench run", shlex.quote(suite)]
-    words += [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
-    words += [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
+    work, *places = words_of_cell(cell, suite, step, given)
+    row = [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
+    further = [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
+    return " ".join(["dlbench run", shlex.quote(suite), work, *row, *places, *further])
+
+
+def words_of_cell(cell: Cell, suite: str, step: Path | None = None, but: Container[str] = ()) -> list[str]:
+    """Return the options that leave this cell of a suite: its network first, not its row, all ``but`` these axes."""
+    words = [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
     words.append(f"{option_of('threads' if cell.on_cpu else 'device_threads')} {word('threads', cell.threads)}")
     for option in AXIS_OPTIONS:
-        if option.axis not in ("network", "framework", "threads", *given):
+        if option.axis not in ("network", "framework", "threads") and option.axis not in but:
             value = word(option.axis, getattr(cell, option.axis))
             if {value} != {option.usual, *_of_suite(suite, option)}:
                 words.append(f"{option.option} {shlex.quote(value)}")
-    words += [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
-    return " ".join(words)
+    return words
 
 
 @cache
