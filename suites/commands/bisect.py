@@ -184,8 +184,8 @@ def _series(given: Given) -> AbstractContextManager[Series]:
     return nullcontext(_of_builds(given) if given.python else _of_releases(given))
 
 
-def _in_time(found: Sequence[Item], given: Given) -> Sequence[Item]:
-    """Return good and bad, or all candidates between them, in order of time; or these from good to bad."""
+def _reversed_if_faster(found: Sequence[Item], given: Given) -> Sequence[Item]:
+    """Return what stands from good to bad in order of time, and the other way round."""
     return found[::-1] if given.faster else found
 
 
@@ -206,8 +206,8 @@ def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> sli
 def _of_builds(given: Given) -> Series:
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
     builds = values.builds(given.python, name)
-    ends = _in_time((given.good, given.bad), given)
-    chosen = _in_time(builds[_between([each.name for each in builds], "build", ends)], given)
+    ends = _reversed_if_faster((given.good, given.bad), given)
+    chosen = _reversed_if_faster(builds[_between([each.name for each in builds], "build", ends)], given)
     names = tuple(each.name for each in chosen)
     return Series("build", names, lambda place: external_source(chosen[place]), faster=given.faster)
 
@@ -218,10 +218,10 @@ def _of_releases(given: Given) -> Series:
     found = frameworks.find(given.framework.partition(":")[0])
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
     # The answer names them as rows: jax-0.4.20.
-    ends = _in_time([each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given)
+    ends = _reversed_if_faster([each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given)
     tried = releases.releases_on_index(found, first=ends[0], last=ends[1])
     _between([each.version for each in tried], "release", ends)
-    tried = list(_in_time(tried, given))
+    tried = list(_reversed_if_faster(tried, given))
     names = tuple(releases.row_of(found, each).name for each in tried)
     return Series("release", names, lambda place: releases.source_of(found, tried[place], step), faster=given.faster)
 
@@ -242,8 +242,8 @@ def _of_commits(given: Given) -> Iterator[Series]:
         raise UsageError("With --repo --python is one path, of the interpreter that measures every commit.")
     folder = Path(given.repo).expanduser()
     trees = commits.Worktrees(folder, given.build or "", values.duration(given.build_limit or BUILD_LIMIT))
-    subjects = commits.commits(folder, *_in_time((given.good, given.bad), given))
-    digests = _in_time(list(subjects), given)
+    subjects = commits.commits(folder, *_reversed_if_faster((given.good, given.bad), given))
+    digests = _reversed_if_faster(list(subjects), given)
     names = tuple(digest[: commits.SHORT] for digest in digests)
     if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
         say("Changes that are not committed are not measured: commits are built in worktrees.")
