@@ -10,7 +10,9 @@ that measured it, with one environment. A run that only skipped a cell does not 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import lru_cache
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,6 +36,7 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
+from dlbench.reports.naming import counted
 from dlbench.reports.quantities import SECONDS, measure, why_no_joules
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -53,6 +56,8 @@ from dlbench.reports.thread_evidence import Observed, observe
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 
+_PAUSE = timedelta(hours=1)
+"""A run without a launch for longer has paused, and the machine may have changed meanwhile."""
 NO_THREADS = -1
 """The thread count of a device that has no threads to choose (a published GPU column)."""
 
@@ -289,6 +294,14 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
         times = sorted(record.started for record in records)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
         notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
+    for run, of_run in grouped(records, lambda record: record.run).items():
+        pauses = [(a.started, b.started) for a, b in pairwise(of_run) if b.started - a.started > _PAUSE]
+        if pauses:
+            begin, end = max(pauses, key=lambda pause: pause[1] - pause[0])
+            notes.append(
+                f"{run}: no launch from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; the machine may have been "
+                "faster or slower before than after, and a cell's launches may lie on both sides."
+            )
     notes += [
         f"{run}: a comparison of two builds; the candidate is shown, the baseline is not."
         if of_two
@@ -302,7 +315,7 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
         if run.id in runs
     ]
     if results.comparisons:
-        runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
+        runs_of = counted(len(results.comparisons), "run")
         notes.append(
             f"Not shown: {runs_of} of two builds (compare, gate) or of a search (tune); --run "
             f"{max(results.comparisons)} shows one."
@@ -446,7 +459,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         flags.append(Flag(OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     flags += failed_launches([record for record in records if record not in timed], len(records))
     if len(timed) < ENOUGH_LAUNCHES:
-        flags.append(Flag(FEW_LAUNCHES, f"{len(timed)} launch{'es' if len(timed) != 1 else ''}"))
+        flags.append(Flag(FEW_LAUNCHES, counted(len(timed), "launch", "launches")))
     parities = [each.parity for each in outcomes if each.parity is not None]
     default = outcomes[-1].software.get("default_threads")
     firsts = [each.first_step_seconds for each in outcomes if each.first_step_seconds is not None]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Status, ThreadEvidence
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
+from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.thread_evidence import (
@@ -78,7 +79,7 @@ def disturbances(
     if cell.on_cpu:
         return " and ".join(_causes(cell, outcome, host, capacity_of(cell, outcome, host, quota_cpus)))
     others = observe_launch(outcome, telemetry, cell.world_size).other_processes
-    processes = f"{others} other process{'es' if others and others > 1 else ''}"
+    processes = counted(others or 0, "other process", "other processes")
     return f"{processes} held the GPU too; end them, or measure on another GPU" if others else ""
 
 
@@ -102,7 +103,7 @@ def throttled(cell: Cell, outcome: Outcome, capacity: float | None) -> str:
     if found is None or capacity is None or found.within or found.asked <= capacity:
         return ""
     share = (found.contention.throttled_seconds or 0.0) / found.threads.wall_seconds
-    worth = f"{found.asked} thread{'s' if found.asked != 1 else ''} in {capacity:.3g} CPUs' worth of time"
+    worth = f"{counted(found.asked, 'thread')} in {capacity:.3g} CPUs' worth of time"
     return f"throttled {share:.0%} of the time, {worth}" if share > THROTTLED_SHARE else ""
 
 
@@ -145,7 +146,7 @@ def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | N
     had_cpus = min(usable or 0, capacity or math.inf)
     mattering = (usable or 0) - had_cpus + OTHERS_SHARE * (usable or 0)
     if usable and asked > had_cpus and others is not None and others > mattering * wall:
-        had = f"{asked} threads on {usable} CPU{'s' if usable != 1 else ''}"
+        had = f"{asked} threads on {counted(usable, 'CPU')}"
         causes.append(f"{had}, of which other programs used {others / wall:.1f}")
     if waited and within and (share := waited / (waited + threads.cpu_seconds)) > WAITING_SHARE:
         causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")

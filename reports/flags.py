@@ -17,6 +17,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.reports import disturbance
 from dlbench.reports.gpu_evidence import observe_launch
+from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import IMPORTED, Record
 from dlbench.reports.thread_evidence import capacity_of, misused_threads
@@ -126,7 +127,7 @@ def launch_flags(
     else:
         found += _of_device(cell, outcome, telemetry, by_others)
     if outcome.steady is False:
-        samples = f"{len(outcome.samples_ns)} sample{'s' if len(outcome.samples_ns) != 1 else ''}"
+        samples = counted(len(outcome.samples_ns), "sample")
         found.append((NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
     return [Flag(kind, sentence) for kind, sentence in found if sentence]
 

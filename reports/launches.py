@@ -4,30 +4,34 @@ A guest announces its phases, and a record keeps when each began; see `protocol.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import grouped
+from dlbench.reports.cells import Place, group_of, grouped
 from dlbench.reports.columns import Column, axis_columns, table
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.naming import group_name, rest_of
+from dlbench.reports.naming import group_name, head_of, row_name
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.storage.networks import in_order
 from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 _SHOWN = ("start", "import", "build", "first step", "warm-up", "timed", "check")
 _OLDER = "No launch here has the times of its phases; `dlbench run` keeps them."
 _LEGEND = (
-    "Seconds, medians over launches. beside: all but the timed steps.",
+    "p: threads. Seconds, medians over launches. beside: all but the timed steps.",
     "start: before the import; build: weights, mini-batch and network; check: the parity check; rest: "
     "a matrix product, the description of the software, the end of the processes.",
 )
 
 
 class Phases(NamedTuple):
-    """A cell's launches."""
+    """A cell's launches on a machine."""
 
+    machine: str
     cell: Cell
     launches: int
     seconds: dict[str, float]
@@ -46,16 +50,21 @@ def seconds_of_phases(record: Record) -> dict[str, float]:
 
 
 def phases_of_cells(records: Iterable[Record]) -> list[Phases]:
-    """Return the phases of each cell that was timed, in the order of the records."""
+    """Return the phases of each cell that was timed, those of one machine and network together."""
     timed = [each for each in records if each.outcome.phases and each.outcome.samples_ns]
     found = []
-    for cell, launches in grouped(timed, lambda record: record.cell).items():
+    for place, launches in grouped(timed, lambda record: Place(record.machine, record.cell)).items():
         spent = [seconds_of_phases(record) for record in launches]
         seconds = {name: median(each.get(name, 0.0) for each in spent) for name in _SHOWN}
         seconds["rest"] = median(sum(each[name] for name in each if name not in _SHOWN) for each in spent)
         beside = median(record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9 for record in launches)
-        found.append(Phases(cell, len(launches), seconds, beside))
-    return sorted(found, key=lambda each: (in_order(each.cell.network), each.cell))
+        found.append(Phases(*place, len(launches), seconds, beside))
+
+    def order(each: Phases) -> tuple[Any, ...]:
+        group = group_of(each.cell)
+        return each.machine, in_order(group.network), axes.sort_key(group), axes.sort_key(each.cell)
+
+    return sorted(found, key=order)
 
 
 def _seconds(key: str, heading: str, value: Callable[[Phases], float]) -> Column[Phases]:
@@ -68,7 +77,9 @@ def _phase(name: str) -> Column[Phases]:
 
 
 _COLUMNS: tuple[Column[Phases], ...] = (
-    Column("", "", lambda row: rest_of(row.cell)),
+    Column("", "", lambda row: row_name(row.cell)),
+    Column("", "p", lambda row: head_of(row.cell)),
+    Column("machine", None, lambda row: row.machine),
     *axis_columns(lambda row: row.cell),
     Column("launches", None, lambda row: row.launches),
     *map(_phase, (*_SHOWN, "rest")),
@@ -76,17 +87,24 @@ _COLUMNS: tuple[Column[Phases], ...] = (
 )
 
 
-def _page(found: list[Phases]) -> Page:
-    title, by_work = "Where a launch's time goes", lambda row: group_name(row.cell)
-    rows = table(_COLUMNS, found, title, "cells", by_work, _LEGEND if found else ())
-    return Page(() if found else (_OLDER,), (rows,))
+def _page(results: Results) -> Page:
+    found, title = phases_of_cells(results.records), "Where a launch's time goes"
+    if not found:
+        return Page((_OLDER,), (table(_COLUMNS, found, title, "cells"),))
+    tables = [
+        table(
+            _COLUMNS, rows, f"{title}, on {results.hosts[name].name}", "cells", lambda row: group_name(row.cell), keys=2
+        )
+        for name, rows in groupby(found, lambda row: row.machine)
+    ]
+    return Page((), tuple(tables), (*_LEGEND, *axes.legends(row.cell for row in found)))
 
 
 REPORT = Report(
     name="launches",
     summary="Where the time of a launch goes: imports, building, warm-up, timed steps, parity check.",
     examples=("dlbench report launches", "dlbench report launches --run latest --networks fcn5 --threads 1"),
-    analyse=lambda source: phases_of_cells(source.results().records),
-    page=lambda found, options: _page(found),
+    analyse=lambda source: source.results(),
+    page=lambda results, options: _page(results),
     options=frozenset({ALL_RUNS}),
 )

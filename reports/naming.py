@@ -48,7 +48,7 @@ def threads_name(threads: int | None) -> str:
     """Return a thread count for a sentence; empty where the device has none to choose."""
     if threads is None or threads < 0:
         return ""
-    return "its own threads" if threads == 0 else f"{threads} thread{'s' if threads != 1 else ''}"
+    return "its own threads" if threads == 0 else counted(threads, "thread")
 
 
 def extra_of_place(cell: Cell) -> str:
@@ -88,9 +88,9 @@ def _short(cell: Cell, axis: axes.Axis) -> str:
     return axis.short.format(getattr(cell, axis.name))
 
 
-def counted(count: int, what: str) -> str:
-    """Return "1 node", "2 nodes", "2 series"."""
-    return f"{count} {what}{'' if count == 1 or what.endswith('s') else 's'}"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return "1 node", "2 nodes", "2 launches"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from dlbench.adapters.protocol import BOUND, Cell, Contention, Outcome, ThreadEvidence
+from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
 
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
@@ -186,7 +187,7 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     if more_threads_than(asked, threads, outcome.contention):
         return 1, f"{wanting:.1f} runnable threads on average, {asked} requested"
     if says is not None and says != asked:
-        sentence = f"the framework says it uses {says} thread{'s' if says != 1 else ''}, {asked} asked"
+        sentence = f"the framework says it uses {counted(says, 'thread')}, {asked} asked"
         return (1 if says > asked else -1), sentence
     computing = asked - threads.helpers
     if computing < 2 or capacity is None or asked > capacity:

@@ -52,7 +52,7 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import row_name, threads_name, work_name
+from dlbench.reports.naming import counted, row_name, threads_name, work_name
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio, judge, ratio
@@ -258,7 +258,7 @@ def _team(point: Point) -> str:
     count, threads = point.at.world_size, point.cell.column.threads
     sync = f", {point.at.sync}" if point.at.sync != EVERY_STEP else ""
     if not threads or not point.at.on_cpu:
-        return f"{count} worker{'s' if count != 1 else ''}{sync}"
+        return counted(count, "worker") + sync
     return f"{count} x {threads_name(threads)}{sync}"
 
 

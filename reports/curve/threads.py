@@ -372,7 +372,7 @@ def headline(curves: Iterable[Curve]) -> list[str]:
         past = PAST_CPUS if quota else PAST_CORES
         rows = [each for each in here if _past(each, past)]
         worse = [(found, each) for each in rows for found in _past(each, past) if found.verdict == "worse"]
-        cpus = f"{host.effective_cpus} CPU{'s' if host.effective_cpus != 1 else ''}"
+        cpus = counted(host.effective_cpus or 0, "CPU")
         head = f"{_machine(here[0])}: more threads than {cpus if quota else f'its {host.physical_cores} cores'}"
         if worse:
             most, curve = max(worse, key=lambda pair: pair[0].value)

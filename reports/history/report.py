@@ -59,7 +59,7 @@ def changes_page(history: History) -> Page:
         tables += [_cells_table(history), *_environments_table(history)]
     count, first, last = history.nights()
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
-    on = f"{counted(len(history.cells), 'series')} on {_names(history, history.cells)}"
+    on = f"{counted(len(history.cells), 'series', 'series')} on {_names(history, history.cells)}"
     head = f"{counted(count, 'night')} ({span}), {on}."
     return Page((head,), tuple(tables), tuple(_notes(history)))
 
@@ -219,7 +219,8 @@ def _notes(history: History) -> list[str]:
     short = sum(1 for series in history.cells if int(series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
         lines.append(
-            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {counted(short, 'series')}."
+            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: "
+            f"{counted(short, 'series', 'series')}."
         )
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)

@@ -12,7 +12,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, Place, axis_value, row_order
 from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
-from dlbench.reports.naming import group_name, place_name, row_name, slug
+from dlbench.reports.naming import counted, group_name, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
 from dlbench.reports.quantities import QUANTITIES, legend
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
@@ -85,7 +85,7 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
             elif (found := of_cell.get(name)) is None:
                 fields.append((MISSING, "", cell.unmeasured.get(name, "not known of it")))
             else:
-                launches = f"{cell.seconds.launches} launch{'es' if cell.seconds.launches != 1 else ''}"
+                launches = counted(cell.seconds.launches, "launch", "launches")
                 fields.append((amount(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))
         if any(name in of_cell for of_cell in quantities):
             title, meant = QUANTITIES[name].title, legend(name)

@@ -17,12 +17,13 @@ from dlbench.reports.bisection.posterior import CONFIDENCE
 from dlbench.reports.bisection.report import REPORT, Bisection, Outcome, headline
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict
 from dlbench.reports.formats.export import formats_of
+from dlbench.reports.naming import counted
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import counted, resume_command, say
+from ..display.screen import resume_command, say
 from ..environments import commits, releases
 from ..environments.environment import Source, external_source
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, FrameworkEnvironmentError, UsageError, unknown_name

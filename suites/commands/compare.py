@@ -17,6 +17,7 @@ from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
+from dlbench.reports.naming import counted
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
@@ -25,7 +26,7 @@ from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words
-from ..display.screen import counted, resume_command, say
+from ..display.screen import resume_command, say
 from ..errors import NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find

@@ -6,8 +6,9 @@ from pathlib import Path
 import typer
 
 from dlbench.reports.formats.inert import visible
+from dlbench.reports.naming import counted
 
-from ..display.screen import StatusLine, counted, err, out, print_json, say, show
+from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
 from ..errors import DlbenchError, Interrupted, UsageError
 from ..planning.framework import find, offered

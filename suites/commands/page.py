@@ -18,6 +18,7 @@ from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
+from dlbench.reports.naming import counted
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
 from dlbench.reports.report import ReportOptions, Source
@@ -37,7 +38,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import counted, say
+from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..planning.framework import counterparts_of_2016, release_dates

@@ -11,13 +11,14 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
 from dlbench.reports.catalogue import report
 from dlbench.reports.errors import StoreError
+from dlbench.reports.naming import counted
 from dlbench.reports.report import Source
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words, percent
-from ..display.screen import counted, print_json, say, show, table
+from ..display.screen import print_json, say, show, table
 from ..planning import claims, suite
 from ..planning.axes import SuiteOverrides
 from ..planning.framework import counterparts_of_2016, release_dates

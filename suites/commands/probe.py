@@ -10,8 +10,9 @@ from rich.text import Text
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
 from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
 from dlbench.reports.formats.inert import visible
+from dlbench.reports.naming import counted
 
-from ..display.screen import counted, out, print_json, say, show, table
+from ..display.screen import out, print_json, say, show, table
 from ..errors import UsageError
 from ..planning import values
 from ..run import preparation

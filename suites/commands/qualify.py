@@ -18,12 +18,12 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.compare.comparison import CellComparison
 from dlbench.reports.compare.report import ratio_of_cell
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, deviation_of, outlook
-from dlbench.reports.naming import name_of
+from dlbench.reports.naming import counted, name_of
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import BASELINE, GATE, Record
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import counted, say, show
+from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides

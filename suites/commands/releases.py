@@ -13,7 +13,7 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
-from dlbench.reports.naming import listed
+from dlbench.reports.naming import counted, listed
 from dlbench.reports.ratio.pairs import SLOWER
 from dlbench.reports.ratio.releases import Point
 from dlbench.reports.report import ReportOptions, Source
@@ -23,7 +23,7 @@ from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock
-from ..display.screen import counted, resume_command, say
+from ..display.screen import resume_command, say
 from ..environments import releases
 from ..environments.environment import external_source
 from ..environments.releases import EVERY, Release

@@ -12,12 +12,13 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
+from dlbench.reports.naming import counted
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import SEARCH, SEARCHING, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock, precision_lines
-from ..display.screen import counted, print_json, program, resume_command, say, show
+from ..display.screen import print_json, program, resume_command, say, show
 from ..environments import folders
 from ..errors import NOTHING_MEASURED, UsageError
 from ..fleet.node import fleet_node

@@ -6,6 +6,7 @@ import typer
 
 from dlbench.reports import frames
 from dlbench.reports.errors import StoreError
+from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import runs_of
@@ -13,7 +14,7 @@ from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import StatusLine, counted, err, say
+from ..display.screen import StatusLine, err, say
 from ..errors import UsageError, unknown_name
 from ..run import preparation
 from . import options

@@ -10,13 +10,13 @@ from rich.console import Console
 from dlbench.adapters.protocol import Status
 from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbed
-from dlbench.reports.naming import name_of
+from dlbench.reports.naming import counted, name_of
 from dlbench.reports.ratio.fastest import headline
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
 from ..planning.plan import Plan, PlannedLaunch
 from ..run.schedules import ContestSchedule, Schedule, half_width
-from .screen import StatusLine, counted
+from .screen import StatusLine
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
 _MATRIX_SECONDS = 60.0

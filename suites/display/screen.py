@@ -85,11 +85,6 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], who
     wide.print(shown)
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 cell", "2 cells", "2 launches"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
 class StatusLine:
     """A context manager: one line of a terminal that tells what goes on and vanishes at the end.
 

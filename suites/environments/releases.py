@@ -26,8 +26,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from dlbench.reports.cells import grouped
+from dlbench.reports.naming import counted
 
-from ..display.screen import StatusLine, counted, err, say
+from ..display.screen import StatusLine, err, say
 from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError
 from ..planning.framework import Framework
 from ..planning.values import Build

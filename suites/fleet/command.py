@@ -12,13 +12,14 @@ from typing import Any
 
 import typer
 
+from dlbench.reports.naming import counted
 from dlbench.reports.storage import servers
 from dlbench.reports.storage.store import Store
 
 from ..commands import options
 from ..commands.options import Given, flag, option, several, takes
 from ..commands.run import CONDITIONS
-from ..display.screen import StatusLine, complain, counted, err, print_json, program, say, show, table
+from ..display.screen import StatusLine, complain, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
 from ..planning import values

@@ -18,10 +18,10 @@ import psutil
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
+from dlbench.reports.naming import counted
 from dlbench.reports.storage import database, schema
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import counted
 from ..environments import folders
 from ..errors import FrameworkEnvironmentError, UsageError, unknown_name
 

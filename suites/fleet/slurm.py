@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..display.screen import counted
+from dlbench.reports.naming import counted
+
 from ..errors import FrameworkEnvironmentError, UsageError, unknown_name
 from .jobs import Seen
 

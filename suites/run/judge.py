@@ -20,6 +20,7 @@ from dlbench.adapters.protocol import ASYNC, LOADER, Cell, HostObservation, Outc
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.gpu_evidence import observe_launch
+from dlbench.reports.naming import counted
 
 from .launcher import LaunchRequest
 from .outcomes import UnreadableError
@@ -334,8 +335,8 @@ def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: fl
         under = f" under a CPU quota of {cell.cpu_quota:g}"
     if flops / step > limit:
         yield (
-            f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and {threads} thread"
-            f"{'s' if threads != 1 else ''}{under} can do {limit / 1e9:.3g} GFLOP/s at most here"
+            f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and {counted(threads, 'thread')}"
+            f"{under} can do {limit / 1e9:.3g} GFLOP/s at most here"
         )
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
     if used + _TICK_SECONDS < least:

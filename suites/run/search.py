@@ -17,12 +17,12 @@ from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, pair
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.formats.json import plain
-from dlbench.reports.naming import rest_of
+from dlbench.reports.naming import counted, rest_of
 from dlbench.reports.ratio.tuning import of_estimate
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 
-from ..display.screen import as_called, counted
+from ..display.screen import as_called
 from ..environments import environment
 from ..planning.plan import Plan, PlannedLaunch
 from ..planning.settings import LaunchSetting

@@ -136,6 +136,15 @@ def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
     assert "several environments" in matrix.notes[0]
 
 
+def test_a_pause_of_a_run_is_noted_with_its_ends() -> None:
+    records = [make.record([1.0], launch=n, minutes=minutes) for n, minutes in enumerate((0, 50, 100, 600))]
+    (note,) = matrix_of(*records).notes
+    assert all(f"{record.started:%Y-%m-%d %H:%M}" in note for record in records[2:])
+    assert matrix_of(*records[:3]).notes == ()
+    another = make.record([1.0], run="another", threads=2, minutes=600)
+    assert len(matrix_of(records[0], another).notes) == 1  # that they are two runs
+
+
 def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
     flops = NETWORKS["fcn5"].family.training_flops(64)
     ceilings = Ceilings((make.ceiling(1, 0.5 * flops), make.ceiling(4, 3.0 * flops)))

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-import time
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -88,10 +88,7 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
         wait_until(lambda: records_in(folder) or process.poll() is not None, "the first record")
         assert process.poll() is None, process.said()
         guests = psutil.Process(process.pid).children()
-        for _ in range(3):  # as of an impatient user, or a tool that signals a command and its children
-            if process.poll() is None:
-                os.kill(process.pid, number)
-                time.sleep(0.01)
+        os.kill(process.pid, number)
         process.wait()
         errors = process.said()
         for guest in guests:
@@ -115,6 +112,30 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
     nothing_left = run_command(folder, "run", "mine.toml", "--resume")
     assert nothing_left.returncode == 2
     assert "no unfinished run of mine" in complaint(nothing_left.stderr)
+
+
+ENDED_WHILE_ENDING = """
+import os, signal
+from dlbench.suites import cli
+
+def app(standalone_mode):
+    try:
+        os.kill(os.getpid(), signal.{name})
+    finally:
+        os.kill(os.getpid(), signal.{name})
+        print("closed", flush=True)
+
+cli.build_app = lambda chosen: app
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_second_signal_does_not_break_into_the_end(name, code):
+    program = [sys.executable, "-c", ENDED_WHILE_ENDING.format(name=name)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (code, "closed\n")
+    assert complaint(done.stderr)
 
 
 def test_a_run_without_a_number_ends_with_1(folder):
