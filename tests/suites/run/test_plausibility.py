@@ -119,6 +119,8 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         # Hidden helpers and made-up CPU time.
         (claim(timed_cpu_seconds=40.0), "it reports 20 s of CPU time, and the host saw 40 s"),
         (claim(reported_cpu=40.0), "it reports 40 s"),
+        # Keras placed and read 118 million weights like this, under a quota on a slow host.
+        (claim(reset_cpu_seconds=3.4, reset_seconds=3.4, read_cpu_seconds=0.7, read_seconds=0.7), ""),
         # Work left undone shows where weights are copied.
         (claim(reset_cpu_seconds=19.0, reset_seconds=19.0), "timed steps were still running"),
         (claim(read_cpu_seconds=19.0, read_seconds=19.0), "timed steps were still running"),
