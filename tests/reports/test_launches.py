@@ -28,3 +28,8 @@ def test_all_phases_together_last_as_long_as_the_launch(lengths):
 def test_launches_without_phases_are_left_out():
     kept = launch([0.5] * 8)
     assert [each.launches for each in phases_of_cells([record(), kept, record(threads=2)])] == [1]
+
+
+def test_launches_of_two_machines_are_kept_apart():
+    found = phases_of_cells([launch([0.5] * 8), launch([0.5] * 8), launch([0.5] * 8, machine="m-two")])
+    assert sorted(each.launches for each in found) == [1, 2]
