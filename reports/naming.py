@@ -1,9 +1,9 @@
 """Names of cells, in words: the axes with unusual values, in the order of the table of axes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 
 
 def name_of(cell: Cell) -> str:
@@ -33,6 +33,15 @@ def row_name(cell: Cell) -> str:
     return f"{cell.framework}{mode}{_extra(cell, ', ', axes.ROW)}"
 
 
+def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
+    """Return how to name rows, and what to add to their title: there alone are settings that all have in common."""
+    settings = {row.tuning for row in rows}
+    if len(settings) > 1:
+        return row_name, ""
+    condition = "".join(f", {'as installed' if each == INSTALLED else each}" for each in settings - {TUNED})
+    return (lambda row: row_name(row._replace(tuning=TUNED))), condition
+
+
 def place_name(cell: Cell) -> str:
     """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers"."""
     device = "" if cell.on_cpu and cell.threads >= 0 else cell.device
@@ -48,7 +57,7 @@ def threads_name(threads: int | None) -> str:
     """Return a thread count for a sentence; empty where the device has none to choose."""
     if threads is None or threads < 0:
         return ""
-    return "its own threads" if threads == 0 else counted(threads, "thread")
+    return "default threads" if threads == 0 else counted(threads, "thread")
 
 
 def extra_of_place(cell: Cell) -> str:
@@ -56,9 +65,9 @@ def extra_of_place(cell: Cell) -> str:
     return "".join(" " + axis.long.format(getattr(cell, axis.name)) for axis in axes.unusual(cell, axes.COLUMN))
 
 
-def head_of(cell: Cell, own: str = "own") -> str:
-    """Return the heading of a cell's column: "2", "cuda:0/4", of two workers "2 x2"."""
-    threads = str(cell.threads) if cell.threads > 0 else own if cell.threads == 0 else ""
+def head_of(cell: Cell) -> str:
+    """Return the heading of a cell's column: "2", "default", "cuda:0/4", of two workers "2 x2"."""
+    threads = str(cell.threads) if cell.threads > 0 else "default" if cell.threads == 0 else ""
     where = (threads or cell.device) if cell.on_cpu else cell.device + (f"/{threads}" if cell.threads > 0 else "")
     return short_extra(where, cell)
 

@@ -125,7 +125,7 @@ def marks_of(cell: CellComparison) -> str:
 _OF_A_SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", lambda each: row_name(each.cell)),
-    Column("", "threads", lambda each: head_of(each.cell, own="default")),
+    Column("", "threads", lambda each: head_of(each.cell)),
     Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
     Column(

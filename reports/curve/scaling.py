@@ -312,7 +312,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
 
     apart = any(point.at.sync != EVERY_STEP for point in curve.points)
     keys: list[Column[Point]] = [
-        *([Column("", "p", lambda point: point.cell.column.threads or "own")] if _with_threads(curve) else []),
+        *([Column("", "p", lambda point: point.cell.column.threads or "default")] if _with_threads(curve) else []),
         Column("", "w", lambda point: point.at.world_size),
         *([Column("", "sync", lambda point: point.at.sync if point.at.world_size > 1 else "")] if apart else []),
         Column("", "batch", lambda point: point.at.batch_size),

@@ -1,7 +1,7 @@
 """The head of a page: a picture of who is fastest on each network, the same as a table, and the findings."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import Table, interval, number
 from dlbench.reports.formats.markup import rendered
-from dlbench.reports.naming import group_name, listed, place_name, row_name
+from dlbench.reports.naming import group_name, listed, place_name, row_names
 from dlbench.reports.ratio.fastest import Leader, fastest
 from dlbench.reports.statistics import Summary, clearly_slower
 from dlbench.reports.storage.hosts import name_among
@@ -50,35 +50,39 @@ def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
     return dict(of_network.values())
 
 
+def _names(matrix: Matrix, column: Place) -> tuple[Callable[[Cell], str], str]:
+    return row_names(cell.row for cell in matrix.cells.values() if cell.column == column)
+
+
 def overview_place(matrix: Matrix, column: Place) -> str:
-    """Return where the overview was measured: "2 threads of AMD EPYC"."""
-    return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}"
-
-
-_LEADERS: tuple[Column[Leader], ...] = (
-    Column("", "network", lambda leader: group_name(leader.first.group)),
-    Column("", "fastest", lambda leader: row_name(leader.first.cell)),
-    Column("", "s/step", lambda leader: leader.first.seconds),
-    Column("", "may be as fast", lambda leader: listed([row_name(each.cell) for each in leader.ties], 1) or "none"),
-    Column("", "next", lambda leader: leader.next and row_name(leader.next.cell)),
-    Column("", "times as slow", lambda leader: leader.ratio),
-    Column("", "outcome", lambda leader: leader.outcome),
-)
+    """Return where the overview was measured: "2 threads of AMD EPYC, as installed"."""
+    condition = _names(matrix, column)[1]
+    return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}{condition}"
 
 
 def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:
     """Return a line for each of these groups: its fastest row and whether that is certain, as the report `fastest`."""
     leaders = {each.first.group: each for each in fastest(replace(matrix, columns=(column,))).rows}
-    return table(_LEADERS, [leaders[group] for group in groups][:MOST_NETWORKS], words=True)
+    name = _names(matrix, column)[0]
+    columns: tuple[Column[Leader], ...] = (
+        Column("", "network", lambda leader: group_name(leader.first.group)),
+        Column("", "fastest", lambda leader: name(leader.first.row)),
+        Column("", "s/step", lambda leader: leader.first.seconds),
+        Column("", "may be as fast", lambda leader: listed([name(each.row) for each in leader.ties], 1) or "none"),
+        Column("", "next", lambda leader: leader.next and name(leader.next.row)),
+        Column("", "times as slow", lambda leader: leader.ratio),
+        Column("", "outcome", lambda leader: leader.outcome),
+    )
+    return table(columns, [leaders[group] for group in groups][:MOST_NETWORKS], words=True)
 
 
-def panels(ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:
+def panels(matrix: Matrix, column: Place, ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:
     """Return name, picture and number of rows left out of each network."""
-    shown = list(ranked.items())[:MOST_NETWORKS]
-    return [(group_name(group), _panel_svg(group, of), max(0, len(of) - MOST_ROWS)) for group, of in shown]
+    shown, name = list(ranked.items())[:MOST_NETWORKS], _names(matrix, column)[0]
+    return [(group_name(group), _panel_svg(group, of, name), max(0, len(of) - MOST_ROWS)) for group, of in shown]
 
 
-def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
+def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
     shown = ranking[:MOST_ROWS]
     line, left, right, top = 18, 148, 290, 6
@@ -92,7 +96,7 @@ def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
         {
             "y": top + line * place + line / 2,
             "tied": tied[place],
-            "name": one_line(row_name(cell.cell), 24),
+            "name": one_line(name(cell.row), 24),
             "low": across(timed.low or timed.median),
             "median": across(timed.median),
             "high": across(timed.high or timed.median),
@@ -100,7 +104,7 @@ def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
         }
         for place, (cell, timed) in enumerate(shown)
     ]
-    words = ", ".join(f"{row_name(cell.cell)} {number(timed.median)} s" for cell, timed in shown)
+    words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
     label = f"{group_name(group)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
     size = {"line": line, "left": left, "top": top, "width": 380, "height": top + line * len(shown) + 8}
     return rendered("panel.svg.j2", one_line, label=label, rows=rows, **size)

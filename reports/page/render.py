@@ -49,7 +49,7 @@ def page_to_file_text(document: Document) -> str:
         policy=policy(style, script),
         style=Markup(style),  # our own file
         script=Markup(script),  # our own file
-        panels=panels(ranked),
+        panels=[] if column is None else panels(document.matrix, column, ranked),
         more_networks=max(0, len(ranked) - MOST_NETWORKS),
         place="" if column is None else overview_place(document.matrix, column),
         ranking=page_to_html(Page((), (overview_table(document.matrix, column, ranked),))) if column and ranked else "",

@@ -1,8 +1,8 @@
-"""`dlbench report containers`: the threads that frameworks take by themselves under a CPU quota, and their cost.
+"""`dlbench report containers`: default thread counts under a CPU quota, and their cost.
 
-Most containers set no thread count, and a framework that looks at the machine's CPUs takes as many threads as those,
-whatever the quota gives it. Each cell measured so under a quota is compared with the best of the thread counts that
-were set under the same quota; `report threads` finds that one. Ratios are adjusted for their number over the report.
+Most containers set no thread count, and a framework that counts the machine's CPUs starts as many threads, whatever the
+quota. Each cell measured so under a quota is compared with the best thread count that was set under the same quota, as
+`report threads` finds it. Verdicts are adjusted for the number of comparisons in the report.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
+from dlbench.adapters.protocol import TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
@@ -19,34 +19,34 @@ from dlbench.reports.curve.curve import grid
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
-from dlbench.reports.naming import group_name, row_name, threads_name
+from dlbench.reports.naming import group_name, row_name, row_names, threads_name
 from dlbench.reports.ratio import pairs
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Compared, Pair, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.storage.record import Record
 
-NOTHING = "Nothing was measured under a CPU quota without a thread count; `dlbench run containers` does."
+NOTHING = "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such cells."
 _LEGEND = (
-    "takes: threads that the framework takes where none are set; sees it: whether those are no more than the CPUs "
-    "of the quota, and fewer than without one (-: it would take no more anyway); best p: the thread count to use.",
-    "vs best: time with its own threads over that with the best p, with the 95 % interval; throttled: share of the "
-    "kernel's periods of 0.1 s in which the quota ran out.",
+    "takes: threads that the framework starts by default; sees it: whether the quota made it start fewer (-: it starts "
+    "no more than the quota has CPUs in any case); best p: the thread count to set.",
+    "vs best: time with the default thread count over that with best p, with the 95 % interval; throttled: share of "
+    "the kernel's periods of 0.1 s in which the quota ran out.",
 )
 _MARKS = {SLOWER: "!", FASTER: "+"}
-_MEANINGS = {SLOWER: "clearly slower than with the best count", FASTER: "clearly faster than with any count set"}
+_MEANINGS = {SLOWER: "clearly slower than with the best count", FASTER: "clearly faster than with any count that was set"}
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A row under a CPU quota without a thread count, and the count to use there."""
+    """A row under a CPU quota with its default thread count, and the count to use there."""
 
     own: CellResult
     cpus: int
-    """Of the quota, in whole ones."""
+    """CPUs of the quota, rounded up."""
     unlimited: int | None
-    """Threads that it takes without a quota; None where that is not known."""
+    """Its default thread count without a quota; None where that is not known."""
     pair: Pair | None
-    """It and the best count; None where one of them has no time that counts."""
+    """The default and the best count; None where one of them has no time that counts."""
     setting: str = ""
     """What sets the best count; empty where that is not known."""
 
@@ -57,12 +57,12 @@ class Taken:
 
     @property
     def threads(self) -> int | None:
-        """Threads that it takes."""
+        """Its default thread count under the quota."""
         return None if self.own.observed is None else self.own.observed.taken_threads
 
     @property
     def sees_quota(self) -> bool | None:
-        """Whether it takes fewer threads because of the quota; None where it would take no more anyway."""
+        """Whether the quota makes it start fewer threads; None where it would not start more than the quota has CPUs."""
         if self.threads is None or self.threads > self.cpus:
             return None if self.threads is None else False
         return True if self.unlimited is not None and self.unlimited > self.cpus else None
@@ -82,7 +82,7 @@ Containers = Compared[Taken]
 
 
 def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
-    """Compare each cell under a quota without a thread count with the best count under the same quota."""
+    """Compare each cell under a quota with the default thread count with the best count under the same quota."""
     settings = {Place(each.machine, axes.project(each.cell, axes.NAMES)): each.outcome.software for each in records}
     best = {curve.place: curve.found["best_threads"] for curve in threads(matrix).curves}
     found = []
@@ -109,12 +109,8 @@ def _name(each: Taken) -> str:
     return row_name(each.own.row._replace(tuning=TUNED))
 
 
-def _names(rows: Iterable[Taken]) -> tuple[Callable[[Taken], str], str]:
-    """Return the names of rows, without their settings where these tell none apart, and what to add to a title then."""
-    cells = {each.own.row for each in rows}
-    if len({cell._replace(tuning=TUNED) for cell in cells}) < len(cells):
-        return (lambda each: row_name(each.own.row)), ""
-    return _name, ", as installed" if any(cell.tuning == INSTALLED for cell in cells) else ""
+def _names(rows: Iterable[Taken]) -> tuple[Callable[[Cell], str], str]:
+    return row_names(each.own.row for each in rows)
 
 
 def advice(each: Taken) -> str:
@@ -122,7 +118,7 @@ def advice(each: Taken) -> str:
     under = f"under a CPU quota of {each.quota:g}"
     if each.own.timed is None:
         return f"{_name(each)} has no time {under}: {layout.why_hole(each.own)}."
-    takes = f"{_name(each)} takes {threads_name(each.threads) or 'its own threads'} {under}"
+    takes = f"{_name(each)} takes {threads_name(each.threads) or 'the default threads'} {under}"
     if each.pair is None:
         return f"{takes}; no thread count was set there to compare with."
     ratio, as_with = each.pair.ratio, f"as long as with {each.best}"
@@ -150,17 +146,17 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     name, condition = _names(here)
     networks = len({each.own.group for each in here})
     fields: dict[tuple[Cell | None, str, float], Entry] = {}
-    for (row, quota), of in grouped(here, lambda each: (name(each), each.quota)).items():
+    for (row, quota), of in grouped(here, lambda each: (name(each.own.row), each.quota)).items():
         compared = [each.pair for each in of if each.pair]
         if len(compared) == networks > 1:
             fields[None, row, quota] = layout.multiple(mean_of(compared).ratio)
-    fields |= {(each.own.group, name(each), each.quota): _field(each) for each in here}
+    fields |= {(each.own.group, name(each.own.row), each.quota): _field(each) for each in here}
     rows: list[tuple[Entry, ...]] = []
     quotas = sorted({each.quota for each in here})
     for group, keys in grouped(fields, itemgetter(0)).items():
         heading = group_name(group) if group else f"geometric mean of {networks} networks"
         rows += [(Entry(heading),), *grid({key[1:]: fields[key] for key in keys}, quotas)]
-    title = f"Time with its own threads over that with the best count{condition}, on {found.name(machine)}"
+    title = f"Time with default threads over that with the best thread count{condition}, on {found.name(machine)}"
     verdicts = {each.pair.verdict for each in here if each.pair}
     notes = tuple(f"{_MARKS[verdict]} {meaning}" for verdict, meaning in _MEANINGS.items() if verdict in verdicts)
     return Table(title, ("CPU quota", *(f"{quota:g}" for quota in quotas)), tuple(rows), notes)
@@ -172,7 +168,7 @@ def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], .
     return (
         *host_columns(lambda each: found.matrix.hosts[each.own.machine]),
         *axis_columns(lambda each: each.own.cell, named),
-        Column("", "", name),
+        Column("", "", lambda each: name(each.own.row)),
         Column("cpu_quota", "quota", lambda each: each.quota, lambda each: f"{each.quota:g}"),
         *attributes(lambda each: each.own, "status", "reason"),
         Column("threads_taken", "takes", lambda each: each.threads),
@@ -222,13 +218,13 @@ def _compared(found: Containers) -> list[tuple[Taken, Pair]]:
 
 
 def headline(found: Containers) -> list[str]:
-    """Return for each machine how often a framework's own threads cost time under a quota, and where most."""
+    """Return for each machine how often default thread counts cost time under a quota, and where most."""
 
     def where(each: Taken, pair: Pair) -> str:
         takes = f"{_name(each)} takes {layout.times(pair.ratio)} the time under a quota of {each.quota:g}"
         return f"{group_name(each.own.group)}: {takes}"
 
-    what = "under a CPU quota the threads that a framework takes by itself cost"
+    what = "under a CPU quota the default thread count costs"
     return pairs.costs(found, _compared(found), what, where)
 
 
@@ -236,15 +232,18 @@ def _draw(found: Containers, path: Path) -> list[Path]:
     """Draw a page for each machine: a panel for each network, rows down, a mark for each quota, ratios across."""
     pages = []
     for machine, here in grouped(_compared(found), lambda each: each[0].own.machine).items():
-        points = [(group_name(each.own.group), _name(each), f"{each.quota:g}", pair.ratio) for each, pair in here]
-        title = f"Threads that frameworks take by themselves under a CPU quota, on {found.name(machine)}"
+        name, condition = _names(each for each, _ in here)
+        points = [
+            (group_name(each.own.group), name(each.own.row), f"{each.quota:g}", pair.ratio) for each, pair in here
+        ]
+        title = f"Default thread counts under a CPU quota{condition}, on {found.name(machine)}"
         pages.append((title, "times as long as with the best thread count; 95 % intervals", points))
     return pairs.draw(pages, path, series="CPU quota")
 
 
 REPORT = Report(
     name="containers",
-    summary="The threads that frameworks take by themselves under a CPU quota, as in a container, and their cost.",
+    summary="Default thread counts under a CPU quota, as in a container, and their cost.",
     examples=("dlbench report containers", "dlbench report containers --cpu-quota 1 --plot containers.png"),
     analyse=lambda source: containers(source.matrix(), source.results().records),
     page=lambda found, options: _page(found),
@@ -255,7 +254,7 @@ REPORT = Report(
     rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),
     draw=lambda found, path, options: _draw(found, path),
     drawable=lambda found: bool(_compared(found)),
-    suggestion="threads that frameworks take under a CPU quota, and their cost",
+    suggestion="default thread counts under a CPU quota, and their cost",
     applies=lambda cells: any(map(_is_own, cells)),
     options=frozenset({ALL_RUNS}),
     heading="Threads under a CPU quota",

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.catalogue import reports
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.overview import findings, overview_column
+from dlbench.reports.page.overview import findings, overview_column, overview_place, panels, rankings
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
 from dlbench.reports.report import ReportOptions, Source
@@ -186,6 +187,18 @@ def test_the_head_has_sentences_of_the_reports() -> None:
     tuning = reports()["tuning"]
     headlines = [tuning.headline(tuning.analyse(of.source))]
     assert "tuning makes 3 of 9 rows faster" in " ".join(findings(of.matrix, headlines))
+
+
+@pytest.mark.parametrize("tunings", [["installed"], ["installed", "tuned"]])
+def test_settings_that_all_rows_have_in_common_stand_in_the_heading_alone(tunings: list[str]) -> None:
+    names = itertools.product(["torch", "jax"], tunings)
+    matrix = make.matrix(*(make.record(framework=name, tuning=tuning) for name, tuning in names))
+    column = overview_column(matrix)
+    assert column is not None
+    (_, picture, _), *others = panels(matrix, column, rankings(matrix, column))
+    assert not others
+    assert overview_place(matrix, column).endswith("as installed") == (len(tunings) == 1)
+    assert (", installed" in picture) == (len(tunings) > 1)
 
 
 def test_the_overview_shows_the_threads_with_most_numbers_and_of_these_none_beyond_the_cores() -> None:
