@@ -27,8 +27,8 @@ from dlbench.reports.storage.record import Record
 
 NOTHING = "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such cells."
 _LEGEND = (
-    "takes: threads that the framework starts by default; sees it: whether the quota made it start fewer (-: it starts "
-    "no more than the quota has CPUs in any case); best p: the thread count to set.",
+    "takes: threads that the framework starts by default; sees it: whether the quota made it start fewer (-: it never "
+    "starts more than the quota has CPUs); best p: the thread count to set.",
     "vs best: time with the default thread count over that with best p, with the 95 % interval; throttled: share of "
     "the kernel's periods of 0.1 s in which the quota ran out.",
 )
@@ -62,7 +62,7 @@ class Taken:
 
     @property
     def sees_quota(self) -> bool | None:
-        """Whether the quota makes it start fewer threads; None where it would not start more than the quota has CPUs."""
+        """Whether the quota makes it start fewer threads; None where it never starts more than the quota has CPUs."""
         if self.threads is None or self.threads > self.cpus:
             return None if self.threads is None else False
         return True if self.unlimited is not None and self.unlimited > self.cpus else None
