@@ -25,7 +25,10 @@ from dlbench.reports.naming import counted
 PERIOD_US = 100_000
 _REMOVED_SECONDS = 5.0
 _NUMBERS = itertools.count()
-_REMEDY = "run dlbench as root, or with `systemd-run --user --scope -p Delegate=yes dlbench ...`"
+_REMEDY = (
+    "run dlbench as root, or with `systemd-run --user --scope -p Delegate=yes dlbench ...`; "
+    "in a container, give the container itself the quota"
+)
 
 
 class NoQuotaError(Exception):
@@ -142,8 +145,9 @@ def remove_left() -> None:
 
 
 def _hands_on(folder: Path) -> bool:
-    """Let a group of version 2 hand the CPU controller on, which it can without processes of its own."""
-    if "cpu" not in _words(folder / "cgroup.controllers") or _words(folder / "cgroup.procs"):
+    """Let a group of version 2 hand the CPU controller on; only the root group can while it has processes."""
+    has_processes = (folder / "cgroup.type").exists() and _words(folder / "cgroup.procs")
+    if "cpu" not in _words(folder / "cgroup.controllers") or has_processes:
         return False
     try:
         _write(folder / "cgroup.subtree_control", "+cpu")

@@ -224,6 +224,7 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
         (folder / "cgroup.controllers").write_text("cpu memory")
         (folder / "cgroup.subtree_control").write_text(handed_on)
         (folder / PROCESSES).write_text("1\n")
+        (folder / "cgroup.type").write_text("domain\n")
     monkeypatch.setattr(quota, "directories", lambda root, controller: [own, around])
     assert quota.groups_of_launches.__wrapped__() == (around,)
     group = quota.Group((around,))
