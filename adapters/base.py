@@ -154,7 +154,7 @@ class Adapter:
             reason = "placement %s: on the CPU nothing is copied to a device" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
-            words = "precision %s, placement %s, world size %d: sampling machines run resident in float32, on one worker"
+            words = "precision %s, placement %s, world size %d: sampling runs in float32, resident, on one worker only"
             reason = words % asked
         if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
             reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
