@@ -52,8 +52,8 @@ def measure_ceilings(
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
     """Return the speeds of the probes, and a line for each that failed.
 
-    ``find`` returns the probe of a name and a size in bytes, or None. Only one is kept at a time, so that memory holds the
-    arrays of one. A probe for which memory runs out is left out silently: the launch itself fills it.
+    ``find`` returns the probe of a name and a size in bytes, or None. Only one is kept at a time, so that memory holds
+    the arrays of one. A probe for which memory runs out is left out silently: the launch itself fills it.
     """
     speeds: Dict[str, float] = {}
     failures = []

@@ -53,8 +53,8 @@ _OUT_OF_MEMORY = (
 def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
     """Return why layers of this cell are unavailable at this precision on "cpu" or `DEVICE`; empty where they are not.
 
-    On GPUs, older versions of autocast run them in float16 even for bfloat16, in which the gradients of these networks
-    vanish; on CPUs, oneDNN does not train every LSTM in bfloat16. So train a small one to find out.
+    On GPUs, autocast has for many releases run them in float16 even for bfloat16, and in float16 the gradients of these
+    networks vanish; on CPUs, oneDNN does not train every LSTM in bfloat16. So train a small one to find out.
     """
     if precision != "bfloat16":
         return ""
@@ -273,7 +273,7 @@ class TorchAdapter(EveryFamily):
             if self.compiles or self.graphs:
                 return "mode %s, world size %d: several workers run eagerly only" % (mode, self.cell.world_size)
             if precision == "float16":
-                return "precision float16, world size %d: workers would scale their losses differently" % self.cell.world_size
+                return "precision float16, world size %d: workers would scale losses differently" % self.cell.world_size
             refused = steps.workers_refusal(on_cpu)
             if refused:
                 return refused
@@ -455,7 +455,7 @@ class TorchAdapter(EveryFamily):
 
     def refuses_training(self, network: Network) -> str:
         if self.compiles or self.graphs:
-            return "no training on a text in mode %s: its step is fixed to one mini-batch and plain SGD" % self.cell.mode
+            return "no training on a text in mode %s: its step is fixed to one mini-batch and SGD" % self.cell.mode
         return ""
 
     def train_on_text(
