@@ -251,9 +251,9 @@ class TorchAdapter(EveryFamily):
             reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
         reason = reason or self._mode_refusal()
         if not reason and not family.trains and self.dense == "onednn":
-            reason = "mode %s: it concerns dense layers only, and this is a %s" % (self.cell.mode, family.name)
+            reason = "mode %s: it applies to dense layers only, and this is a %s" % (self.cell.mode, family.name)
         if not reason and self._loop and not isinstance(family, Elman):
-            reason = "mode %s: it concerns the family elman only, and this is %s" % (self.cell.mode, family.name)
+            reason = "mode %s: it applies to the family elman only, and this is %s" % (self.cell.mode, family.name)
         if not reason and isinstance(family, Spiking) and self.compiles:
             reason = "mode %s: the slope of spikes is a function in Python, which is not compiled" % self.cell.mode
         whole = self.compiles and family.trains and not recurrent  # a step is one graph
