@@ -9,17 +9,17 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from .protocol import ASYNC, BOUND, EVERY_STEP, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, STORAGES, TUNED, Cell
 
-GROUP = "group"  # cells that differ in such an axis are different work: they stand in different blocks of a matrix
+GROUP = "group"  # cells that differ in such an axis do different work: a matrix shows them in different blocks
 ROW = "row"  # ways to do the same work
 COLUMN = "column"  # resources of the work
 
 DEFAULT, NO_QUOTA = "default", "none"
 _WORDS: Dict[str, Dict[Any, str]] = {"threads": {0: DEFAULT}, "cpu_quota": {0.0: NO_QUOTA}}
 _WORKERS = (
-    "xN: N workers train on equal parts of the mini-batch together; on the CPU each with so many threads, on GPUs each "
-    "on one of its own, the named one being the first"
+    "xN: N workers train together, each on an equal part of the mini-batch: on the CPU with that many threads each, on "
+    "GPUs with one GPU each, from the named one on"
 )
-_QUOTA = "qN: under a CPU quota of N: all processes of a launch together get N CPUs' worth of time"
+_QUOTA = "qN: CPU quota of N: all processes of a launch together get N CPUs' worth of time"
 _LOADERS = "wN: N threads or processes of the framework's own loader load mini-batches while the step computes"
 
 
@@ -31,7 +31,7 @@ class Axis(NamedTuple):
     usual: Any = None  # the value that names leave out; None: every value is written
     short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
     long: str = "{}"  # an unusual value in a sentence
-    order: Tuple[Any, ...] = ()  # values in the order of reports; others come behind, sorted
+    order: Tuple[Any, ...] = ()  # values in the order of reports; others follow, sorted
     goes_with: str = ""  # the axis that decides this one, which then has no option, and no place in a name
     legend: str = ""  # explains an unusual value in the head of a column
 
@@ -102,7 +102,7 @@ def legends(cells: Iterable[Cell]) -> List[str]:
     """Return the legends of the axes that are unusual in one of these cells."""
     shown = list(cells)
     found = [axis.legend for axis in AXES if axis.legend and any(getattr(c, axis.name) != axis.usual for c in shown)]
-    own = "own: as many threads as the framework takes by itself"
+    own = "own: the framework's default number of threads"
     return ([own] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
 
 

@@ -41,7 +41,7 @@ SAMPLING = ("boltzmann", "mcculloch_pitts")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
-    """Raised in ``prepare`` for a cell that only there turns out to be impossible; the text is the reason shown."""
+    """Raised in ``prepare`` where a cell turns out to be impossible only there; the text is the reason shown."""
 
 
 def factors(size: int, count: int = 2) -> List[np.ndarray]:
@@ -119,7 +119,7 @@ class Adapter:
         known = COMMON_AXES + self.further_axes
         for axis in axes.unusual(cell):
             if axis.name not in known:
-                words = "%s %s: this adapter knows the usual value only, %s"
+                words = "%s %s: this adapter supports only %s"
                 return words % (axis.name.replace("_", " "), getattr(cell, axis.name), axis.usual)
         if cell.placement in FED and not self.feeds:
             return "placement %s: this adapter keeps the mini-batch resident" % cell.placement
@@ -136,14 +136,13 @@ class Adapter:
         return "device %s: this adapter drives the CPU only" % self.cell.device
 
     def refuses(self, network: Network) -> str:
-        """Return why this framework cannot run the cell, beside what every adapter refuses; empty where it can."""
+        """Return why this framework cannot run the cell, apart from the checks of every adapter; empty where it can."""
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Return whether this framework can run the cell, and if not, why, for the reader of a matrix.
 
-        On the CPU this refuses all but ``precisions``, on a GPU what ``refuses_gpu`` does, and on both what ``refuses``
-        does.
+        On the CPU only ``precisions`` are supported; on a GPU ``refuses_gpu`` decides; on both ``refuses`` does too.
         """
         cell, reason = self.cell, ""
         if not cell.on_cpu:
@@ -155,7 +154,7 @@ class Adapter:
             reason = "placement %s: on the CPU nothing is copied to a device" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
-            words = "precision %s, placement %s, world size %d: machines run in float32, resident, on one worker"
+            words = "precision %s, placement %s, world size %d: sampling runs in float32, resident, on one worker only"
             reason = words % asked
         if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
             reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
@@ -163,7 +162,7 @@ class Adapter:
         return not reason, reason
 
     def chosen(self, setting: str, *known: str) -> str:
-        """Return the value of a setting, the first of those known where it is not given; raises ValueError."""
+        """Return the value of a setting, by default the first known one; raises ValueError for any other."""
         value = str(self.settings.get(setting, known[0]))
         if value not in known:
             raise ValueError("the setting %s is %r; it can be %s" % (setting, value, ", ".join(known)))
@@ -198,10 +197,10 @@ class Adapter:
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put these weights and this mini-batch in the place of those that ``prepare`` was given.
 
-        Shapes and types are the same, and so is the step: nothing is built, traced or compiled anew. The next step
-        starts from these weights, whatever the earlier ones did. Copy what is kept: each of ``weights`` is made when it
-        is looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: it checks
-        the step that was timed, on numbers that were unknown before.
+        Shapes and types are the same, and so is the step: build, trace and compile nothing anew. The next step starts
+        from these weights, whatever the earlier ones did. Copy what you keep: each of ``weights`` is made when it is
+        looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: it checks
+        the step that was timed, on numbers that were unknown until then.
         """
         raise NotImplementedError
 
@@ -223,8 +222,8 @@ class Adapter:
     def load(self, feed: "Feed") -> Iterator[Any]:
         """Yield the mini-batches of the feed in their order, over and over, each as ``take`` reads it.
 
-        By the framework's own loader, with ``cell.loader_workers`` threads or processes that work while the step
-        computes; 0: the step waits. A generator, whose end also ends those: it is closed when no more are wanted.
+        Use the framework's own loader, with ``cell.loader_workers`` threads or processes that work while the step
+        computes; 0: the step waits. This is a generator: closing it, after the last mini-batch, also ends them.
         """
         raise NotImplementedError
 
@@ -240,7 +239,7 @@ class Adapter:
         raise NotImplementedError
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step, as computed before its update; by default what it left in ``loss``."""
+        """Return the mean loss of the last step, as computed before its update; by default that is ``loss``."""
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
@@ -277,19 +276,19 @@ class Adapter:
         return self.cell.device
 
     def event(self) -> Any:
-        """Put a mark into the device's queue of work, without waiting, and return it; None where there are none.
+        """Record an event in the device's work queue, without waiting, and return it; None where there are none.
 
-        The device notes the time when it reaches the mark. Two of them around a sample show how long the device took,
-        by its own clock, beside the wall clock. Never called on the CPU.
+        The device notes the time when it reaches the event. Two of them around a sample show how long the device took
+        by its own clock, in addition to the wall clock. Never called on the CPU.
         """
         return None
 
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
-        """Return the nanoseconds of the device's clock between two marks of ``event``; called after ``synchronize``."""
+        """Return the nanoseconds of the device's clock between two of these events; called after ``synchronize``."""
         raise NotImplementedError
 
     def reset_device_peak_memory(self) -> None:
-        """Let the framework's allocator on the device forget its peak, where it can."""
+        """Reset the peak of the framework's allocator on the device, where it can be."""
 
     def device_peak_memory(self) -> Optional[int]:
         """Return the most bytes that tensors took on the device since the last reset; None where it is unknown.
@@ -337,7 +336,7 @@ class Adapter:
         return ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Tell whether this exception of the framework means that memory ran out."""
+        """Return whether this exception of the framework means that memory ran out."""
         return isinstance(error, MemoryError) or any(sign in str(error) for sign in self.out_of_memory)
 
 

@@ -35,7 +35,7 @@ class Status(str, Enum):
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
-    PARITY_FAILED = "parity_failed"  # timed, but it computed something else than the reference
+    PARITY_FAILED = "parity_failed"  # timed, but its results differ from the reference's
     IMPLAUSIBLE = "implausible"  # timed, but the host's observation contradicts the number
     SKIPPED = "skipped"  # never started, on purpose; the reason says why
 
@@ -46,7 +46,7 @@ OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however man
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of the arithmetic; those of 16 bits are mixed with float32
 LOADER = "loader"
 COPIED = ("pinned", "pageable")  # placements of one mini-batch that each step copies to a GPU from such host memory
-FED = ("fed", "prefetched", LOADER)  # placements of which each step takes another mini-batch, see launch/feeds.py
+FED = ("fed", "prefetched", LOADER)  # placements with another mini-batch for each step, see launch/feeds.py
 PLACEMENTS = ("resident", *COPIED, *FED)  # of the mini-batch; resident: one, on the device
 STORAGES = ("cache", "disk")  # where a loader finds its file: in memory, as after a first reading, or on the disk
 EVERY_STEP, LOCAL, ASYNC = "step", "local", "async"  # when workers exchange; the second is written "local:4"
@@ -78,7 +78,7 @@ class Cell(NamedTuple):
 
     @property
     def on_cpu(self) -> bool:
-        """Tell whether the CPU computes; with a GPU it only starts operators there."""
+        """Return whether the CPU computes; with a GPU it only launches operators there."""
         return self.device == "cpu"
 
     @property
@@ -99,9 +99,9 @@ class Cell(NamedTuple):
 
     @property
     def sample_steps(self) -> int:
-        """Return the steps of which a timed sample has a multiple.
+        """Return the number of which the steps of a timed sample are a multiple.
 
-        So each sample of local steps has its share of the exchanges, and asynchronous workers, which wait for one
+        Each sample of local steps thus has its share of the exchanges, and asynchronous workers, which wait for one
         another after each sample, wait little.
         """
         return _ASYNC_STEPS if self.sync == ASYNC else self.local_steps or 1
@@ -219,7 +219,7 @@ class HostObservation(NamedTuple):
 
 
 class ThreadEvidence(NamedTuple):
-    """Threads that really worked in the timed region."""
+    """Threads that were actually busy in the timed region."""
 
     requested: int
     framework_says: Optional[int]  # None where the framework does not report it
@@ -231,7 +231,7 @@ class ThreadEvidence(NamedTuple):
 
 
 class Contention(NamedTuple):
-    """Disturbance by others on this machine in the timed region; None where this system does not show it."""
+    """Disturbance by other programs in the timed region; None where this system does not report it."""
 
     run_queue_seconds: Optional[float]  # time this process's threads were runnable but not running, summed
     involuntary_switches: Optional[int]
@@ -409,7 +409,7 @@ def _read(directory: str, name: str, kind: Any) -> Any:
         raise ProtocolError("%s is not an object" % name)
     version = content.pop("schema_version", None)
     if version != SCHEMA_VERSION:
-        raise ProtocolError("%s has schema version %r, this side speaks %d" % (name, version, SCHEMA_VERSION))
+        raise ProtocolError("%s has schema version %r, not %d as expected" % (name, version, SCHEMA_VERSION))
     try:
         return _build(kind, content, name)
     except ValueError as error:

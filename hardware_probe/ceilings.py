@@ -1,8 +1,7 @@
-"""Measured ceilings of this machine: what a framework's rate is compared with.
+"""Measured ceilings of this machine, with which the rates of frameworks are compared.
 
 Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the caches gives memory
-bandwidth, both for each number of threads, each in a fresh process (`worker`): thread pools are sized once, at
-import.
+bandwidth. Each thread count is measured in a fresh process (`worker`), since thread pools are sized once, at import.
 """
 
 import json
@@ -28,8 +27,8 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
-# Variables that hold a BLAS to older instructions than the CPU has. A user may have reasons for them, but what is
-# measured here is the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with AVX-512 showed half its rate.
+# Variables that restrict a BLAS to older instructions than the CPU has. Users may have reasons to set them, but this
+# measures the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with AVX-512 showed half its rate.
 RESTRAINING_VARIABLES = (
     "OPENBLAS_CORETYPE",
     "OPENBLAS_L2_SIZE",
@@ -54,7 +53,7 @@ def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_s
     """
     environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
     environment.update(dict.fromkeys(THREAD_VARIABLES, str(request["threads"])))
-    # Else a runtime may decide for fewer threads on a machine that it finds loaded.
+    # Otherwise a runtime may use fewer threads on a loaded machine.
     environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
     try:
         with tempfile.TemporaryDirectory(prefix="dlbench-probe-") as folder:
@@ -76,8 +75,8 @@ def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_s
                 return result
     except subprocess.TimeoutExpired as error:
         raise ProbeError(
-            f"{task} took longer than {timeout_seconds:g} s: this machine is too busy to measure anything. End what "
-            "else runs on it."
+            f"{task} took longer than {timeout_seconds:g} s: this machine is too busy to measure anything. Stop "
+            "other programs."
         ) from error
     except OSError as error:
         what = f"{python} cannot be started" if error.filename == str(python) else "no temporary file can be written"
@@ -90,8 +89,8 @@ def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_s
     )
 
 
-# The share of the CPUs asked for that must have been at work: 0.99 on a quiet machine, when tried; a neighbour
-# that is always busy leaves two threads on two CPUs at most two thirds by fair sharing.
+# The share of the requested CPUs that must have been busy. A quiet machine reached 0.99; next to a neighbour that is
+# always busy, fair sharing leaves two threads on two CPUs at most two thirds.
 _BUSY_ENOUGH = 0.85
 
 _LARGEST_ORDER = 8192
@@ -100,9 +99,9 @@ _SMALLEST_ARRAY, _LARGEST_ARRAY = 64 * 1024**2, 1024**3
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What was measured with one number of threads; the rates are the best of the samples.
+    """The ceilings at one thread count; each rate is that of the best sample.
 
-    The best, not the mean: noise only ever takes away from what the machine can do.
+    The best, not the mean: noise only ever lowers a rate.
     """
 
     threads: int
@@ -123,11 +122,11 @@ class Ceiling:
     blas: str | None
     """Library, version and kernel family; None where threadpoolctl is not installed."""
     blas_threads: int | None
-    """The threads that the BLAS says it has; some never take more than there are CPUs."""
+    """The threads that the BLAS reports; some never use more than there are CPUs."""
 
     @property
     def doubt(self) -> str | None:
-        """Why this may be less than the machine can do; None where all CPUs that were asked for were at work.
+        """Why this may be less than the machine can do; None where all requested CPUs were busy.
 
         Even the best repetition is too slow where other programs run all the time, and a framework measured
         in a quieter hour would then seem to exceed the ceiling.
@@ -136,7 +135,7 @@ class Ceiling:
         for what, busy in (("products", self.gemm_cpus_busy), ("bandwidth loop", self.bandwidth_cpus_busy)):
             if busy < _BUSY_ENOUGH * wanted:
                 return (
-                    f"only {busy:.2g} of {wanted:g} CPUs were at work during the {what}: other programs used them, "
+                    f"only {busy:.2g} of {wanted:g} CPUs were busy during the {what}: other programs used them, "
                     "or not all threads were used; measure again on a quiet machine"
                 )
         return None
@@ -152,8 +151,8 @@ class Ceilings(JsonRecord):
     def gemm_flops_per_second(self, threads: int) -> float | None:
         """Return the ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
 
-        The maximum over all measured numbers of threads up to this one: a program with p threads at its
-        disposal could leave some idle, so a ceiling never falls as threads are added.
+        The maximum over all measured thread counts up to this one: a program may leave some of its threads idle, so a
+        ceiling never falls as threads are added.
         """
         return self._highest(threads, lambda each: each.gemm_flops_per_second)
 
@@ -176,19 +175,19 @@ def measure(
 ) -> Ceilings:
     """Measure the ceilings of the CPUs that this process may use, one fresh process per number of threads.
 
-    `python` is the interpreter, which needs NumPy; `seconds` of timing per number of threads, to which come
-    the process's start and the making of the arrays (well under a second, more on machines with very large
-    caches). `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and
-    `largest_order`, of the matrices, to 8192; both to less where memory is short.
+    `python` is the interpreter, which needs NumPy; `seconds` is the time to measure each thread count, on top of
+    starting the process and creating the arrays (well under a second, more on machines with very large caches).
+    `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and `largest_order`,
+    of the matrices, to 8192; both to less where memory is short.
 
-    Raises ValueError for numbers of threads that are not positive or are none at all, and ProbeError where
-    the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one number of threads.
+    Raises ValueError where a thread count is not positive or none is given, and ProbeError where the interpreter cannot
+    be started, fails, or takes longer than `timeout_seconds` for one thread count.
     """
     counts = sorted(set(thread_counts))
     if not counts or counts[0] < 1:
         raise ValueError(f"thread_counts must be one or more positive numbers, not {counts}")
     cpu = probe_cpu()
-    # A quarter of what is available under the group's limit may be taken for a while.
+    # Use at most a quarter of the memory that is available under the group's limit.
     memory = probe_memory()
     spare_bytes = min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4
     # Four times all last-level caches together, as STREAM's run rules ask. The upper bound keeps the time bounded on

@@ -194,15 +194,15 @@ class Cpu:
 def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | None:
     """Return the logical CPUs to bind this many threads to; None with more threads than usable CPUs.
 
-    Ascending for one worker. For several, who have equally many of these threads, they come worker by worker: each
-    takes the first cores that it has threads for, and a part of one only where none fits whole.
+    Ascending for one worker. For several, which have equal shares of the threads, they come worker by worker: each
+    takes the first cores that it has threads for, and part of a core only where no whole one fits.
 
     One logical CPU of each usable physical core comes first, then their SMT siblings. Fast kinds of core come before
     slow ones. Within a kind one socket is filled before the next, and within it one NUMA node, beginning with those
     that have most usable cores: threads of one step share the last level of cache and the memory next to it. That
-    is "compact,1,0", which Intel recommends for oneDNN, and what running on one node by numactl does; work that memory
-    bandwidth alone limits may run faster spread over sockets. A mask of p CPUs is part of that of p + 1, so that along
-    T(p) nothing changes but one more CPU.
+    is "compact,1,0", which Intel recommends for oneDNN, and equals binding to one node with numactl; work limited by
+    memory bandwidth alone may run faster spread over sockets. The mask of p + 1 CPUs adds one CPU to that of p, so that
+    nothing else changes along T(p).
 
     Raises ValueError for fewer than 1 thread.
     """

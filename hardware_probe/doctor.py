@@ -1,9 +1,9 @@
-"""The doctor: what on this machine harms measurement, and how to fix it. It changes nothing by itself.
+"""The doctor: find what harms measurements on this machine and advise how to fix it, without changing anything.
 
-`gather_facts` reads files of /proc and /sys under a root, so that recorded trees can stand for other machines;
-`take_sample` watches the machine for a few seconds; `diagnose` judges both by a table of checks. No fact holds a user's
-name or a path. Randomised addresses are left out on purpose: each launch has its own layout, and launches are the unit
-of statistics.
+`gather_facts` reads files of /proc and /sys under a root, so that recorded trees can stand in for other machines;
+`take_sample` watches the machine for a few seconds; `diagnose` judges both by a table of checks. Facts contain no user
+names and no paths. Address randomisation is left out on purpose: each launch has its own layout, and launches are the
+unit of statistics.
 """
 
 import dataclasses
@@ -36,24 +36,24 @@ _TELLING_VARIABLES = (
 )
 _BOOST_FILES = ("sys/devices/system/cpu/intel_pstate/no_turbo", "sys/devices/system/cpu/cpufreq/boost")
 _KINDS_OF_CORES = ("performance", "efficiency", "low-power")
-# A process that takes less than this share of one CPU is not worth its line.
+# Processes that use less than this share of one CPU are not listed.
 _BUSY_SHARE = 0.02
 
-# Shares of time, and of the CPUs, that harm; a fifth of it may.
+# Shares of time, and of the CPUs, that harm; from a fifth of these on they may harm.
 _WAITING_LIMIT, _OTHERS_LIMIT = 0.05, 0.10
-# Spread of readings within a few seconds, (largest - smallest) / median: ordinary for a quiet machine, and too large
-# for any comparison.
+# Spread of readings within a few seconds, (largest - smallest) / median: the limit of a quiet machine, and the one from
+# which on nothing can be compared.
 _GEMM_SPREAD, _BANDWIDTH_SPREAD = (0.03, 0.10), (0.10, 0.30)
 _NAMES_SHOWN = 4
 _REST_CPUS = 0.1
 _GIB = 1024**3
-# On the safe side: the 130 million parameters of fcn8 are half a gigabyte, and a framework may hold several copies
-# (weights, gradients, an optimiser's and a parity check's) beside its own gigabyte or two.
+# With a margin: the 130 million parameters of fcn8 are half a gigabyte, and a framework may hold several copies
+# (weights, gradients, an optimiser's and a parity check's) on top of its own gigabyte or two.
 _ENOUGH_BYTES = 6 * _GIB
-# Swapped-out pages of programs that sleep seldom come back; more than this share of the memory is another matter.
+# Swapped-out pages of sleeping programs seldom come back; more than this share of the memory may harm.
 _MUCH_SWAPPED = 0.01
 _CONTAINERS_WITH_MASKS = ("docker", "podman")
-_WAIT = "End what is not needed, or measure when it is done"
+_WAIT = "Stop programs that you do not need, or wait until they are done"
 _BIND = "taskset --all-tasks --cpu-list --pid {} $$"
 
 
@@ -68,7 +68,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding(JsonRecord):
-    """One thing that was looked at: what was seen, why it matters to a measurement, and how to mend it."""
+    """The result of one check: what was seen, why it matters to a measurement, and how to fix it."""
 
     name: str
     """Stable, for scripts: "governor", "cpu_quota", ..."""
@@ -77,32 +77,32 @@ class Finding(JsonRecord):
     seen: str
     why: str
     advice: str = ""
-    """One sentence, which introduces the command where there is one; empty where nothing is to be mended."""
+    """One sentence, which introduces the command if there is one; empty where nothing needs fixing."""
     command: str | None = None
-    """To be typed as it stands into a shell; None where no command mends it."""
+    """A shell command, ready to run; None where no command fixes it."""
 
     @property
     def needs_root(self) -> bool:
-        """Whether the command does."""
+        """Whether the command needs root."""
         return "sudo" in (self.command or "")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What happened within a few seconds; this process and the sentinel's are not counted as others."""
+    """The machine's load over a few seconds; this process and the sentinel's do not count as others."""
 
     seconds: float
     contention: dict[str, float | None]
     """As `sentinel.between` returns it."""
     processes: tuple[tuple[str, float], ...]
-    """Name of other processes and the CPUs that they used together, the busiest first."""
+    """Names of other processes, each with the CPUs that all of that name used together; the busiest first."""
     throttle_events: int | None
     readings: tuple[Reading, ...]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """How the machine is set up, and a sample of what happens on it; None where the system does not report it."""
+    """The machine's setup and a sample of its load; None where the system does not report it."""
 
     cpu: Cpu
     memory: Memory
@@ -110,14 +110,14 @@ class Facts:
     smt_control: bool
     isolated: tuple[int, ...]
     throttle_events: int | None
-    """How often the hardware has slowed down for heat since it was started."""
+    """Thermal throttling events since boot."""
     swappiness: int | None
     on_battery: bool | None
     """None on machines without a battery."""
     load_average: tuple[float, float] | None
     """Over one and five minutes."""
     variables: dict[str, bool]
-    """Variables of this shell that change how fast numerical programs run; True for those that reach the programs."""
+    """Variables of this shell that change how fast numerical programs run; True where passed on to the frameworks."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
 
@@ -125,7 +125,7 @@ class Facts:
 def gather_facts(
     root: Path = ROOT, variables: Mapping[str, str] | None = None, passed_on: Collection[str] = ()
 ) -> Facts:
-    """Read how this machine, or a recorded one, is set up. `passed_on` names what reaches the programs measured."""
+    """Read the setup of this machine or a recorded one; `passed_on` names the variables that frameworks inherit."""
     cpu = probe_cpu(root)
     system = root / "sys/devices/system/cpu"
     load = re.match(r"([\d.]+) ([\d.]+) ", read_text(root / "proc/loadavg") or "")
@@ -146,7 +146,7 @@ def gather_facts(
 
 
 def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -> Sample:
-    """Take so many readings of the sentinel and watch this machine meanwhile, for about half a second each.
+    """Take `count` sentinel readings, about half a second each, and watch this machine meanwhile.
 
     Raises ProbeError where the sentinel cannot run.
     """
@@ -158,7 +158,7 @@ def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -
         time.sleep(pause_seconds)
     after = sentinel.snapshot(root)
     heat_after = _throttle_events(root, cpu)
-    # Processes by name; those that began and ended meanwhile are not seen.
+    # Processes by name; those that start and end within the sample are missed.
     seconds = after.wall - before.wall
     shares: dict[str, float] = {}
     for key, (name, spent) in _process_times().items():
@@ -174,7 +174,7 @@ def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -
 
 
 def _throttle_events(root: Path, cpu: Cpu) -> int | None:
-    """Return the events of overheating since the start, over cores and packages; None where nothing counts them."""
+    """Return the thermal throttling events since boot, over cores and packages; None where nothing counts them."""
     folders = [root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings]
     counts = [read_int(folder / f"{part}_throttle_count") for folder in folders for part in ("core", "package")]
     known = [count for count in counts if count is not None]
@@ -253,13 +253,13 @@ def _others(facts: Facts) -> _Result:
         return _unknown()
     named = sample.processes[:_NAMES_SHOWN]
     shown = [f"{name} {used:.2f}" for name, used in named]
-    # What began or ended within the sample has no times to compare.
+    # Processes that started or ended within the sample have no times to compare.
     rest = others - sum(used for _, used in named)
     if shown and rest >= _REST_CPUS:
         shown.append(f"the rest {rest:.2f}")
     seen = f"used {others:.2f} of {cpus:g} CPUs" + (f": {', '.join(shown)}" if shown else "")
     command = "ps -eo comm,pcpu --sort=-pcpu | head"
-    return _graded(others / cpus, _OTHERS_LIMIT, seen, f"{_WAIT}. What is running:", command)
+    return _graded(others / cpus, _OTHERS_LIMIT, seen, f"{_WAIT}. To list the busiest:", command)
 
 
 def _waiting(facts: Facts) -> _Result:
@@ -273,7 +273,7 @@ def _waiting(facts: Facts) -> _Result:
         parts.append(f"the sentinel {own:.1%} of its own time")
     if not parts:
         return _unknown()
-    # Starting the sentinel alone makes some process wait now and then: there is no "may harm" here.
+    # Merely starting the sentinel makes some process wait now and then, so there is no "may harm" here.
     harms = max(share or 0.0, own or 0.0) >= _WAITING_LIMIT
     return _harms(", ".join(parts), f"{_WAIT}.") if harms else _fine(", ".join(parts))
 
@@ -283,7 +283,7 @@ def _steal(facts: Facts) -> _Result:
         return None
     if (share := facts.sample.contention["steal_share"]) is None:
         return _unknown()
-    advice = "Measure at another hour, or take an instance with dedicated CPUs."
+    advice = "Measure at another time, or use an instance with dedicated CPUs."
     return _graded(share, _WAITING_LIMIT, f"{share:.1%} of the time wanted", advice)
 
 
@@ -299,7 +299,7 @@ def _repeatability(facts: Facts) -> _Result:
     )
     limits = (_GEMM_SPREAD, _BANDWIDTH_SPREAD)
     worst = max(sum(spread >= limit for limit in pair) for spread, pair in zip(spreads, limits, strict=True))
-    advice = "Mend what else is listed here, then look again."
+    advice = "Fix the other findings listed here, then check again."
     return (_harms if worst == 2 else _may_harm)(seen, advice) if worst else _fine(seen)
 
 
@@ -320,14 +320,14 @@ def _cpu_quota(facts: Facts) -> _Result:
         return _fine(seen)
     whole = max(1, math.floor(quota))
     advice = (
-        "Have this container or job given whole CPUs (a cpuset) instead of a quota; until then "
-        f"measure at {whole} thread{'' if whole == 1 else 's'} or fewer."
+        "Give this container or job whole CPUs (a cpuset) instead of a quota; until then "
+        f"measure with at most {whole} thread{'' if whole == 1 else 's'}."
     )
     command = None
     if (container := cpu.virtualisation.container) in _CONTAINERS_WITH_MASKS:
-        advice = "Give the container whole CPUs instead of a share of time (on its host, in place of --cpus)."
+        advice = "On the container's host, give it whole CPUs instead of a share of CPU time (--cpus)."
         command = f"{container} run --cpuset-cpus={cpu_list(cpu.affinity[:whole])} ..."
-    # A whole number of CPUs is harmless as long as no more threads than that ever work.
+    # A whole number of CPUs is harmless as long as no more threads than that ever run.
     return (_may_harm if quota == whole else _harms)(seen, advice, command)
 
 
@@ -349,7 +349,7 @@ def _isolated_cpus(facts: Facts) -> _Result:
         return _fine(cpu_list(facts.isolated) + ", outside this process's mask" if facts.isolated else "none")
     seen = f"{cpu_list(inside)}, within this process's mask"
     if outside:
-        advice = "Keep this shell off them, or boot without isolcpus=: on them, threads crowd together unless bound."
+        advice = "Keep this shell off isolated CPUs, where unbound threads crowd together, or boot without isolcpus=."
         return _harms(seen, advice, _BIND.format(cpu_list(outside)))
     return _fine(seen) if len(inside) == 1 else _harms(seen, "Boot without isolcpus= to measure more than one thread.")
 
@@ -360,8 +360,8 @@ def _virtual_machine(facts: Facts) -> _Result:
         return _fine("no")
     return _may_harm(
         f"yes, under {virtual.hypervisor}" if virtual.hypervisor else "yes",
-        "Cannot be fixed from inside the virtual machine: take a dedicated host or a real machine for numbers that "
-        "are to last, and here compare only what was measured in turns within one run.",
+        "This cannot be fixed inside the virtual machine: use a dedicated host or bare metal for results that are "
+        "to last, and here compare only cells whose launches were interleaved within one run.",
     )
 
 
@@ -374,7 +374,7 @@ def _smt(facts: Facts) -> _Result:
     seen = f"{cpu.threads_per_core} threads on each of {cpu.physical_cores} cores"
     used = [allowed for core in cpu.core_siblings if (allowed := set(core) & set(cpu.affinity))]
     if all(len(allowed) == 1 for allowed in used):
-        return _fine(f"{seen}; the mask holds one of each core")
+        return _fine(f"{seen}; the mask allows one thread of each core")
     if facts.smt_control and not virtual:
         way, command = (
             "switch the siblings off until the next boot",
@@ -382,7 +382,7 @@ def _smt(facts: Facts) -> _Result:
         )
     else:
         way, command = "allow this shell one thread of each core", _BIND.format(cpu_list(map(min, used)))
-    return _may_harm(seen, f"Measure at `--threads 1-cores`, or {way}.", command)
+    return _may_harm(seen, f"Measure with `--threads 1-cores`, or {way}.", command)
 
 
 def _core_kinds(facts: Facts) -> _Result:
@@ -396,7 +396,7 @@ def _core_kinds(facts: Facts) -> _Result:
     if len(kinds) == 1:
         return _fine(seen)
     name, fastest = kinds[0]
-    return _harms(seen, f"Allow this shell the {name} cores alone.", _BIND.format(cpu_list(fastest)))
+    return _harms(seen, f"Restrict this shell to the {name} cores.", _BIND.format(cpu_list(fastest)))
 
 
 def _variables_passed_on(facts: Facts) -> _Result:
@@ -423,7 +423,7 @@ def _governor(facts: Facts) -> _Result:
     if governor == "performance":
         return _fine(governor)
     command = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return _harms(governor.replace(",", ", "), "Set it, until the next boot.", command)
+    return _harms(governor.replace(",", ", "), "Set it to `performance` until the next boot.", command)
 
 
 def _turbo(facts: Facts) -> _Result:
@@ -433,7 +433,7 @@ def _turbo(facts: Facts) -> _Result:
     value = 1 if facts.boost_file and facts.boost_file.endswith("no_turbo") else 0
     return _may_harm(
         "on" if frequency.maximum_mhz is None else f"on, up to {frequency.maximum_mhz:.0f} MHz",
-        "For scaling curves switch it off until the next boot; comparisons in turns within one run may keep it.",
+        "For scaling curves, switch it off until the next boot; interleaved comparisons within one run may keep it.",
         f"echo {value} | sudo tee {facts.boost_file}",
     )
 
@@ -443,12 +443,12 @@ def _heat(facts: Facts) -> _Result:
     if since_start is None:
         return _unknown(facts)
     now = sample.throttle_events if sample else None
-    advice = "Let it cool down, clear its fans and vents, and put pauses between runs."
+    advice = "Let the machine cool down, clean its fans and vents, and pause between runs."
     if sample and now:
         return _harms(f"{now} times in {sample.seconds:.1f} s", advice)
     if since_start:
-        return _may_harm(f"{since_start} times since it was started{'' if now is None else ', not now'}", advice)
-    return _fine("never since it was started")
+        return _may_harm(f"{since_start} times since boot{'' if now is None else ', not now'}", advice)
+    return _fine("never since boot")
 
 
 def _power(facts: Facts) -> _Result:
@@ -464,7 +464,7 @@ def _gib(size_bytes: float) -> str:
 def _memory(facts: Facts) -> _Result:
     memory = facts.memory
     seen = f"{_gib(memory.available_bytes)} of {_gib(memory.total_bytes)} available"
-    room, advice = memory.available_bytes, "End programs that hold much of it"
+    room, advice = memory.available_bytes, "Stop programs that use a lot of it"
     if memory.limit_bytes is not None and memory.limit_bytes < memory.total_bytes:
         seen += f", limited to {_gib(memory.limit_bytes)} here"
         room, advice = min(room, memory.limit_bytes), "Raise the limit of this container or job"
@@ -483,8 +483,8 @@ def _swap(facts: Facts) -> _Result:
     if used < _MUCH_SWAPPED * memory.total_bytes:
         return _fine(seen)
     if used < memory.available_bytes:
-        return _may_harm(seen, "Bring the pages back and do without swap while measuring.", "sudo swapoff --all")
-    return _may_harm(seen, "End programs that hold much memory: what is swapped out does not fit into what is left.")
+        return _may_harm(seen, "Load the pages back and keep swap off while measuring.", "sudo swapoff --all")
+    return _may_harm(seen, "Stop programs that use a lot of memory: the swapped-out pages do not fit into the rest.")
 
 
 def _huge_pages(facts: Facts) -> _Result:
@@ -492,7 +492,7 @@ def _huge_pages(facts: Facts) -> _Result:
     if setting != "always":
         return _unknown() if setting is None else _fine(setting)
     command = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-    return _may_harm(setting, "Leave the choice to each program, until the next boot.", command)
+    return _may_harm(setting, "Let each program choose, until the next boot.", command)
 
 
 def _numa_balancing(facts: Facts) -> _Result:
@@ -505,52 +505,52 @@ def _numa_balancing(facts: Facts) -> _Result:
 
 
 #: Title of each check, which is named after its function, and why it matters to a measurement. The current load comes
-#: first: it is what most often spoils a number.
+#: first, since it spoils measurements most often.
 _CHECKS: dict[Callable[[Facts], _Result], str] = {
-    _load: "Current load. What runs beside a measurement slows it down, and how well work repeats itself bounds every "
-    "number.",
-    _others: "Other programs. They take CPUs, caches, memory bandwidth and turbo clock from what is measured.",
+    _load: "Current load. Other programs slow a measurement down, and no number is more precise than the machine is "
+    "repeatable.",
+    _others: "Other programs. They take CPUs, caches, memory bandwidth and turbo clock away from the measurement.",
     _waiting: "Waiting for a CPU. A step that waits for a CPU is timed as if it computed.",
-    _steal: "CPU time withheld by the host. Other guests of the host run on the CPUs that this machine believes to "
-    "have.",
-    _repeatability: "Repeatability. No difference smaller than the spread of one and the same work on one thread can "
-    "be seen in a few launches.",
-    _load_average: "Load average. It counts programs that ran or waited for CPU or disk; what was busy a minute ago "
-    "may be so again.",
-    _cpu_quota: "CPU quota. A group of processes that has used up its CPU time is stopped until the period, mostly "
-    "100 ms, is over.",
-    _affinity: "CPUs allowed. The CPUs outside the mask belong to others, who share caches, memory bandwidth and heat "
-    "with this process.",
+    _steal: "CPU time withheld by the host. The host runs other guests on the CPUs that this machine believes it has.",
+    _repeatability: "Repeatability. A few launches cannot resolve a difference smaller than the spread of identical "
+    "work on one thread.",
+    _load_average: "Load average. It counts programs that ran or waited for CPU or disk; a program that was busy a "
+    "minute ago may be busy again.",
+    _cpu_quota: "CPU quota. Once a control group has used up its CPU time, the kernel stops it until the end of the "
+    "period, usually 100 ms.",
+    _affinity: "CPUs allowed. The CPUs outside the mask are for other programs, which share caches, memory bandwidth "
+    "and heat with this process.",
     _isolated_cpus: "Isolated CPUs. The kernel keeps other work away from isolated CPUs, but it does not spread "
     "threads over them either.",
-    _virtual_machine: "Virtual machine. A host decides when and where virtual CPUs run, and what else runs beside "
-    "them, and shows little of it.",
-    _smt: "SMT siblings. Two threads on one core share its arithmetic units: beyond the cores, more threads are not "
-    "more hardware.",
+    _virtual_machine: "Virtual machine. The host decides when and where virtual CPUs run and what else runs beside "
+    "them, and the guest sees little of it.",
+    _smt: "SMT siblings. Two threads on one core share its arithmetic units: threads beyond the number of cores add "
+    "no hardware.",
     _core_kinds: "Kinds of cores. Every parallel step waits for its slowest thread, and chance decides which threads "
     "get the slow cores.",
-    _variables_passed_on: "Variables passed on. What is measured gets to see these, so that another shell may give "
-    "another number.",
-    _variables: "Variables of this shell. dlbench sets what it measures with itself; other programs started from this "
-    "shell obey these variables.",
-    _governor: "Frequency governor. Any but `performance` lets the clock follow the load, so that the same step takes "
-    "longer after a pause.",
-    _turbo: "Turbo frequencies. The turbo clock falls as more cores work and as they warm up, which looks like poor "
-    "scaling over threads.",
-    _heat: "Slowed down for heat. A processor that is too hot lowers its clock, later steps more than earlier ones.",
-    _power: "Power. On battery the firmware caps the clock, by more as the charge falls.",
-    _memory: "Memory. A launch that runs out of memory is ended by the kernel, or swaps before that.",
+    _variables_passed_on: "Variables passed on. The frameworks measured inherit these, so another shell may give "
+    "different numbers.",
+    _variables: "Variables of this shell. dlbench sets the variables of its launches itself; other programs started "
+    "from this shell obey these.",
+    _governor: "Frequency governor. Any governor but `performance` lets the clock follow the load, so the same step "
+    "takes longer after a pause.",
+    _turbo: "Turbo frequencies. The turbo clock drops as more cores are busy and as they warm up, which looks like "
+    "poor scaling over threads.",
+    _heat: "Thermal throttling. A processor that is too hot lowers its clock, for later steps more than for earlier "
+    "ones.",
+    _power: "Power. On battery the firmware caps the clock, and lowers the cap as the charge falls.",
+    _memory: "Memory. The kernel kills a launch that runs out of memory, or swaps first.",
     _swap: "Swap. A page that was swapped out comes back from disk in the middle of a step.",
-    _huge_pages: "Transparent huge pages. With `always`, luck decides how many huge pages a launch gets, and launches "
-    "of one cell differ by it.",
-    _numa_balancing: "NUMA balancing. The kernel takes pages away to see who uses them, and moves them between the "
+    _huge_pages: "Transparent huge pages. With `always`, chance decides how many huge pages a launch gets, so launches "
+    "of the same cell differ.",
+    _numa_balancing: "NUMA balancing. The kernel unmaps pages to see which node uses them, and moves them between "
     "nodes in the middle of a step.",
 }
 _OF_THE_MOMENT = ("load", "others", "waiting", "steal", "repeatability", "load_average")
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
-    """Judge the facts: every finding, the worst first, and of one severity in the order of the checks."""
+    """Judge the facts; return every finding, the worst first, in the order of the checks within a severity."""
     findings = []
     for check, text in _CHECKS.items():
         if (result := check(facts)) is None:
@@ -560,12 +560,12 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
         finding = Finding(check.__name__.removeprefix("_"), title, severity, seen, why, advice, command)
         if finding.needs_root and facts.cpu.virtualisation.container:
             # A container sees the kernel's settings and cannot change them.
-            finding = dataclasses.replace(finding, advice=f"{advice} To be done on the container's host.")
+            finding = dataclasses.replace(finding, advice=f"{advice} Run this on the container's host.")
         findings.append(finding)
     return tuple(sorted(findings, key=lambda finding: list(Severity).index(finding.severity)))
 
 
 def faults(facts: Facts) -> tuple[Finding, ...]:
-    """Judge the settings alone, which takes no time, and leave out what is fine."""
+    """Judge the settings alone, which takes no time, and return the findings that are not fine."""
     findings = (finding for finding in diagnose(facts) if finding.name not in _OF_THE_MOMENT)
     return tuple(finding for finding in findings if finding.severity is not Severity.FINE)

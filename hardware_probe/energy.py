@@ -1,7 +1,7 @@
 """Energy of the CPU packages, by the RAPL counters that Linux shows in ``/sys/class/powercap``.
 
 A counter (``energy_uj``, microjoules) covers a whole package, of Intel's or, since Zen, AMD's CPUs: the energy of every
-program on it. It grows about once a millisecond, and beyond ``max_energy_range_uj`` it begins again at 0 (Linux,
+program on it. It grows about once a millisecond, and wraps to 0 beyond ``max_energy_range_uj`` (Linux,
 Documentation/power/powercap/powercap.rst). Virtual machines and containers mostly show none, and since Linux 5.10 only
 root may read it, because it shows what other programs compute (CVE-2020-8694). Parts of a package (``core``, ``dram``)
 are not added to it, nor is ``psys``, which covers more than the CPU.
@@ -15,7 +15,7 @@ from dlbench.hardware_probe.files import ROOT, read_int, read_text
 SHORTEST_SECONDS = 0.1
 """A counter that grows once a millisecond shows the energy of such a time to 2 %."""
 MOST_WATTS = 1000.0
-"""No package takes more: in the time in which this would use up a counter's range, it can begin again but once."""
+"""No package draws more: in the time in which this power would use up a counter's range, it wraps at most once."""
 _POWERCAP = "sys/class/powercap"
 _NONE = "/sys/class/powercap has no CPU package; virtual machines and containers rarely show one"
 
@@ -44,8 +44,8 @@ class PackageCounters:
                 found[name] = int(file.read_text())
             except PermissionError:
                 return (
-                    f"only root may read the energy counter of {name}; until the next boot `sudo chmod a+r "
-                    "/sys/class/powercap/intel-rapl:*/energy_uj` lets every user"
+                    f"only root may read the energy counter of {name}; to let every user, until the next boot, run "
+                    "`sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj`"
                 )
             except (OSError, ValueError) as error:
                 return f"the energy counter of {name} cannot be read: {error}"
@@ -65,7 +65,7 @@ class PackageCounters:
         for name, range_of in self._ranges.items():
             grown = after[name] - before[name]
             if 0 < range_of * 1e-6 < MOST_WATTS * seconds:
-                return None, f"in {seconds:.0f} s the energy counter of {name} may have begun again more than once"
+                return None, f"in {seconds:.0f} s the energy counter of {name} may have wrapped more than once"
             if grown < 0:
                 grown += range_of
             if grown <= 0:

@@ -1,8 +1,8 @@
 """The GPUs, through NVML, which needs the driver but neither CUDA nor a framework.
 
 A stand-in for NVML plays drivers and GPUs that a machine does not have: an object `nvml` in the Python file that the
-variable DLBENCH_NVML names. It has pynvml's functions; one that it lacks counts as missing from the driver. What one
-driver or board does not support costs one field, never the probe.
+variable DLBENCH_NVML names. It has pynvml's functions; one that it lacks counts as missing from the driver. A query
+that a driver or board does not support costs one field, never the whole probe.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class GpuGoneError(Exception):
 
 
 class Queries:
-    """Asks NVML, and does not repeat what can never be answered; `notes` holds what went wrong otherwise, each once.
+    """Queries NVML, never repeating a query that cannot be answered; `notes` lists other failures, each once.
 
     ``watching`` is for a GPU that is asked again and again: one that is gone raises GpuGoneError, and a query that this
     user may not make is no problem.
@@ -68,7 +68,7 @@ class Queries:
 
     @property
     def notes(self) -> list[str]:
-        """What went wrong, with the function where it did first: a GPU off the bus answers every query alike."""
+        """Each failure with the function that first met it: a GPU off the bus answers every query alike."""
         return [f"{function}: {error}" for error, function in self._notes.items()]
 
     def ask(self, function: str, *arguments: Any) -> Any:
@@ -170,7 +170,7 @@ def probe_gpus(nvml: Any = None) -> Gpus:
         if count is None:
             why = ", ".join(system.notes) or "not supported"
             return Gpus((), driver, cuda_version, f"the driver did not count its GPUs: {why}")
-        devices, reasons = [], [] if count else ["the driver is there, but has no GPU"]
+        devices, reasons = [], [] if count else ["the driver is installed, but finds no GPU"]
         for index in range(count):
             queries = Queries(nvml)
             devices.append(_probe_gpu(queries, index, nvml))

@@ -16,8 +16,7 @@ from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_fields, read_te
 from dlbench.hardware_probe.gpu import Gpu, Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
 
-# Part of what is hashed. To be raised when `_identity` changes, so that old and new fingerprints never meet
-# by accident.
+# Part of the hash. Raise it when `_identity` changes, so that old and new fingerprints never match by accident.
 _FINGERPRINT_VERSION = 1
 
 
@@ -35,7 +34,7 @@ class OperatingSystem:
 
 @dataclass(frozen=True)
 class Machine(JsonRecord):
-    """What a measurement was made on."""
+    """The machine that a measurement was made on."""
 
     cpu: Cpu
     memory: Memory
@@ -46,10 +45,10 @@ class Machine(JsonRecord):
     def fingerprint(self) -> str:
         """12 hexadecimal digits that stay the same for the same hardware.
 
-        What moves them: CPU model, sockets, cores, SMT, NUMA nodes, caches, instruction sets, memory size,
-        the GPUs' names and memory, whether the machine is virtual. What does not: clock rates, free memory,
-        affinity and quota of the moment, the state of the GPUs. Neither do kernel, driver and C library: with
-        them upgraded it is the same machine under other software, which a comparison can then say.
+        They depend on CPU model, sockets, cores, SMT, NUMA nodes, caches, instruction sets, memory size, the GPUs'
+        names and memory, and whether the machine is virtual. They do not depend on clock rates, free memory, current
+        affinity and quota, or the state of the GPUs; nor on kernel, driver and C library: after an upgrade it is the
+        same machine with different software, which a comparison can then report.
         """
         identity = json.dumps(_identity(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -1,9 +1,9 @@
-"""The sentinel: the same short work repeatedly, to see whether this machine is now as fast as it can be.
+"""The sentinel: the same short work, repeated to see whether this machine is currently as fast as it can be.
 
-A product of matrices and a loop over memory on one thread, in a fresh process of about a third of a second. How fast
-they went is one sign of neighbours; how the kernel's counters grew meanwhile is the other. The kernel counts since
-boot; load averages and PSI's `avg10` remember for many seconds, and would charge the previous launch of a benchmark to
-the next. A counter that a system does not report is None, never a guess.
+It runs matrix products and a loop over memory on one thread, in a fresh process, for about a third of a second. Their
+speed is one sign of neighbours; the growth of the kernel's counters meanwhile is the other. These count since boot;
+load averages and PSI's `avg10` look back many seconds, and would charge a benchmark's previous launch to the next. A
+counter that a system does not report is None, never a guess.
 """
 
 import os
@@ -36,9 +36,9 @@ class Snapshot(NamedTuple):
     stalled_avg10: float | None
     """The same as the kernel's own mean over about ten seconds, as a share from 0 to 1."""
     busy: float | None
-    """CPU time of everybody, over these CPUs."""
+    """CPU time of all programs on these CPUs."""
     stolen: float | None
-    """Time in which a virtual CPU could run and its host did not let it, over these CPUs."""
+    """Time in which these virtual CPUs could run, but their host did not let them."""
 
 
 def snapshot(root: Path = ROOT) -> Snapshot:
@@ -50,7 +50,7 @@ def snapshot(root: Path = ROOT) -> Snapshot:
 
 
 def between(before: Snapshot, after: Snapshot) -> dict[str, float | None]:
-    """Return what happened between two snapshots of a machine, under the names of `Reading`'s fields."""
+    """Return the load between two snapshots of a machine, under the names of `Reading`'s fields."""
 
     def growth(name: str) -> float | None:
         # A virtual machine that has moved to another host may see its counters fall.
@@ -123,18 +123,18 @@ class Reading(JsonRecord):
     pressure_share: float | None
     """Share of the reading in which some task of the machine waited for a CPU (PSI's `some`)."""
     pressure_avg10: float | None
-    """PSI's own mean: it remembers what was before the reading, the caller's own work too."""
+    """PSI's own mean, which includes load from before the reading, the caller's own work too."""
     others_cpus: float | None
-    """CPUs' worth of time that others than this process and its children took meanwhile."""
+    """CPUs' worth of time that programs other than this process and its children used meanwhile."""
     cpus: float
     """CPUs in the affinity mask: others' time is counted on these alone; a quota reserves none of them."""
     method: str
-    """What was measured with; rates compare only where it is equal."""
+    """NumPy's version and the sizes measured; rates are comparable only where it is equal."""
     taken: str
 
 
 def unquiet_reasons(reading: Reading) -> list[str]:
-    """Return what the kernel counted that a quiet machine does not show; unknown counts are no reason."""
+    """Return the signs in the kernel's counters that the machine is not quiet; unknown counts give none."""
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
         reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
@@ -151,7 +151,7 @@ def unquiet_reasons(reading: Reading) -> list[str]:
 def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
     """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far too long."""
     cpu = probe_cpu()
-    # From the machine alone, never from the memory that happens to be free.
+    # Depends on the machine alone, never on the memory that happens to be free.
     array_bytes = min(_LARGEST, max(_SMALLEST, _CACHES * (cpu.last_level_cache_bytes or 0))) // 2
     before = snapshot()
     result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, timeout_seconds)

@@ -14,7 +14,7 @@ A column whose values are all equal is that one value; one that the GPU or the d
 ``origin``             what the clock of ``Outcome.timed_between`` showed at second 0 of every ``at`` in here
 ``launched_at``        when the launch began; null where the first sample was not there in time
 ``lost_at``            when the GPU stopped answering; null where it did not
-``gpu``                ``uuid``, ``name``, ``driver``, ``power_limit_watts``, ``part``: true where the launch has but a
+``gpu``                ``uuid``, ``name``, ``driver``, ``power_limit_watts``, ``part``: true where the launch has only
                        part of it (MIG); clocks, power, temperature and ECC errors are then those of the whole GPU
 ``samples``            ``at``, ``joules`` (the energy counter less its first reading), ``watts``, ``sm_mhz``,
                        ``memory_mhz``, ``temperature`` (Celsius), ``reasons`` (NVML's bit mask of clock event reasons),
@@ -27,9 +27,9 @@ A column whose values are all equal is that one value; one that the GPU or the d
 ``cpu_seconds``        CPU time of all this; null where the thread has not ended
 =====================  ================================================================================================
 
-What it costs: at 5 Hz eight queries a time, and once a second six more, two of them, for PCIe, wait 20 ms each while
-the driver counts. A launch's own bill is in ``cpu_seconds``. Other processes are looked at once a second: one that came
-and went in between is not seen.
+The cost: eight queries per sample at 5 Hz, and once a second six more, two of which (PCIe) wait 20 ms each while the
+driver counts. ``cpu_seconds`` is the CPU time that this took of a launch. Other processes are listed once a second: one
+that comes and goes in between is missed.
 """
 
 import contextlib
@@ -62,9 +62,9 @@ Sighting = tuple[int, float, bool, int | None, bool | None]
 def processes_of(seen: Iterable[Sighting], origin: float) -> list[dict[str, Any]]:
     """Return the processes as plain JSON, their times in seconds after ``origin``, without their numbers.
 
-    In a container NVML may number them as its host does: then the launch's own is not found by its number, and a number
-    that is found may be another process's. The numbers are used where one of the launch's own was found among them.
-    Without that, those that were there before the launch are others' all the same.
+    In a container NVML may report the host's process numbers: the launch's own are then not found, and a number that is
+    found may be another process's. So the numbers count only if one of the launch's own is among them. If not, only
+    processes that were there before the launch are known to be others'.
     """
     times: dict[int, list[Any]] = {}
     for number, *sighting in seen:
@@ -90,7 +90,7 @@ START_SECONDS = 5.0
 END_SECONDS = 2.0
 """How long the end of a launch waits for a query that does not return."""
 MOST_SAMPLES = 3000
-"""Kept of each kind, the latest: ten minutes at 5 Hz."""
+"""Most samples kept of each kind, the latest: ten minutes at 5 Hz."""
 
 # NVML's numbers, see `gpu`.
 _GPU_SENSOR = 0
@@ -135,14 +135,14 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="gpu-telemetry", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns when the first sample is taken, so that what it shows was there before the launch."""
+        """Start sampling; return once the first sample is taken, so that it shows the state before the launch."""
         self._thread.start()
         if self._ready.wait(START_SECONDS):
             self._launched_at = time.monotonic()
         self._launched.set()
 
     def stop(self) -> dict[str, Any]:
-        """End with a last sample, and return the telemetry; waits `END_SECONDS` at most."""
+        """Take a last sample, and return the telemetry; waits `END_SECONDS` at most."""
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join(END_SECONDS)
@@ -184,7 +184,7 @@ class Sampler:
         except GpuGoneError as error:
             self._lost_at = time.monotonic()
             self._notes.append(f"the GPU stopped answering: {error}")
-        except Exception as error:  # An answer of an unheard-of form; the launch must not end for it.
+        except Exception as error:  # An unexpected answer must not end the launch.
             self._notes.append(f"NVML's answers were not understood: {type(error).__name__}: {error}")
         finally:
             self._ready.set()

@@ -86,9 +86,9 @@ def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> N
 def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, object]":
     """Time a += b over two float32 arrays, split among Python threads: bytes per second of each round, CPUs busy.
 
-    Counted are three passes: a and b read, a written. Each cache line written was read before, so nothing
-    moves that is not counted; a copy, or STREAM's triad, into another array makes most CPUs read that one
-    too, unseen. It is also the shape of an SGD update. NumPy lets go of the interpreter's lock in the loop.
+    Three passes count: a and b read, a written. Each cache line written was read before, so all traffic is counted; a
+    copy, or STREAM's triad, into another array makes most CPUs read that one too, uncounted. It is also the shape of an
+    SGD update. NumPy releases the GIL in the loop.
     """
     length = max(1024, array_bytes // 4 // threads)
     barrier = threading.Barrier(threads)
@@ -109,7 +109,7 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
                 break
             # Each thread reads the clock itself. One reading for all would start late: the thread that takes
             # it may be the last to wake from the barrier, with the work of the others half done, and the rate
-            # would come out too good (six times, when tried).
+            # would be too high (six times, when tried).
             start = time.perf_counter()
             for _ in range(plan["passes"]):
                 np.add(a, b, out=a)

@@ -1,7 +1,7 @@
-"""What every family of networks says of itself.
+"""The interface of every family of networks.
 
-A family is a module of this folder. Its class holds the numbers of one network and answers all that dlbench asks of it;
-an adapter builds what the numbers say and never asks for a name.
+A family is a module of this folder. Its class holds the numbers of one network and everything that dlbench needs to
+know about it; an adapter builds the network from the numbers and never from a name.
 """
 
 import math
@@ -9,14 +9,14 @@ from functools import partial, reduce
 from operator import mul
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-#: Of any one number: what is larger is a typing mistake.
+#: Largest value of any one number: a larger one is a typing mistake.
 LARGEST = 1000000
-#: Of all parameters of a network: 40 GB in float32.
+#: Most parameters of a network: 40 GB in float32.
 MOST_PARAMETERS = 10000000000
 
 
 class NumbersError(Exception):
-    """A number of a network that cannot be used: ``key`` says which, the text what is wrong and what to write."""
+    """A number of a network that cannot be used: ``key`` names it, the text says what is wrong and how to fix it."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)

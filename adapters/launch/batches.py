@@ -19,8 +19,8 @@ from ..reference.sampling import settled
 SEED = 2016
 #: Purposes of data: the parity check, for which there is a reference; warm-up and timing.
 CHECKED, TIMED = "", "timed "
-#: A larger parameter repeats the first so many of its values: drawing them all would take a second for fcn5. The
-#: number divides no size of a layer, so that no two rows are alike.
+#: A larger parameter repeats this many drawn values: drawing all of them would take a second for fcn5. The number
+#: divides no layer size, so that no two rows are alike.
 _DRAWN = 4194319
 
 
@@ -88,7 +88,7 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folde
 
 
 def in_file(parameter: Parameter) -> bool:
-    """Tell whether the host keeps a file of a parameter: to draw a hundred million numbers takes up to a second."""
+    """Return whether the host keeps a file of a parameter: drawing a hundred million numbers takes up to a second."""
     return parameter.constant is None and int(np.prod(parameter.shape)) >= 2**20
 
 
@@ -107,17 +107,17 @@ def mini_batch(
 ) -> Batch:
     """Return the synthetic mini-batch of this network at this size.
 
-    With ``repeated`` it holds the examples of the mini-batch of that size, each as often. Mean loss, its gradients and
-    the batch statistics (means, biased variances) are then those of the small mini-batch, so that its reference serves
-    the large one too. Where the network normalises over the mini-batch the small one comes over and over, so that equal
-    parts have these statistics too; else each example comes several times in a row, so that parts differ and workers
-    that do not average fail parity. To the same end a normalised one has as many ``label_sets``, each in an equal part:
-    only inputs make the statistics. Its reference is that of `with_label_sets`. Raises ValueError where the one size is
-    not a multiple of the other.
+    With ``repeated`` it holds the examples of the mini-batch of that size, each equally often. Mean loss, its gradients
+    and the batch statistics (means, biased variances) are then those of the small mini-batch, so that its reference
+    serves the large one too. Where the network normalises over the mini-batch, the small one is repeated as a whole, so
+    that equal parts have the same statistics; otherwise each example is repeated in a row, so that parts differ and
+    workers that do not average fail parity. For the same purpose a normalised one has ``label_sets`` sets of labels,
+    one in each equal part: the statistics depend on inputs only. Its reference is that of `with_label_sets`. Raises
+    ValueError where the one size is not a multiple of the other.
     """
     if repeated is not None:
         if repeated < 1 or batch_size % (repeated * label_sets):
-            raise ValueError("a mini-batch of %d is not one of %d over and over" % (batch_size, repeated))
+            raise ValueError("a mini-batch of %d cannot consist of repetitions of one of %d" % (batch_size, repeated))
         times = batch_size // repeated
         if network.family.normalises:
             several = with_label_sets(network, repeated, label_sets, purpose)
@@ -200,9 +200,9 @@ def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
 
 # Training on a text: its update and its mini-batches, the same in every framework.
 #
-# The text is a file of one byte a symbol, made by the host. A mini-batch holds as many stretches of it as examples,
-# from different places; the labels are the inputs a symbol later. Places are drawn anew for every step, so the loss
-# before an update is that of stretches hardly ever seen before. The last tenth is kept to test with.
+# The text is a file with one byte per symbol, made by the host. Each example of a mini-batch is a stretch of it from a
+# different place; the labels are the inputs shifted by one symbol. Places are drawn anew for every step, so the loss
+# before an update is that of stretches hardly ever seen before. The last tenth is kept for testing.
 
 #: Steps whose losses are read together; the curve has their mean.
 BLOCK = 50

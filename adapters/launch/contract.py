@@ -1,6 +1,6 @@
-"""The contract of base.py, checked where an adapter answers: a breach is one line, not a crash somewhere later.
+"""Checks of an adapter's answers against the contract of base.py: a violation is one line, not a crash somewhere later.
 
-Adapters live outside this project too (see TUTORIAL.md); the words are for their authors.
+Adapters may live outside this project (see TUTORIAL.md); the messages are for their authors.
 """
 
 import importlib
@@ -46,7 +46,7 @@ def _package(launch: Launch) -> str:
 
 
 def load(launch: Launch) -> Adapter:
-    """Import the adapter, and with it the framework, and make it; raises ContractBroken where there is none."""
+    """Import the adapter and its framework, and create the adapter; raises ContractBroken where there is none."""
     package = _package(launch)
     if importlib.util.find_spec(package + ".adapter") is None:
         raise ContractBroken("its folder has no adapter.py")
@@ -169,9 +169,8 @@ def described(adapter: Adapter, key: str) -> str:
 def capabilities(adapter: Adapter, module: str, networks: Iterable[Network]) -> Dict[str, List[Any]]:
     """Return [answer, how it was found out] for each of the adapter's ``capabilities``, and for these networks.
 
-    To them come those that the build of the framework shows, whose module has this name.
-
-    A network's key is "network:" and its name; its text is the reason where the answer is no.
+    Also included are the capabilities that the framework's build shows; ``module`` is its module's name. A network's
+    key is "network:" and its name; its text is the reason where the answer is no.
     """
     given = dict(inventory.answers(module), **ask(adapter, "capabilities"))
     answers = {str(key): [bool(can), how] for key, (can, how) in given.items()}

@@ -1,8 +1,8 @@
 """The GPU's part of a launch: its own clock and memory around the timed steps, its ceilings and a profile after them.
 
-The wall clock stays the measure, from an idle device to an idle device. Beside it stand the device's own clock (marks
-in its queue around each sample, see ``Adapter.event``), the peak of the framework's allocator there, and after the
-timed steps the device's ceilings (``libraries/gpus.py``) and a short profile. On the CPU nothing of this is done.
+The wall clock remains the measure, from an idle device to an idle device. In addition come the device's own clock
+(events in its queue around each sample, see ``Adapter.event``), the peak of the framework's allocator there, and after
+the timed steps the device's ceilings (``libraries/gpus.py``) and a short profile. None of this happens on the CPU.
 """
 
 from typing import Any, Callable, List, Optional, Tuple
@@ -30,7 +30,7 @@ class Watch:
         self.peak_memory_bytes: Optional[int] = None
 
     def around(self, sample: Callable[[], None]) -> Callable[[], None]:
-        """Return the sample with a mark in the device's queue before and after it, where there are such marks.
+        """Return the sample with an event in the device's queue before and after it, where there are events.
 
         They are read after the timed loop: reading one waits for the device.
         """
@@ -71,7 +71,7 @@ class Watch:
 def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
     """Return the FLOP/s of the framework's own matrix product, of order ``size`` on the CPU and a larger one on a GPU.
 
-    None where the framework offers none, or where a GPU's memory is full of what was just measured.
+    None where the framework offers none, or where the measurement has left too little GPU memory.
     """
     size = size if on_cpu else SENTINEL_SIZE
     try:
@@ -84,10 +84,10 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
 
 
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
-    """Return the outcome with a GPU's ceilings and what a profile shows.
+    """Return the outcome with a GPU's ceilings and a profile.
 
-    What goes wrong in one of them is noted, and costs that one alone. The ceilings come first: a profiler may leave
-    something behind that slows the start of operators.
+    A failure of one of them is noted, and costs that one alone. The ceilings come first: a profiler may leave
+    something behind that slows down operator launches.
     """
     software = dict(outcome.software)
     outcome = outcome._replace(software=software)

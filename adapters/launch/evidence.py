@@ -1,7 +1,7 @@
-"""Operating-system evidence of the timed steps: threads that worked, and others in the way.
+"""Operating-system evidence of the timed steps: busy threads, and contention with other programs.
 
-Everything is read before and after the timed region, never within. What this system does not show is None, never a
-guess: on many virtual machines and in containers parts of /proc are absent.
+Everything is read before and after the timed region, never within. A value that this system does not report is None,
+never a guess: on many virtual machines and in containers parts of /proc are absent.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ MOST_THREADS = 64
 class Companions(NamedTuple):
     """CPU seconds up to now of this process's descendants: a framework's helpers, an adapter's forks.
 
-    Their CPU time is the launch's own, or a step done by eight hidden processes would pass for one of a single thread.
+    Their CPU time counts for the launch, or a step by eight hidden processes would pass for a single-threaded one.
     """
 
     living: Dict[str, float]  # by process id
@@ -31,7 +31,7 @@ class Companions(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """One reading of the clocks and counters; seconds where nothing else is said."""
+    """One reading of the clocks and counters, in seconds unless noted otherwise."""
 
     wall: float
     cpu: float
@@ -140,19 +140,19 @@ def companions() -> Companions:
 
 
 def increases(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
-    """Return by how much each of the counters there after has increased; one that is new counts in full."""
+    """Return the increase of each counter in ``after``; a new one counts in full."""
     return [max(0.0, value - before.get(name, 0.0)) for name, value in after.items()]
 
 
 def cpu_seconds_by_process(before: Companions, after: Companions) -> List[float]:
-    """Return the CPU seconds between two readings, one number for each process; those that ended are one together."""
-    # What ended brings all its time into `ended`; what of it was there before does not belong to the region.
+    """Return the CPU seconds between two readings, one number per process, and one for all that ended."""
+    # A process that ended adds all its CPU time to `ended`; the part from before the region does not count.
     gone = sum(spent for name, spent in before.living.items() if name not in after.living)
     return increases(before.living, after.living) + [max(0.0, after.ended - before.ended - gone)]
 
 
 def cpu_seconds_by_thread(before: Companions, after: Companions) -> List[float]:
-    """Return the CPU seconds between two readings of each thread of the living, and of what ended as one together."""
+    """Return the CPU seconds between two readings, one number per living thread, and one for all that ended."""
     return increases(before.threads, after.threads) + cpu_seconds_by_process(before, after)[-1:]
 
 
@@ -172,8 +172,8 @@ def cpus_of_worker(launch: Launch, worker: int) -> Optional[List[int]]:
 def bind(directory: str, worker: int = 0) -> None:
     """Bind this process to the CPUs that the launch names, a further worker to its part.
 
-    The first worker may turn out to drive all of them from its one process, or else is narrowed later. A failure shows
-    in `binding_refusal`.
+    The first worker may turn out to drive all workers from its one process; if not, it is bound to its part later. A
+    failure shows in `binding_refusal`.
     """
     try:
         launch = read_launch(directory)
@@ -227,9 +227,9 @@ def _listed(cpus: List[int]) -> str:
 
 
 def cpus_allowed() -> Optional[List[int]]:
-    """Return the CPUs that the threads of this process may use between them, rising; None where nothing shows it.
+    """Return the CPUs that the threads of this process may use together, ascending; None where nothing shows it.
 
-    Of all threads, since thread pools bind theirs one by one, the main one too.
+    All threads count, since thread pools bind theirs one by one, the main thread included.
     """
     cpus = set()
     for thread in ["0", *(_names("/proc/self/task") or ())]:
@@ -325,7 +325,7 @@ def thread_evidence(requested: int, framework_says: Optional[int], before: Snaps
 
 
 def contention(before: Snapshot, after: Snapshot) -> Contention:
-    """Return what stood in this process's way during the region."""
+    """Return the contention that this process met in the timed region."""
 
     def difference(name: str) -> Optional[float]:
         earlier, later = getattr(before, name), getattr(after, name)
@@ -352,7 +352,7 @@ def contention(before: Snapshot, after: Snapshot) -> Contention:
 
 
 def reset_peak_memory() -> bool:
-    """Let the kernel forget the peak resident size of this process and its descendants; False where it cannot."""
+    """Reset the peak resident size of this process and its descendants; return False where the kernel cannot."""
     for process in [*_descendants(), "self"]:
         try:
             with open("/proc/%s/clear_refs" % process, "w") as file:
@@ -364,9 +364,9 @@ def reset_peak_memory() -> bool:
 
 
 def peak_memory_bytes() -> int:
-    """Return the peak resident sizes of this process and its living descendants, in bytes, added up.
+    """Return the sum of the peak resident sizes of this process and its living descendants, in bytes.
 
-    Each one's since its start or the last reset: at no moment were they larger together.
+    Each peak is since the process's start or the last reset: at no moment did they use more together.
     """
     own = _peak("self")
     if own is None:

@@ -1,8 +1,8 @@
-"""Feeds: the mini-batches of a launch whose every step takes another one, from files that all frameworks share.
+"""Feeds: the mini-batches of a launch in which each step takes another one, from files that all frameworks share.
 
-A file has the mini-batches of one network and size one behind the other: inputs, then labels, padded to whole pages.
-Images are as photographs are once they are decoded, 8-bit numbers with the channels last; whole numbers are int32, all
-others float32. The host writes two of them, one to be timed and one for the parity check, which restarts at its first
+A file holds the mini-batches of one network and size one after another: inputs, then labels, padded to whole pages.
+Images are stored like decoded photographs, as 8-bit numbers with the channels last; whole numbers are int32, all others
+float32. The host writes two of them, one to be timed and one for the parity check, which restarts at its first
 mini-batch.
 
 `Feed` reads and decodes mini-batches, `Feeder` hands them to an adapter as the cell's placement says:

@@ -1,10 +1,10 @@
 """The parity check of a launch: does it compute what the float64 reference computes?
 
-A few further steps of the very step that was timed run with the recipe's learning rate, from weights and on data that
-the timed steps never saw (``Adapter.reset``), as many as the host asks for once they are over. Their losses and, at a
-few seeded entries of every parameter, the total update are compared with those of the reference. Whole updates would
-be a hundred million numbers; 64 entries per parameter reveal a wrong gate order, a bias trained twice, a shifted
-padding or a sum taken for a mean, each of which changes whole tensors. The guest observes, the host judges.
+After the timed steps, the same step runs a few more times with the recipe's learning rate, from weights and on data
+that the timed steps never saw (``Adapter.reset``); only then does the host say how often. The losses and, at a few
+seeded entries of every parameter, the total update are compared with those of the reference. Whole updates would be a
+hundred million numbers; 64 entries per parameter reveal a wrong gate order, a bias trained twice, a shifted padding or
+a sum instead of a mean, since each of these changes whole tensors. The guest observes, the host judges.
 """
 
 import json
@@ -41,15 +41,15 @@ def allowance(network: Network, precision: str) -> Allowance:
     return loss, kinked if network.family.kinked() else smooth
 
 
-#: No parameter that stands still passes, however many local steps a check has.
+#: A parameter that does not move must fail, however many local steps a check has.
 _MOST_UPDATE_ERROR = 0.5
 
 
 def recipe_of(network: Network, cell: Cell) -> ParityRecipe:
-    """Return the recipe of a cell's check: the network's own or, with local steps, one of so many steps more.
+    """Return the recipe of a cell's check: the network's own or, with local steps, one with that many more steps.
 
     It goes beyond the first exchange, at a rate at which the local steps together move as far as one step of the
-    network's recipe. The errors of their roundings add up as those of independent steps do, and so do tolerances.
+    network's recipe. Their rounding errors add up like those of independent steps, and so do tolerances.
     """
     recipe, local = network.parity, cell.local_steps
     if not local:
@@ -95,7 +95,7 @@ def observe(
 
 
 def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
-    """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved."""
+    """Return whether every sampled entry is unchanged; reads no parameter after the first that moved."""
     return not any((entries_of(name, value) != earlier[name]).any() for name, value in parameters)
 
 
@@ -134,7 +134,7 @@ def _update_error(updates: Dict[str, np.ndarray], expected: Dict[str, np.ndarray
     worst, name_of_worst = 0.0, ""
     for name, update in expected.items():
         # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged against the
-        # largest update of the network, lest float32 noise be divided by almost nothing.
+        # largest update of the network, so as not to divide float32 noise by almost nothing.
         floor = 1e-6 * scale * np.sqrt(update.size)
         error = float(np.linalg.norm(updates[name] - update) / max(float(np.linalg.norm(update)), floor))
         if np.isnan(error):
@@ -153,7 +153,7 @@ def judge(
 ) -> Parity:
     """Compare a launch's observation with the reference's, by the network's recipe and the precision's allowance."""
     if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(reference.updates):
-        raise ValueError("the reference was made for another recipe or another network: make it anew")
+        raise ValueError("the reference was made for another recipe or another network: generate it again")
     losses, expected = np.array(observation.losses), np.array(reference.losses)
     # After one step a small network may have memorised a small mini-batch: its loss is close to zero then.
     scale = np.maximum(np.abs(expected), 0.1 * abs(expected[0]))
@@ -198,8 +198,8 @@ class Host:
     """The line to the host; without one nothing is sent and no check is asked for.
 
     At each mark the guest sends a word and waits for the host's line: meanwhile the host reads its own clock and the
-    CPU time of all processes of the launch. After the timed samples its line says which parity check to run; no one in
-    the guest knows before.
+    CPU time of all processes of the launch. After the timed samples its line says which parity check to run; the guest
+    cannot know that earlier.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ def _request(answer: Dict[str, Any]) -> Optional[CheckRequest]:
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The check's weights, each made when it is looked up: all at once they would be as large as the framework's."""
+    """The check's weights, each made on lookup: all at once they would take as much memory as the framework's."""
 
     def __init__(self, network: Network, folder: Optional[str] = None) -> None:
         self._parameters = {parameter.name: parameter for parameter in network.family.parameters()}
@@ -291,9 +291,9 @@ def _finite(values: Any) -> Optional[List[float]]:
 
 
 def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[str, np.ndarray]) -> None:
-    """Run the recipe's steps and write what each of them showed as the reference file.
+    """Run the recipe's steps and write the observations of each as the reference file.
 
-    With local steps only those behind the first exchange are kept: a shorter check would not see that there is one.
+    With local steps only those after the first exchange are kept: a shorter check would not see the exchange.
     """
     recipe = recipe_of(network, adapter.cell)
     adapter.set_learning_rate(recipe.learning_rate)

@@ -1,4 +1,4 @@
-"""Workers that train together, each in its own process: how they are started, what they are sent, and their loss.
+"""Workers that train together, each in its own process: their start, their commands, and their loss.
 
 The process that the host started is the first worker. It starts the others, which run the same guest with the same
 ``cell.json``, and sends them a line through a pipe before each of its own calls: they join in, since a step, and the
@@ -29,14 +29,14 @@ from . import batches, evidence, parity
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
-#: A lost worker makes the engine of the others fail with a message about sockets: its own reason is awaited for so many
-#: seconds, and the others have as long to fail by themselves.
+#: A lost worker makes the engine of the others fail with a message about sockets. Wait this many seconds for the lost
+#: worker's own reason, and as long for the others to fail by themselves.
 GRACE_SECONDS = 2.0
 _END_SECONDS = 5.0
 
 
 def needed(adapter: Adapter, launch: Launch) -> bool:
-    """Tell whether each worker of the launch is a process."""
+    """Return whether each worker of the launch is a process."""
     return launch.cell.world_size > 1 and adapter.data_parallel == PROCESSES
 
 
@@ -44,9 +44,9 @@ def refusal(adapter: Adapter, launch: Launch) -> str:
     """Return why these workers cannot train together; empty where they can, or where one trains by itself."""
     workers, size, sync = launch.cell.world_size, launch.cell.batch_size, launch.cell.sync
     if sync not in (EVERY_STEP, ASYNC) and not launch.cell.local_steps:
-        return "sync %s: there are only step, local:H with H local steps, and async" % sync
+        return "sync %s: known values are step, local:H with H local steps, and async" % sync
     if workers == 1:
-        alone = "sync %s: one worker has no other to exchange with; it needs a world size of 2 or more" % sync
+        alone = "sync %s: it needs a world size of 2 or more" % sync
         return "" if sync == EVERY_STEP else alone
     if not adapter.data_parallel:
         return "world size %d: this adapter trains with one worker only" % workers
@@ -118,7 +118,7 @@ class Team:
             watch.start()
 
     def send(self, line: bytes) -> None:
-        """Send all others what comes next; raises ConnectionError where one cannot be reached."""
+        """Send this command to all other workers; raises ConnectionError where one cannot be reached."""
         for place, pipe in enumerate(self._pipes):
             try:
                 os.write(pipe, line)
@@ -126,10 +126,10 @@ class Team:
                 raise ConnectionError("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
 
     def why_lost(self) -> Optional[Outcome]:
-        """Return the outcome that a lost worker makes of this launch, its own reason in it; None where all are there.
+        """Return the outcome of a launch that lost a worker, with that worker's reason; None where all are there.
 
-        Of several lost ones the first cause counts, others fail for the lack of that worker: memory that ran out, or
-        an unsupported cell; then an end without a report; then the earliest report.
+        Of several lost ones the first cause counts, since the others fail for lack of that worker: out of memory or an
+        unsupported cell; then an end without a report; then the earliest report.
         """
         deadline = time.monotonic() + GRACE_SECONDS
         while True:
@@ -173,7 +173,7 @@ class Team:
                 os._exit(0)
 
     def end(self) -> None:
-        """Let the others end; from now on the end of one is no loss."""
+        """Let the other workers end; from now on one that ends does not count as lost."""
         with self._lock:
             self._over = True
         for other in self._others:
@@ -191,7 +191,7 @@ class Team:
 
 
 def _meeting(adapter: Adapter) -> Callable[[], None]:
-    """Return what workers do at the end of a line of steps: asynchronous ones wait for one another."""
+    """Return the call at the end of a line of steps: asynchronous workers wait for one another."""
     return adapter.meet if adapter.cell.sync == ASYNC else lambda: None
 
 

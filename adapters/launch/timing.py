@@ -1,8 +1,8 @@
-"""The timed loop (the step, the device's fence, two readings of the clock, and nothing else), and warm-up before it.
+"""The timed loop (the step, device synchronisation, two clock readings, and nothing else), and the warm-up before it.
 
 A launch warms up for at least ``Protocol.warmup_steps`` steps, the first one included, and on a GPU for `GPU_SECONDS`
-more. With ``Protocol.maximum_warmup_steps`` up to so many timed samples count as warm-up too: those before the last
-change of level, found by optimal partitioning.
+more. Up to ``Protocol.maximum_warmup_steps`` timed samples count as warm-up too: those before the last change of level,
+found by optimal partitioning.
 
 The series is cut where that lowers the sum of squared deviations from the segments' means by more than a penalty for
 each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"; PELT, Killick et al.
@@ -57,8 +57,8 @@ def steps_per_sample(
 ) -> Tuple[int, List[int]]:
     """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each try to find out.
 
-    ``step_nanoseconds`` is a first guess of a step's time; where that means several, as many are tried out: steps in a
-    row cost less than single ones, and those of a warm-up may be slow.
+    ``step_nanoseconds`` is a first guess of a step's time; where it calls for several steps, that many are timed: steps
+    in a row cost less than single ones, and those of a warm-up may be slow.
     """
     wanted = seconds * 1e9
     count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
@@ -76,8 +76,8 @@ def steps_per_sample(
 def keep_busy(step: Callable[[], None], synchronize: Callable[[], None], seconds: float) -> List[int]:
     """Run steps for at least this many seconds, one at least; return a step's nanoseconds in each batch of them.
 
-    Batches grow until one lasts a hundredth of the time, so that short steps keep the device at work as they will while
-    timed, and leave some hundred numbers behind, not some hundred thousand.
+    Batches grow until one lasts a hundredth of the time, so that short steps keep the device as busy as they will while
+    timed, and give about a hundred numbers, not a hundred thousand.
     """
     spent: List[int] = []
     count = 1
@@ -99,8 +99,8 @@ def timed_loop(
     """Return the nanoseconds of every timed call of ``step``, in order.
 
     Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
-    Samples go into a list made beforehand and the garbage collector rests, so that between two steps there is only
-    a store, a comparison and a branch.
+    Samples go into a preallocated list and the garbage collector is off, so that between two steps there is only a
+    store, a comparison and a branch.
     """
     samples = [0] * protocol.steps
     minimum = protocol.minimum_steps
@@ -138,9 +138,9 @@ def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float =
             return 2.0 * size**3 / best
 
 
-#: A GPU that rests lowers its clocks, and takes tenths of a second of work to raise them again; libraries try out their
-#: kernels, and allocators grow, in the first steps. After a second both have passed; later changes (heat, a power
-#: limit) are for the search for a steady state and for the telemetry to find.
+#: An idle GPU lowers its clocks, and needs tenths of a second of work to raise them again; in the first steps libraries
+#: autotune their kernels, and allocators grow. A second covers both; later changes (heat, a power limit) are left to
+#: the search for a steady state and to the telemetry.
 GPU_SECONDS = 1.0
 
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
@@ -170,10 +170,10 @@ def warm_up(
 def timed_samples(
     sample: Callable[[], None], synchronize: Callable[[], None], protocol: Protocol
 ) -> Tuple[List[int], List[int], Optional[bool]]:
-    """Time samples, and more of them while too few are steady; return those that were warm-up, and the others.
+    """Time samples, and more of them while too few are steady; return the warm-up samples, and the others.
 
-    Last whether these are steady; None where that was not looked for. With the longest warm-up over, or once more
-    samples have lasted for the protocol's seconds, the search ends: all samples are kept then.
+    The third value is whether the others are steady; None where that was not checked. The search ends with the longest
+    warm-up, or once the further samples have taken the protocol's seconds: all samples are kept then.
     """
     samples = timed_loop(sample, synchronize, protocol)
     longest = protocol.maximum_warmup_steps
@@ -246,7 +246,7 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
     """Return the index from which the times keep their level; None where fewer than ``minimum`` of them do.
 
     ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count, nor does one that
-    was undone, by few samples: that was a disturbance, not warm-up. None too where the times still drift at the end.
+    lasted only a few samples: that was a disturbance, not warm-up. Also None where the times still drift at the end.
     """
     group = -(-len(times) // LONGEST)
     if group > 1:

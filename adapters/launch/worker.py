@@ -45,8 +45,8 @@ Load = Callable[[Launch], Adapter]
 def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
     """Return the step to time: the adapter's own, followed by the products that `EXTRA_PRODUCTS` asks for.
 
-    "18x128" are 18 of the framework's own products of this order, to try out whether a slowdown is found. Such work
-    competes for the same caches and threads as a slower kernel would, which a sleep does not.
+    "18x128" adds 18 of the framework's own products of order 128, to test whether a slowdown is detected. Unlike a
+    sleep, such work competes for the same caches and threads as a slower kernel would.
     """
     given = os.environ.get(EXTRA_PRODUCTS, "")
     if not given:
@@ -68,7 +68,7 @@ def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
 
 
 def trains_on_text(launch: Launch) -> bool:
-    """Tell whether the launch trains on a text."""
+    """Return whether the launch trains on a text."""
     return launch.protocol.curve_steps > 0 and launch.text is not None
 
 
@@ -81,7 +81,7 @@ def training_refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
     for axis, usual in (("world_size", 1), ("precision", "float32"), ("placement", "resident")):
         value = getattr(launch.cell, axis)
         if value != usual:
-            return "%s %s: training on a text is at %s only" % (axis.replace("_", " "), value, usual)
+            return "%s %s: training on a text supports only %s" % (axis.replace("_", " "), value, usual)
     refused = str(contract.ask(adapter, "refuses_training", network))
     return refused or batches.text_refusal(*batches.read_text(launch.text or ""), network)
 
@@ -100,28 +100,28 @@ class FirstWorker:
         self.team: Optional[team.Team] = None
 
     def _leave_if_copied(self) -> None:
-        """End a copy of this process that the adapter forked and let go on: the launch is the original's."""
+        """Exit if this is a fork that the adapter left running: the launch belongs to the original process."""
         if os.getpid() != self.process:
             os._exit(1)
 
     def announce(self, phase: str, expected_seconds: Optional[float] = None) -> None:
-        """Tell the host the phase, and how many seconds it will take where that is known; never while measuring."""
+        """Report the phase to the host, with its expected duration if known; never while measuring."""
         self._leave_if_copied()
         self.phases.setdefault(phase.partition(",")[0], time.monotonic())
         write_json(os.path.join(self.directory, PHASE_FILE), {"phase": phase, "expected_seconds": expected_seconds})
 
     def announce_progress(self, begun: float, done: int, steps: int) -> None:
-        """Tell the host how much of a training is done that began at this moment of ``time.perf_counter``."""
+        """Report a training's progress to the host; ``begun`` is its start by ``time.perf_counter``."""
         left = (time.perf_counter() - begun) / done * (steps - done)
         self.announce("%s, step %d of %d" % (TRAINING, done, steps), left)
 
     def keep(self, outcome: Outcome) -> None:
-        """Write the outcome, in the place of an earlier one."""
+        """Write the outcome, replacing any earlier one."""
         self._leave_if_copied()
         write_outcome(self.directory, outcome._replace(phases=self.phases))
 
     def run(self) -> None:
-        """Measure, and keep the outcome; whatever goes wrong in the framework is one."""
+        """Measure, and write the outcome; a failure of the framework is an outcome too."""
         try:
             outcome = self.measure()
         except contract.ContractBroken as error:
@@ -130,7 +130,7 @@ class FirstWorker:
             outcome = _failure(error, self.adapter)
         launch, timed = self.launch, bool(outcome.samples_ns)
         further = launch.protocol.loss_steps > 0 and launch.cell.placement not in FED
-        # What follows begins with the measurement safe on disk: should it take too long, or crash, that is not lost.
+        # Each further phase starts with the measurement safe on disk, so that a crash or time-out there cannot lose it.
         if timed and further and self.network.family.specified:
             self.keep(outcome)
             outcome = self.with_losses(outcome)
@@ -148,7 +148,7 @@ class FirstWorker:
             self.keep(outcome)
         if trains_on_text(launch):
             # Should it end this process, the outcome says so.
-            self.keep(outcome._replace(curve_ended="the process ended while it trained"))
+            self.keep(outcome._replace(curve_ended="the process ended during training"))
             self.keep(self.with_curve(outcome))
 
     def measure(self) -> Outcome:
@@ -174,7 +174,7 @@ class FirstWorker:
         try:
             adapter, before, prepare_seconds = self._prepare()
             if launch.save_reference is not None:
-                # The making of a reference is not timed, and its steps may last a minute each.
+                # Generating a reference is not timed, and its steps may take a minute each.
                 parity.save_reference(adapter, network, launch.save_reference, before)
                 words = "the reference was saved; nothing was timed"
                 return Outcome(Status.OK, words, import_seconds, prepare_seconds)
@@ -189,7 +189,7 @@ class FirstWorker:
         The weights and the mini-batch end with this call, so that peak memory is the framework's own.
         """
         launch, network, adapter = self.launch, self.network, self.adapter
-        # A framework that computes nothing is spared the making of a hundred million weights.
+        # Do not make a hundred million weights for a framework that computes nothing.
         purpose = batches.CHECKED if launch.save_reference is not None else batches.TIMED
         weights = batches.initial_weights(network, purpose, launch.weights) if adapter.computes else {}
         batch = batches.of_launch(network, launch, purpose)
@@ -254,7 +254,7 @@ class FirstWorker:
             moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before) if finite else None
             if request is not None:
                 seen = parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
-        feeds.close(adapter)  # lest a loader's threads and processes disturb the product
+        feeds.close(adapter)  # so that a loader's threads and processes do not disturb the product
         announce("product")
         gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
         announce("description")
@@ -290,10 +290,10 @@ class FirstWorker:
         )
 
     def with_losses(self, outcome: Outcome) -> Outcome:
-        """Take the protocol's further steps, untimed; return the outcome with the losses on the way.
+        """Run the protocol's further steps, untimed; return the outcome with their losses.
 
-        They start from the weights and the mini-batch of the parity check, at the rate of the timed steps. Where they
-        end early the outcome's software says why.
+        They start from the weights and the mini-batch of the parity check, at the rate of the timed steps. If they end
+        early, the outcome's software says why.
         """
         launch, adapter, steps = self.launch, self.adapter, self.launch.protocol.loss_steps
         losses: List[List[float]] = []
@@ -383,15 +383,15 @@ def _refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
 def run(directory: str, load: Load = contract.load) -> int:
     """Run the launch described in this control directory; return the exit code.
 
-    With several workers this is the first one; `join` is the others. Without an outcome file the host takes the launch
-    for crashed.
+    With several workers this is the first one; `join` runs the others. Without an outcome file the host treats the
+    launch as crashed.
     """
     FirstWorker(directory, load).run()
     return 0
 
 
 def join(directory: str, worker: int, load: Load = contract.load) -> int:
-    """Be this worker, from 1, of a launch that the first one measures; return the exit code."""
+    """Run this worker, counted from 1, of a launch that the first worker measures; return the exit code."""
     adapter: Any = None
     try:
         launch = read_launch(directory)
@@ -423,7 +423,7 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
 
 
 def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
-    """Return the outcome of a launch in which the framework, or its adapter, raised this; None: it was not loaded."""
+    """Return the outcome of a launch that ended with this exception; ``adapter`` is None where it was not loaded."""
     traceback.print_exc()
     ran_out = isinstance(error, MemoryError) or (adapter is not None and adapter.is_out_of_memory(error))
     words = "" if adapter is None else adapter.error_text(error)

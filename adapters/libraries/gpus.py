@@ -16,8 +16,8 @@ from ..protocol import Cell, DeviceCeilings
 # bytes that cross the link. Copies are timed several in a row, from an idle device to an idle one, so that starting
 # and waiting are spread over milliseconds of them.
 #
-# Operators. Two times of the smallest one: the host's to start it behind others, a lower bound for steps of many
-# operators; and from its start on an idle device until the host sees its end.
+# Operators. Two times of the smallest one: the host's to launch it behind others, a lower bound for steps of many
+# operators; and from its launch on an idle device until the host sees its end.
 
 COPY = "copy"  # on the device
 TO_DEVICE_PINNED = "to_device_pinned"  # from the host's page-locked memory
@@ -32,11 +32,11 @@ PROBES = (*TRANSFERS, OPERATOR)
 #: Bytes of each array: on the device four times the largest last-level cache known (126 MB), as STREAM asks; on the
 #: host more than most such caches.
 DEVICE_BYTES, HOST_BYTES = 512 * 1024**2, 256 * 1024**2
-#: Repeated for so many seconds, each probe.
+#: Seconds for which each probe is repeated.
 SECONDS = 0.2
-#: Copies in a row last at least so many seconds: a start and a wait cost less than a hundredth of that.
+#: Least seconds of copies in a row: launching and waiting cost less than a hundredth of that.
 SAMPLE_SECONDS = 0.005
-#: Operators started in a row: fewer than a device's queue holds (a thousand and more), else a start waits for it.
+#: Operators launched in a row: fewer than a device's queue holds (a thousand or more), or a launch waits for it.
 STARTED = 100
 
 
@@ -52,8 +52,8 @@ def measure_ceilings(
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
     """Return the speeds of the probes, and a line for each that failed.
 
-    ``find`` gives the probe of a name and a size in bytes, or None; one at a time is held, so that their arrays lie in
-    memory one after another. A probe for which memory runs out is left out silently: the launch itself fills it.
+    ``find`` returns the probe of a name and a size in bytes, or None. Only one is kept at a time, so that memory holds
+    the arrays of one. A probe for which memory runs out is left out silently: the launch itself fills it.
     """
     speeds: Dict[str, float] = {}
     failures = []
@@ -88,7 +88,7 @@ def seconds_in_a_row(probe: Probe) -> float:
 
 
 def seconds_to_start(probe: Probe) -> float:
-    """Return the host's seconds to start one behind others, before any of them need be done."""
+    """Return the host's seconds to launch one behind others, without waiting for any of them."""
     several = timing.several(probe.start, STARTED)
 
     def sample() -> int:
@@ -123,7 +123,7 @@ _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([af]?)\Z")
 
 
 def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
-    """Tell whether code for these architectures, such as "sm_90" and "compute_90", runs on a GPU of this capability.
+    """Return whether code for these architectures, such as "sm_90" and "compute_90", runs on a GPU of this capability.
 
     Machine code ("sm_") runs on its own compute capability and on later ones of the same major version; PTX
     ("compute_") is translated for any later one. With the suffix "a" either is for that one capability alone, with "f"
@@ -147,20 +147,20 @@ def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
 
 
 def refusal(cell: Cell, title: str, precisions: Sequence[str], placements: Sequence[str] = ("resident",)) -> str:
-    """Return why a framework that runs on CUDA GPUs, at these, cannot run the cell; empty where it can."""
+    """Return why a framework for CUDA GPUs cannot run the cell with these values; empty where it can."""
     if cell.device.partition(":")[0] != "cuda":
-        return "device %s: %s is driven here on the CPU and on CUDA GPUs only" % (cell.device, title)
+        return "device %s: this adapter runs %s on the CPU and on CUDA GPUs only" % (cell.device, title)
     if cell.precision not in precisions:
-        return "precision %s: %s is driven here in %s only" % (cell.precision, title, _listed(precisions, "and"))
+        return "precision %s: this adapter runs %s in %s only" % (cell.precision, title, _listed(precisions, "and"))
     if cell.placement not in placements:
         known = _listed(placements, "or")
-        return "placement %s: %s is driven here with a %s mini-batch only" % (cell.placement, title, known)
+        return "placement %s: this adapter runs %s with a %s mini-batch only" % (cell.placement, title, known)
     return ""
 
 
 def advice(cell: Cell) -> str:
-    """Return what to do where a build cannot drive the GPU."""
-    return "give a build that can, --python %s=<its interpreter>" % cell.framework
+    """Return the remedy where a build cannot use the GPU."""
+    return "use another build, --python %s=<its interpreter>" % cell.framework
 
 
 def refusal_of_build(cell: Cell, version: str, architectures: Sequence[str], capability: Tuple[int, int]) -> str:

@@ -26,7 +26,7 @@ def reason_against(layers: int, steps: int) -> str:
     """Return why so many layers of so many steps are not unrolled; empty where they are."""
     if layers * steps <= MOST_STEPS:
         return ""
-    text = "%d layers of %d steps: MindSpore unrolls them, and its graph of more than %d takes minutes to compile"
+    text = "%d layers of %d steps: MindSpore unrolls them, and a graph of more than %d takes minutes to compile"
     return text % (layers, steps, MOST_STEPS)
 
 
@@ -190,7 +190,7 @@ class MindSporeAdapter(EveryFamily):
         # The launch has bound this process already.
         cpus = len(os.sched_getaffinity(0))
         if self.cell.threads not in (0, cpus):
-            text = "threads %d, CPUs %d: MindSpore has no thread setting that works on the CPU; give --affinity bound"
+            text = "threads %d, CPUs %d: MindSpore has no thread setting that works on the CPU; use --affinity bound"
             return text % (self.cell.threads, cpus)
         family = network.family
         if isinstance(family, Elman):

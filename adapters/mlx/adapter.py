@@ -111,10 +111,10 @@ COMPILER = "g++"
 class MlxAdapter(EveryFamily):
     """Drives MLX.
 
-    Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Otherwise products are by
-    netlib's reference BLAS in MLX's wheel, which has one thread.
+    Setting: ``blas``, "openblas": an OpenBLAS must have been loaded into the process before MLX. Otherwise products are
+    by netlib's reference BLAS in MLX's wheel, which has one thread.
 
-    Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
+    When memory runs out, MLX raises no exception: its process ends with a segmentation fault.
     """
 
     def set_up(self) -> None:
@@ -123,7 +123,7 @@ class MlxAdapter(EveryFamily):
         if self.cell.threads:
             blas.set_openblas_threads(self.preloaded, self.cell.threads)
         self.compiler, self.reason = software.compiler(COMPILER)
-        # MLX keeps compiled code here: it knows that by its own version, not by the compiler's.
+        # MLX caches compiled code here, by its own version and not the compiler's.
         kept = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + software.mark(self.compiler))
         os.makedirs(kept, exist_ok=True)
         os.environ["TMPDIR"] = kept
@@ -131,7 +131,7 @@ class MlxAdapter(EveryFamily):
 
     def refuses(self, network: Network) -> str:
         if self.blas and blas.openblas_threads(self.preloaded) is None:
-            return "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
+            return "the setting openblas: no OpenBLAS was loaded before MLX (LD_PRELOAD); use --tuning installed"
         return self.reason and "mx.compile fuses operations with g++, and %s; install g++" % self.reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:

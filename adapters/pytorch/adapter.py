@@ -53,8 +53,8 @@ _OUT_OF_MEMORY = (
 def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
     """Return why layers of this cell are unavailable at this precision on "cpu" or `DEVICE`; empty where they are not.
 
-    On GPUs autocast has long given them float16 for bfloat16 as well, in which the gradients of these networks vanish;
-    on CPUs oneDNN does not train every LSTM in bfloat16. So a small one is trained, to see.
+    On GPUs, autocast has for many releases run them in float16 even for bfloat16, and in float16 the gradients of these
+    networks vanish; on CPUs, oneDNN does not train every LSTM in bfloat16. So train a small one to find out.
     """
     if precision != "bfloat16":
         return ""
@@ -101,7 +101,7 @@ def set_threads(threads: int) -> None:
     """Set the number of threads, before any operation; 0 leaves PyTorch's default."""
     if threads:
         torch.set_num_threads(threads)
-    # Nothing here runs operations side by side; the pool would only be threads without work.
+    # Nothing here runs operations in parallel; the inter-op pool's threads would only be idle.
     if torch.get_num_interop_threads() != 1:
         torch.set_num_interop_threads(1)
 
@@ -167,7 +167,7 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether this exception of PyTorch means that memory ran out."""
+    """Return whether this exception of PyTorch means that memory ran out."""
     # Failures of CUDA and its libraries, and of the CPU's allocator, are plain RuntimeErrors.
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
@@ -251,14 +251,14 @@ class TorchAdapter(EveryFamily):
             reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
         reason = reason or self._mode_refusal()
         if not reason and not family.trains and self.dense == "onednn":
-            reason = "mode %s: its products are those of dense layers, and this is a %s" % (self.cell.mode, family.name)
+            reason = "mode %s: it applies to dense layers only, and this is a %s" % (self.cell.mode, family.name)
         if not reason and self._loop and not isinstance(family, Elman):
-            reason = "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
+            reason = "mode %s: it applies to the family elman only, and this is %s" % (self.cell.mode, family.name)
         if not reason and isinstance(family, Spiking) and self.compiles:
             reason = "mode %s: the slope of spikes is a function in Python, which is not compiled" % self.cell.mode
         whole = self.compiles and family.trains and not recurrent  # a step is one graph
         if not reason and whole and isinstance(family, Elman) and family.steps > MOST_COMPILED_STEPS:
-            words = "torch.compile unrolls the loop over %d steps, and beyond %d that takes minutes"
+            words = "torch.compile unrolls the loop over %d steps, which takes minutes beyond %d"
             reason = words % (family.steps, MOST_COMPILED_STEPS)
         if not reason and whole and precision != "float16" and not hasattr(torch._dynamo.config, "trace_autograd_ops"):
             reason = "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
@@ -273,14 +273,14 @@ class TorchAdapter(EveryFamily):
             if self.compiles or self.graphs:
                 return "mode %s, world size %d: several workers run eagerly only" % (mode, self.cell.world_size)
             if precision == "float16":
-                return "precision float16, world size %d: workers would scale their losses apart" % self.cell.world_size
+                return "precision float16, world size %d: workers would scale losses differently" % self.cell.world_size
             refused = steps.workers_refusal(on_cpu)
             if refused:
                 return refused
             if self.cell.sync == ASYNC and not on_cpu:
                 return "sync async: workers share parameters in the CPU's memory, and on GPUs each has its own"
             if self.cell.sync == ASYNC and not hasattr(os, "memfd_create"):
-                return "sync async: this system has no memory without a file (memfd_create) to share parameters in"
+                return "sync async: this system lacks memfd_create, by which workers share parameters"
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
@@ -289,7 +289,7 @@ class TorchAdapter(EveryFamily):
             return networks.onednn_refusal()
         if self.graphs:
             if on_cpu:
-                return "mode %s: CUDA graphs run on GPUs, and this cell is one of the CPU" % mode
+                return "mode %s: CUDA graphs run on GPUs, and this cell runs on the CPU" % mode
             if precision == "float16":
                 return "mode %s, precision float16: PyTorch cannot capture the scaling of its loss" % mode
         if self.compiles:
@@ -455,7 +455,7 @@ class TorchAdapter(EveryFamily):
 
     def refuses_training(self, network: Network) -> str:
         if self.compiles or self.graphs:
-            return "no training on a text in mode %s: its step is of one mini-batch and one update" % self.cell.mode
+            return "no training on a text in mode %s: its step is fixed to one mini-batch and SGD" % self.cell.mode
         return ""
 
     def train_on_text(

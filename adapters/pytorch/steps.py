@@ -30,7 +30,7 @@ LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 class _NoCompiler(types.ModuleType):
-    """Stands for ``torch._dynamo`` in a process that compiles nothing; becomes the real one where more is wanted."""
+    """A stand-in for ``torch._dynamo`` in a process that compiles nothing; loads the real one on any further use."""
 
     @staticmethod
     def disable(function: Any, *_: Any, **__: Any) -> Any:
@@ -51,10 +51,10 @@ class _NoCompiler(types.ModuleType):
 
 
 def leave_out_compiler() -> None:
-    """Spare this process the import of torch.compile, which takes as long as PyTorch's own.
+    """Skip the import of torch.compile in this process, which takes as long as PyTorch's own.
 
-    Optimizers import it to say that it must not trace them. Without it a step is some microseconds shorter: this is for
-    steps of milliseconds only.
+    Optimizers import it only to exclude themselves from tracing. Without it a step is some microseconds shorter, so use
+    this only for steps of milliseconds.
     """
     name = "torch._dynamo"
     if name not in sys.modules:
@@ -353,9 +353,9 @@ def describe_workers(on_cpu: bool, engine: str) -> Dict[str, Any]:
     return {"engine": engine, "backend": backend(on_cpu), **nccl}
 
 
-# Workers that exchange less often, or without waiting. The parameters of each lie one behind another in one tensor.
+# Workers that exchange less often, or without waiting. Each one's parameters are contiguous in one flat tensor.
 
-#: Numbers: each parameter begins on a cache line.
+#: In numbers: each parameter begins on a cache line.
 _ALIGNED = 16
 
 
@@ -364,7 +364,7 @@ def _room(parameter: torch.Tensor) -> int:
 
 
 def move_into(flat: torch.Tensor, parameters: Iterable[nn.Parameter]) -> None:
-    """Let these parameters lie one behind another in a flat tensor, each in its own order in memory."""
+    """Move these parameters into a flat tensor, one after another, each in its own order in memory."""
     start = 0
     for parameter in parameters:
         place = flat.as_strided(parameter.size(), parameter.stride(), start)
@@ -374,7 +374,7 @@ def move_into(flat: torch.Tensor, parameters: Iterable[nn.Parameter]) -> None:
 
 
 class LocalStep(EagerStep):
-    """A worker's step on parameters of its own; after every so many steps all workers take the mean of theirs."""
+    """A worker's step on its own parameters; after ``every`` steps all workers average theirs."""
 
     engine = "all_reduce of the parameters"
 
@@ -417,9 +417,9 @@ def shared_memory(size: int) -> mmap.mmap:
 class SharedStep(EagerStep):
     """A worker's step on parameters that all workers share and change without a lock (Hogwild, Niu et al. 2011).
 
-    Each reads them while others write, and adds its own update when it has one: at the rate over the number of workers,
-    since so many updates are made of one mini-batch. How many updates others made between a step's first read and its
-    own is its staleness.
+    Each reads them while others write, and adds its own update when it has one, at the rate divided by the number of
+    workers, since one mini-batch yields that many updates. A step's staleness is the number of updates that others made
+    between its first read and its own update.
     """
 
     engine = "shared memory, without locks (Hogwild)"

@@ -27,7 +27,7 @@ LOCK_TIMEOUT = 60
 
 
 def configure(base_directory: str) -> None:
-    """Set the environment that Theano's import reads; a user's own .theanorc is left out of it.
+    """Set the environment that Theano's import reads; ignore a user's own .theanorc.
 
     Compiled code is kept under this directory.
     """
@@ -59,9 +59,9 @@ def compiler_refusal() -> str:
         return "Theano compiles each network against Python's headers, and %s is missing" % header
     library = blas.openblas_of_numpy()
     if library is None:
-        return "NumPy here brings no OpenBLAS to link to, and without one Theano's products are NumPy's"
+        return "NumPy includes no OpenBLAS to link to, and without one Theano computes its products through NumPy"
     if len(library.split()) > 1:
-        return "Theano cannot link to a library in a folder with a blank in its name: %s" % library
+        return "Theano cannot link to a library in a folder with a space in its name: %s" % library
     return ""
 
 
@@ -69,7 +69,7 @@ class TheanoAdapter(EveryFamily):
     """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in the function.
 
     ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch optimises the graph
-    again and compiles little: the modules that Theano gives no version.
+    again but recompiles only the few modules to which Theano gives no version.
     """
 
     def set_up(self) -> None:

@@ -65,7 +65,7 @@ def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(monkeypatch: pyte
     made_up = axes.Axis("batch_size", axes.GROUP, 0)
     monkeypatch.setattr(axes, "AXES", (*axes.AXES, made_up))
     adapter = Adapter(USUAL, {}, "")
-    assert adapter.refuses_axes(USUAL) == f"batch size {USUAL.batch_size}: this adapter knows the usual value only, 0"
+    assert adapter.refuses_axes(USUAL) == f"batch size {USUAL.batch_size}: this adapter supports only 0"
     adapter.further_axes = ("batch_size",)
     assert adapter.refuses_axes(USUAL) == ""
     assert set(COMMON_AXES) <= {axis.name for axis in OPTIONAL}

@@ -312,8 +312,8 @@ def test_a_loss_that_is_not_finite_ends_the_further_steps(tmp_path):
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [
-        ({"sync": "async"}, "one worker has no other to exchange with"),
-        ({"sync": "local:x", "world_size": 2}, "there are only step, local:H"),
+        ({"sync": "async"}, "needs a world size of 2 or more"),
+        ({"sync": "local:x", "world_size": 2}, "known values are step, local:H"),
         ({"sync": "local:2", "world_size": 2, "batch_size": 3}, "cannot be split evenly"),
     ],
 )

@@ -130,7 +130,7 @@ def test_doubt() -> None:
     assert quiet.doubt is None
     loaded = dataclasses.replace(quiet, bandwidth_cpus_busy=2.0)
     assert loaded.doubt is not None
-    assert loaded.doubt.startswith("only 2 of 4 CPUs were at work during the bandwidth loop")
+    assert loaded.doubt.startswith("only 2 of 4 CPUs were busy during the bandwidth loop")
     assert "products" in (dataclasses.replace(quiet, gemm_cpus_busy=1.0).doubt or "")
     # More threads than CPUs: no more than the CPUs can be at work.
     assert dataclasses.replace(loaded, gemm_cpus_busy=2.0, cpus_available=2.0).doubt is None

@@ -99,7 +99,7 @@ def test_a_laptop_with_powersave(tmp_path: Path) -> None:
     assert found["governor"].needs_root
     assert found["turbo"].seen == "on, up to 3200 MHz"
     assert found["turbo"].command == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
-    assert found["heat"].seen == "96 times since it was started"
+    assert found["heat"].seen == "96 times since boot"
     assert found["core_kinds"].seen == "performance 0-3, efficiency 4-7"
     assert found["core_kinds"].command == "taskset --all-tasks --cpu-list --pid 0-3 $$"
     assert found["swap"].seen == "1 GiB of 2 GiB in use, swappiness 60"
@@ -114,7 +114,7 @@ def test_a_server_with_smt(tmp_path: Path) -> None:
     assert found["smt"].command == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     assert found["numa_balancing"].seen == "on, 2 nodes"
     assert found["governor"].severity is Severity.FINE
-    assert found["heat"].seen == "never since it was started"
+    assert found["heat"].seen == "never since boot"
     assert found["load_average"].seen == "0.10 over 1 minute, 0.20 over 5, on 32 CPUs"
     assert found["virtual_machine"].seen == "no"
     assert "steal" not in found
@@ -126,7 +126,7 @@ def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:
     assert found["cpu_quota"].seen == "1.5 CPUs' worth of time on 8 CPUs"
     assert found["cpu_quota"].command == "podman run --cpuset-cpus=0 ..."
     assert found["memory"].seen.endswith("limited to 8 GiB here")
-    assert found["huge_pages"].advice.endswith("To be done on the container's host.")
+    assert found["huge_pages"].advice.endswith("Run this on the container's host.")
     # Siblings are shown here, but a guest cannot switch them off.
     assert found["smt"].command == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
 

@@ -48,7 +48,7 @@ def test_openblas_of_mlx_is_refused_where_none_was_loaded(guests: Guests) -> Non
     asking = (
         'answer = [make("small-dense", **each).supports(SMALL["small-dense"]) for each in ({}, {"blas": "openblas"})]'
     )
-    asked.check_reasons(guests("mlx", LD_PRELOAD="")(asking), ["", "none was loaded before MLX"])
+    asked.check_reasons(guests("mlx", LD_PRELOAD="")(asking), ["", "no OpenBLAS was loaded before MLX"])
     asked.check_reasons(guests("mlx")(asking), ["", ""])
 
 
