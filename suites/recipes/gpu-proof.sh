@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# All that dlbench does with GPUs, carried out once on this machine, into one folder. Settings come from the environment:
+# Runs everything that dlbench does with GPUs once on this machine, into one folder. Settings come from the environment:
 #
 #   DLBENCH    the command                                        (dlbench)
 #   BUILDS     builds that drive the GPU, as for --python,        (none: dlbench's own environments)
-#              blanks between: "torch=/usr/bin/python3 jax=/usr/bin/python3"
-#   ROWS       what is measured                                   (torch:eager,torch:graph,torch:compile,jax)
+#              separated by blanks: "torch=/usr/bin/python3 jax=/usr/bin/python3"
+#   ROWS       rows to measure                                    (torch:eager,torch:graph,torch:compile,jax)
 #   DEVICES    as for --devices                                   (gpus)
-#   FOLDER     where everything goes                              (gpu-proof)
+#   FOLDER     output folder                                      (gpu-proof)
 #   BUDGET     time for each sweep                                (8m)
 #   PYTHON     one with tests/requirements.lock, for the parts conformance and plain, which need a clone  (python3)
 #
@@ -14,10 +14,10 @@
 #   gpu-proof.sh figure1    one part, or several, of: machine conformance table4 precisions placements workers best
 #                           figure1 explain plain reports
 #
-# dlbench itself needs the packages of suites/requirements.lock. On a machine without network take them along:
-# `pip download -r suites/requirements.lock -d wheels` elsewhere, then PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels here.
+# dlbench itself needs the packages of suites/requirements.lock. For a machine without network access, download them
+# elsewhere (`pip download -r suites/requirements.lock -d wheels`), then set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels here.
 #
-# Each part keeps its results in FOLDER/results.sqlite as it goes and may be run again. Ends with 1 where a part failed.
+# Each part stores its results in FOLDER/results.sqlite as it runs, and may be repeated. Exits with 1 if a part failed.
 set -uo pipefail
 dlbench=${DLBENCH:-dlbench}
 rows=${ROWS:-torch:eager,torch:graph,torch:compile,jax}

@@ -1,4 +1,4 @@
-"""Makes the reference files that come with dlbench anew, one after another, on all CPUs that it may use.
+"""Regenerate the reference files that come with dlbench, one after another, on all available CPUs.
 
 In a clone: .venv/bin/python suites/recipes/make_references.py [--networks fcn5 lstm32] [--missing]
 """
@@ -22,7 +22,7 @@ BATCH_SIZES = {
     "gpt32": (128, 4, 32),
     "gpt64": (128, 32),
 }
-#: Mini-batches with several sets of labels, one for each of so many workers: (examples, sets).
+#: Mini-batches with several sets of labels, one for each worker: (examples, sets).
 LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}
 
 

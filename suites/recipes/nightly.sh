@@ -2,14 +2,14 @@
 # A nightly gate for cron or systemd. Settings come from the environment:
 #
 #   DLBENCH          the command                                   (dlbench)
-#   SUITE            what to measure                               (quick)
+#   SUITE            the suite to measure                          (quick)
 #   OPTIONS          sides, axes, budget, as for `dlbench gate`    (none)
 #   FOLDER           store and reports, one folder for each night  (~/dlbench-nightly)
 #   SITE             pages of all nights, for any web server       (FOLDER/site)
 #   ON_REGRESSION    a command that gets the report on stdin       (cat)
 #
-# Ends as `dlbench gate` does: 0 passed, 1 a regression, 6 undecided (too little evidence; OPTIONS="--undecided pass" ends
-# such a night with 0), anything else a failure of the night itself.
+# Exits as `dlbench gate` does: 0 passed, 1 a regression, 6 undecided (too little evidence; with
+# OPTIONS="--undecided pass" such a night exits with 0), anything else a failure of the night itself.
 set -uo pipefail
 dlbench=${DLBENCH:-dlbench}
 folder=${FOLDER:-$HOME/dlbench-nightly}
@@ -17,7 +17,7 @@ night=$folder/$(date -u +%Y-%m-%dT%H%M)
 export DLBENCH_STORE=$folder/nightly.sqlite
 mkdir -p "$night" || exit 2
 
-# A night that still runs is left alone: two at once would measure each other.
+# If the last night is still running, do nothing: two at once would disturb each other.
 exec 9> "$folder/lock"
 flock --nonblock 9 || { echo "nightly.sh: the last night is still running" >&2; exit 2; }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A gate for a pull request: your package at its base and as it is now, each installed in a virtual environment of its own,
-# and your training step measured in both, in pairs of launches. github-gate.yml and gitlab-gate.yml run it, and so can
-# any other CI, or you in a clone. Settings come from the environment:
+# A gate for a pull request: installs your package at its base and as checked out, each in its own virtual environment,
+# and measures your training step in both, in pairs of launches. github-gate.yml and gitlab-gate.yml run it; so can any
+# other CI, or you in a clone. Settings come from the environment:
 #
 #   BASE             the revision to compare with                          (origin/main)
 #   STEP             your training step (`dlbench new step FILE`), in a folder without the package: modules beside it are
@@ -10,9 +10,9 @@
 #   OPTIONS          axes and budget, as for `dlbench gate`                (--threads cores --budget 30m)
 #   DLBENCH_SOURCE   where dlbench comes from: a release, URL or folder    (dlbench)
 #
-# .dlbench/report has the comment, the report as JSON and JUnit XML, the store, and what this machine can find.
-# That is measured on a machine's first gate: keep .dlbench/qualified. Ends as `dlbench gate` does: 0 passed, 1 a regression,
-# 5 no number where the base has one, 6 undecided; anything else is a failure of the job itself.
+# .dlbench/report has the comment, the report as JSON and JUnit XML, the store, and the slowdowns that a gate finds on
+# this machine. These are measured at a machine's first gate: keep .dlbench/qualified. Exits as `dlbench gate` does: 0
+# passed, 1 a regression, 5 no number where the base has one, 6 undecided; anything else is a failure of the job itself.
 set -euo pipefail
 step=${STEP:-benchmarks/train_step.py}
 install=${INSTALL:-'"$PYTHON" -m pip install --quiet . numpy'}

@@ -1,10 +1,10 @@
-"""Puts a framework's lock on the newest releases: resolve, build, check parity, gate against the old build.
+"""Update a framework's lock to the newest releases: resolve, build, check parity, gate against the old build.
 
     .venv/bin/python suites/recipes/refresh_lock.py jax [SUITE]        in a clone, with uv on PATH
 
 uv resolves `packages` of framework.toml for the oldest Python of the lock that this machine's environment is built
-from; releases named under [held] stay. Where the new build cannot be installed or fails the conformance tests, the old
-lock is put back. The gate's exit code is the script's; the new lock stays, to be committed or reverted.
+from; releases named under [held] stay. If the new build cannot be installed or fails the conformance tests, the old
+lock is restored. The script exits with the gate's code; the new lock stays, to be committed or reverted.
 """
 
 import re
@@ -21,7 +21,7 @@ _COMPILE = ("uv", "pip", "compile", "--generate-hashes", "--no-annotate", "--no-
 
 
 def refresh(name: str, suite: str) -> int:
-    """Refresh the lock of a framework and return the gate's exit code; raises DlbenchError."""
+    """Refresh the lock of a framework and return the gate's exit code; raise DlbenchError if that fails."""
     built = environment.build(find(name), print)
     framework, lock = built.framework, built.framework.lock_file
     if framework.environment != "own" or framework.interpreter:

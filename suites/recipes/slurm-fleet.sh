@@ -2,23 +2,24 @@
 # One suite on many nodes of a Slurm cluster, all into one store on a PostgreSQL server. Settings come from the environment:
 #
 #   STORE        the store, without its password        postgresql+psycopg://me@db.cluster/results
-#   NODES        how many nodes                          (4)
+#   NODES        number of nodes                         (4)
 #   PARTITION    of Slurm                                (the cluster's default)
-#   SUITE        what to measure                         (quick)
-#   FRAMEWORKS   environments to build, blanks between   (torch)
-#   OPTIONS      further words of `dlbench fleet run`    (none), such as "--frameworks torch --slurm-option constraint=zen4"
-#   HOME_KIND    shared: environments lie in one folder that every node sees; node: each node builds its own   (shared)
-#   DLBENCH_HOME where they lie                          (shared: ~/dlbench-home; node: /var/tmp/dlbench-USER)
+#   SUITE        the suite to measure                    (quick)
+#   FRAMEWORKS   environments, separated by blanks       (torch)
+#   OPTIONS      more options of `dlbench fleet run`     (none), such as "--frameworks torch --slurm-option constraint=zen4"
+#   HOME_KIND    shared: environments are in one folder that every node sees; node: each node builds its own   (shared)
+#   DLBENCH_HOME their folder                            (shared: ~/dlbench-home; node: /var/tmp/dlbench-USER)
 #   DLBENCH      the command                             (dlbench)
 #
-#   slurm-fleet.sh check     looks whether everything is there
-#   slurm-fleet.sh start     builds what is missing, and submits one job for each node
-#   slurm-fleet.sh status    what became of the jobs
-#   slurm-fleet.sh report    which node is slow, by how much, on what
+#   slurm-fleet.sh check     checks that everything is in place
+#   slurm-fleet.sh start     builds missing environments, and submits one job for each node
+#   slurm-fleet.sh status    shows the state of the jobs
+#   slurm-fleet.sh report    shows which node is slow, by how much, and at what
 #   slurm-fleet.sh           check, then start
 #
-# Run it where sbatch works, in a folder that every node sees at the same path: logs lie there. dlbench with its extra
-# `fleet` must be installed there too, once: python3 -m venv ~/dlbench && ~/dlbench/bin/pip install '.[fleet]' in a clone.
+# Run it where sbatch works, in a folder that every node sees at the same path, because logs go there. dlbench with its
+# extra `fleet` must be installed there too, once: in a clone,
+# python3 -m venv ~/dlbench && ~/dlbench/bin/pip install '.[fleet]'
 set -eu
 
 dlbench=${DLBENCH:-dlbench}
@@ -31,15 +32,15 @@ fail() {
 
 [ -n "${STORE:-}" ] || fail "STORE is not set: write STORE=postgresql+psycopg://USER@HOST/DATABASE"
 case $STORE in
-  # Every user of the cluster may read the words of a command and of a job.
+  # Every user of the cluster can read the arguments of a command and of a job.
   *://*:*@*) fail "STORE has a password: put it into ~/.pgpass (host:port:database:user:password) instead" ;;
 esac
-# Every command below takes the store from here, and so does every job: sbatch hands on the environment.
+# Every command below takes the store from this variable, and so does every job: sbatch passes the environment on.
 export DLBENCH_STORE="$STORE"
 
 case $home_kind in
   shared) DLBENCH_HOME=${DLBENCH_HOME:-$HOME/dlbench-home} ;;
-  # A disk of the node's own starts a framework faster than a busy network drive, and costs a build on each node.
+  # A framework starts faster from a node's own disk than from a busy network drive, but each node needs a build.
   node) DLBENCH_HOME=${DLBENCH_HOME:-/var/tmp/dlbench-$(id -un)} ;;
   *) fail "HOME_KIND is $home_kind: there are shared and node" ;;
 esac
@@ -59,8 +60,8 @@ check() {
 
 start() {
   if [ "$home_kind" = shared ]; then
-    # Built once, here: many nodes that build into one folder at once would only wait for one another. Here must be a
-    # machine with the nodes' Python and system libraries; else build in a job: srun -N1 dlbench env build ...
+    # Built once, here: many nodes that build into one folder at once would only wait for one another. This machine must
+    # have the nodes' Python and system libraries; else build in a job: srun -N1 dlbench env build ...
     # shellcheck disable=SC2086 # several names
     "$dlbench" env build ${FRAMEWORKS:-torch}
   fi
