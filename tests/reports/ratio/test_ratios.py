@@ -225,7 +225,7 @@ def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
     found = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
     assert [pair.cell.group.network for pair in pairs_of(found)] == ["fcn5"]
-    assert "On 1 of 1 the framework is another build there" in machines.REPORT.page(found, ReportOptions()).before[0]
+    assert "In 1 of 1 the framework's build differs too" in machines.REPORT.page(found, ReportOptions()).before[0]
 
 
 EMPTY = {
