@@ -126,9 +126,7 @@ def _page(found: Frameworks) -> Page:
     quantity, what = found.matrix.quantity, _OF_SECONDS
     if quantity != SECONDS:
         meant = f" ({legend_of(quantity)})" if legend_of(quantity) else ""
-        what = (
-            f"{QUANTITIES[quantity].title}{meant}: the row's over the reference's; below 1 the row has less."
-        )
+        what = f"{QUANTITIES[quantity].title}{meant}: the row's over the reference's; below 1 the row has less."
     after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 
