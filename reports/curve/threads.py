@@ -240,8 +240,8 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
 # Advice: the count to use, the cost of others, and why more are slower.
 
 
-# A cause is named if, compared with the best p, the share of waiting threads, the CPU seconds of a step or its context
-# switches grow by at least this much.
+# A cause is named if, compared with the best p, the share of waiting threads grows by this much, or the CPU seconds or
+# context switches of a step grow by this factor.
 MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
 _FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 
