@@ -309,8 +309,8 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
         for run, of_two in sorted({(record.run, record.side != SEARCH) for record in records if record.side})
     ]
     notes += [
-        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where it was open which is the "
-        "fastest of its column (--interval fastest)."
+        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where the fastest of the "
+        "column was undecided (--interval fastest)."
         for run in results.contests
         if run.id in runs
     ]

@@ -171,9 +171,9 @@ def _figure(question: Question) -> str:
 
 def _legend(papers: Iterable[str]) -> Iterator[str]:
     yield (
-        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the claimed side, and the "
-        "figure is within a factor of 2 of the claimed size, if there is one; in direction: its size differs; differs: "
-        "the interval lies on the other side. Of several figures 80 % decide, else partly."
+        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the claimed side, and "
+        "the figure is within a factor of 2 of the claimed size, if there is one; in direction: its size differs; "
+        "differs: the interval lies on the other side. Of several figures 80 % decide, else partly."
     )
     if set(papers) != {OWN}:
         yield (
