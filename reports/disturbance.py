@@ -145,8 +145,8 @@ def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | N
     had_cpus = min(usable or 0, capacity or math.inf)
     mattering = (usable or 0) - had_cpus + OTHERS_SHARE * (usable or 0)
     if usable and asked > had_cpus and others is not None and others > mattering * wall:
-        had = f"{asked} threads on {counted(usable, 'CPU')}"
-        causes.append(f"{had}, of which other programs used {others / wall:.1f}")
+        used = f"{others / wall:.1f} of {counted(usable, 'CPU')}"
+        causes.append(f"other programs used {used}, beside its own {counted(asked, 'thread')}")
     if waited and within and (share := waited / (waited + threads.cpu_seconds)) > WAITING_SHARE:
         causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
     pressure = (contention.pressure_seconds or 0.0) / wall

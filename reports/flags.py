@@ -40,7 +40,7 @@ class Flag:
     sentence: str
 
 
-PARITY = FlagKind("parity", "!", "computed something else than the reference: not comparable")
+PARITY = FlagKind("parity", "!", "computed something other than the reference: not comparable")
 PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "not checked against the reference mathematics")
 LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
 ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it was measured")

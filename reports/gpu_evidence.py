@@ -136,7 +136,7 @@ def integrated_joules(points: Points, region: Region) -> float | None:
 
 
 def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
-    """Return what lies at these moments on the straight lines between the points."""
+    """Return the values at these moments, linearly interpolated between the points."""
     return np.interp(moments, [at for at, _ in points], [value for _, value in points])
 
 
@@ -145,9 +145,9 @@ def _spans(points: Points, region: Region) -> bool:
 
 
 def other_processes(processes: Any, origin: float, region: Region) -> int | None:
-    """Return how many processes of others held the GPU in the region; None where they could not be listed.
+    """Return how many processes of other programs held the GPU in the region; None if they could not be listed.
 
-    Where none is known to be the launch's own, one of the unknown ones is taken for it.
+    If none is known to be the launch's own, one of the unknown ones is assumed to be.
     """
     if not isinstance(processes, list):
         return None
@@ -218,7 +218,7 @@ def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None, world_
     device, steps = outcome.device, outcome.step_seconds()
     found = _of_telemetry(outcome, telemetry)
     if world_size > 1:
-        # A kernel that waits for the other workers is at work in the driver's eyes.
+        # The driver counts a kernel that waits for the other workers as busy.
         found |= dict.fromkeys(("joules_per_minibatch", "energy_method", "busy_share", "busy_source"))
     if device is not None:
         found |= {"launches_per_step": device.launches, "peak_memory_bytes": device.peak_memory_bytes}
@@ -238,7 +238,7 @@ _MEDIANS = (
 )
 _MOST = ("peak_memory_bytes", "used_memory_bytes", "other_processes", "corrected_errors", "uncorrected_errors")
 _SPREADS = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
-"""Of what is observed of several launches the median counts, the most, or the ends of all; else the newest."""
+"""How the observations of several launches are combined: the median, the most, the ends of all, or else the newest."""
 
 
 def observe_device(records: Sequence[Record]) -> DeviceObserved | None:

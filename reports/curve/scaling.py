@@ -117,7 +117,7 @@ class _Seen(NamedTuple):
         """Return why a cell is left out of ratios; empty if it may take part."""
         if cell.timed is None:
             wrong = cell.shown
-            return cell.reason or ("it computed something else than the reference" if wrong else cell.status.value)
+            return cell.reason or ("it computed something other than the reference" if wrong else cell.status.value)
         if cell.has(flags.THREADS_EXCEEDED):
             return "more threads worked than were asked for"
         own, other = (self.training(cell.machine, cell.cell._replace(sync=of)) for of in (cell.cell.sync, EVERY_STEP))

@@ -168,7 +168,7 @@ def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagK
 def why_hole(cell: CellResult) -> str:
     """Return the word for a cell without a number, and the reason."""
     wrong = cell.shown
-    reason = cell.reason or ("it computed something else than the reference" if wrong else "no reason was given")
+    reason = cell.reason or ("it computed something other than the reference" if wrong else "no reason was given")
     return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 

@@ -263,7 +263,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
         parts.append("not measured here")
     elif now.timed is None or computes_nothing(now):
         wrong = now.status is Status.OK and now.seconds is not None
-        why = now.reason or ("it computed something else than the reference, or nothing" if wrong else "no number")
+        why = now.reason or ("it computed something other than the reference, or nothing" if wrong else "no number")
         parts.append(f"here {why}")
     if then is None or then.timed is None:
         parts.append(f"then {then.reason if then is not None and then.reason else 'not in the table'}")
