@@ -29,8 +29,8 @@ HOLES = {
 MISSING = "-"
 HALF_WIDTH = "± half-width of the 95 % interval (the wider side)"
 WIDENED = (
-    f"With fewer than {ENOUGH_LAUNCHES} launches on a side a ratio has the interval of their steps, widened by the "
-    f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where too few show it)."
+    f"With fewer than {ENOUGH_LAUNCHES} launches on a side, a ratio has the interval of their steps, widened by the "
+    f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} if too few show it)."
 )
 BEST = "\ue000"
 """Placeholder in a note for the mark of the best; each format has its own."""

@@ -163,7 +163,7 @@ def _read_bytes(name: str) -> bytes:
     except (OSError, ValueError) as error:
         raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     raise FileError(
-        f"{name} is larger than {LARGEST_FILE // 10**6} MB, the largest size read here. Save fewer benchmarks in a file."
+        f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a file."
     )
 
 
