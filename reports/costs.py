@@ -224,7 +224,7 @@ def _page(found: Costs) -> Page:
             title = f"What a step costs, on {found.name(machine)}"
             tables.append(table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND))
         if mine := [each for each in chosen if each.machine == machine]:
-            title = "Which takes least for how many steps"
+            title = "Which row takes least time for how many steps"
             tables.append(table(of_choices, mine, title, "choices", notes=(_OR,), words=True))
     return Page((), tuple(tables), tuple(_notes(found)))
 
@@ -262,7 +262,7 @@ def headline(found: Costs) -> list[str]:
 
 REPORT = Report(
     name="costs",
-    summary="""The start, memory and energy of each row, and which mode takes least for 10, 1,000 and 100,000 steps.
+    summary="""The start, memory and energy of each row, and which mode is fastest for 10, 1,000 and 100,000 steps.
 
 The start is import, building the network and the first step, compilation included. A mode has made up for its start
 once it has taken less time in total than the mode of the same framework that starts first.""",
@@ -273,7 +273,7 @@ once it has taken less time in total than the mode of the same framework that st
     ),
     analyse=lambda source: costs(source.matrix()),
     page=lambda found, options: _page(found),
-    suggestion="which mode takes least for how many steps, and where the least memory stands",
+    suggestion="which mode takes least time for how many steps, and which the least memory",
     applies=lambda cells: differ(cells, "mode"),
     options=frozenset({ALL_RUNS}),
     heading="What else a step costs",

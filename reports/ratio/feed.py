@@ -157,7 +157,7 @@ def advice(split: Split) -> str:
     loading = counted(split.best.loader_workers, "loader worker") if split.best.loader_workers else "no loader worker"
     words = [f"use {counted(split.best.threads, 'thread')} and {loading}: {number(best.median)} s a step"]
     words += [f"a step takes {', '.join(slower)}"] if slower else []
-    words += [f"faster, with more of them than CPUs: {', '.join(faster)}"] if faster else []
+    words += [f"faster, but oversubscribing the CPUs: {', '.join(faster)}"] if faster else []
     return "; ".join(words if slower or faster else [*words, "noise may explain every difference to other splits"])
 
 
@@ -320,7 +320,7 @@ def _page(found: Feeds) -> Page:
 
 REPORT = Report(
     name="feed",
-    summary="What mini-batches from memory or files cost the step, and how to split CPUs between threads and a loader.",
+    summary="The cost of mini-batches from memory or files, and how to split CPUs between threads and loader workers.",
     examples=("dlbench report feed", "dlbench report feed --frameworks torch --batch-sizes 64 --json"),
     analyse=lambda source: feeds(source.matrix(), source.results()),
     page=lambda found, options: _page(found),

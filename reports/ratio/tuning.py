@@ -316,7 +316,7 @@ def findings(found: Tuning) -> list[str]:
 
 
 def headline(found: Tuning) -> list[str]:
-    """Return for each machine the worth of all settings over networks, and the largest, as far as noise allows."""
+    """Return for each machine the significant effects of all settings over networks, and the largest effect."""
     lines = []
     for machine, worths in found.machines.items():
         on = name_among(found.hosts, machine)
@@ -335,7 +335,7 @@ def headline(found: Tuning) -> list[str]:
         helped = sorted((each for each in compared if verdict(each[0]) == FASTER), key=lambda each: each[0].ratio)
         for most, cell in helped[:1]:
             lines.append(
-                f"{on}: tuning makes {len(helped)} of {len(compared)} rows faster, most {name_of(cell)}, to "
+                f"{on}: tuning makes {len(helped)} of {len(compared)} rows faster, {name_of(cell)} most of all, to "
                 f"{most.ratio:.2f} of its time as installed ({most.low:.2f} to {most.high:.2f}, {most.pairs} pairs)."
             )
     return lines
