@@ -486,7 +486,7 @@ def _legend(found: Curves) -> Iterator[str]:
         )
     if any(curve.found["growth"] for curve in found.curves):
         yield (
-            f"^: T grows as n_rec to this power, from the previous size. Knee: the smallest n_rec that takes over "
+            "^: T grows as n_rec to this power, from the previous size. Knee: the smallest n_rec that takes over "
             f"{FLAT:g} times as long as the smallest measured; in brackets: others that the intervals allow."
         )
     if found.conclusions["threads"]:

@@ -162,9 +162,7 @@ def _read_bytes(name: str) -> bytes:
                     return raw
     except (OSError, ValueError) as error:
         raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise FileError(
-        f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a file."
-    )
+    raise FileError(f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a file.")
 
 
 def _parse_json(raw: bytes) -> Any:

@@ -232,7 +232,7 @@ EMPTY = {
     "fastest, one row": (fastest.REPORT, make.launches(1.0), "nothing to compare"),
     "frameworks, nothing": (frameworks.REPORT, [], "nothing to compare"),
     "frameworks, one row": (frameworks.REPORT, row("torch", {"fcn5": 1.0}), "nothing to compare"),
-    "machines, one": (machines.REPORT, make.launches(1.0), "give the stores of others too"),
+    "machines, one": (machines.REPORT, make.launches(1.0), "add the stores of others"),
     "machines, nothing in common": (
         machines.REPORT,
         [*make.launches(1.0, machine="one"), *make.launches(1.0, machine="two", network="fcn8")],

@@ -115,7 +115,7 @@ def test_what_a_server_refuses_is_one_line_with_the_remedy(postgresql: Server, d
     postgresql.carry_out("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=database)
     with Store.open(theirs, create=False) as store:
         assert len(store.records()) == 1
-        with pytest.raises(StoreError, match=r"permission denied for .*USAGE on their sequences, to write"):
+        with pytest.raises(StoreError, match=r"permission denied for .*USAGE on their sequences to write"):
             store.append(make.record(launch=1, threads=2))
     postgresql.carry_out("DROP OWNED BY reader", database=database)
     wrong = refused(postgresql.url(database, "guarded", SECRET))
