@@ -1,8 +1,8 @@
-"""`dlbench report ceilings`: the best that CPUs and GPUs did in any launch, and the host's cost of an operator.
+"""`dlbench report ceilings`: the best rates of CPUs and GPUs in any launch, and the host's cost of an operator.
 
-A GPU is a machine's device together with its board's name: another card in the same slot, or another part of it, is
-another GPU. Rates are the device's, whichever framework showed them; the cost of an operator is the framework's own. A
-framework that computes nothing only pretends, and counts only where no other measured anything of that GPU.
+A GPU is a machine's device together with its board's name: another card in the same slot, or another partition of it,
+is another GPU. Rates belong to the device, whichever framework measured them; the cost of an operator belongs to the
+framework. A framework that computes nothing counts only if no other measured anything on that GPU.
 """
 
 from collections import Counter
@@ -172,19 +172,19 @@ def _of_gpu(host: Host, gpu: Gpu, found: GpuCeilings) -> Table:
         for kind, words, scale, unit in _ROWS
         for name, best in found[kind].items()
     ]
-    notes = ["The best of all launches that measured it."]
+    notes = ["Each is the best of all launches that measured it."]
     if gpus.COPY in found[TRANSFERS]:
         notes.append("A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995).")
     if found[STARTS] or found[FINISHES]:
         notes.append(
-            "Start: the host's time to start the smallest operator behind others. To its end: from the start of one "
-            "on an idle device until the host knows that it is done."
+            "Start: the host's time to launch the smallest operator while others are queued. To its end: from its "
+            "launch on an idle device until the host knows that it is done."
         )
     ridges = [f"{number(at)} at {name}" for name in found[PRODUCTS] if (at := ridge(found, name)) is not None]
     if ridges:
         notes.append(
-            f"With fewer FLOPs per byte of device memory than {', '.join(ridges)}, memory is the limit and not "
-            "products (roofline, Williams et al. 2009)."
+            f"With fewer FLOPs per byte of device memory than {', '.join(ridges)}, memory bandwidth is the limit "
+            "rather than matrix products (roofline, Williams et al. 2009)."
         )
     head = ("ceiling", "at best", "unit", "launches", "shown by")
     return Table(f"Ceilings of {gpu[1]}, {gpu[2]}: {host.name}", head, tuple(rows), tuple(notes), words=True)

@@ -3,8 +3,8 @@
 `build_matrix` makes cells from records; `assemble` puts cells of any origin (records of several machines, a published
 table) side by side: groups and under them rows down, columns across, one block of columns for each machine.
 
-Which records count is decided by the store (`Results.newest`): for each cell on each machine those of the newest run
-that measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
+The store decides which records count (`Results.newest`): for each cell on each machine those of the newest run that
+measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
 """
 
 import math
@@ -309,8 +309,8 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
         for run, of_two in sorted({(record.run, record.side != SEARCH) for record in records if record.side})
     ]
     notes += [
-        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where it was open which is the "
-        "fastest of its column (--interval fastest)."
+        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where the fastest of the "
+        "column was undecided (--interval fastest)."
         for run in results.contests
         if run.id in runs
     ]
@@ -387,14 +387,14 @@ def fair(cells: Iterable[CellResult]) -> list[CellResult]:
 def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summary]]:
     """Return the cells of a column that may be its fastest, each with its time.
 
-    They are fair, and one that proved nothing about its mathematics is among them only where none did.
+    They are fair, and cells without a parity check are among them only if none has one.
     """
     pool = [(cell, cell.timed) for cell in fair(cells) if cell.timed is not None]
     return [pair for pair in pool if not pair[0].has(PARITY_UNCHECKED)] or pool
 
 
 def _fastest(cells: list[CellResult]) -> list[CellResult]:
-    """Return the fastest cells, where there is a choice at all. Those within noise of it are as good."""
+    """Return the fastest cell and those within noise of it; empty if there is nothing to choose from."""
     pool = in_the_running(cells)
     if not pool or len(cells) < 2:
         return []
@@ -483,7 +483,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:
-    """Return the status of a cell: what cannot be believed outweighs everything, one good launch makes a number."""
+    """Return the status of a cell: untrustworthy results outweigh everything, else one good launch makes a number."""
     for wanted in (Status.IMPLAUSIBLE, Status.PARITY_FAILED, Status.OK):
         found = [record for record in records if record.outcome.status is wanted]
         if found:
@@ -494,10 +494,10 @@ def _status(records: list[Record]) -> tuple[Status, str]:
 
 
 def fastest_mode(cells: Sequence[CellResult]) -> CellResult:
-    """Return the fastest of a framework's modes at one place; of ``cells``, one at least.
+    """Return the fastest of a framework's modes at one place; ``cells`` must not be empty.
 
-    One that used more threads than asked, or proved nothing about its mathematics, only where no other has a number;
-    without any number the hole that was launched, if one was.
+    A cell that used more threads than asked, or has no parity check, is returned only if no other has a number;
+    without any number, a launched cell is preferred.
     """
     timed = [cell for cell in cells if cell.timed is not None]
     if not timed:

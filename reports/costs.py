@@ -1,7 +1,7 @@
 """`dlbench report costs`: the start, memory and energy of each row, and which mode takes least for how many steps.
 
-The start is the time to the end of the first step, so that n steps take the start and n - 1 times the step. Of two rows
-one takes clearly less for n steps where the interval of the difference excludes 0; between the two ends of a break-even
+The start is the time to the end of the first step, so n steps take the start plus n - 1 times the step. One of two rows
+takes clearly less for n steps if the interval of the difference excludes 0; between the two ends of a break-even
 (`statistics.break_even`) neither does.
 """
 
@@ -28,8 +28,8 @@ _LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
 _LEGEND = (
     "Medians over launches. n steps: seconds of the start and of n - 1 further steps.",
     f"{layout.BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over "
-    "launches; with fewer than 3 that of n steps takes launches to deviate as those of other cells do (5 % where too "
-    "few show it).",
+    "launches; with fewer than 3, the interval of n steps assumes the deviation between launches that other cells show "
+    "(5 % where too few show it).",
 )
 _OR = "x or y: the intervals do not say which takes less; the first has the lower value."
 
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 
     cell: CellResult
     least: frozenset[object]
-    """Quantities, and numbers of steps, of which no other row there has clearly less."""
+    """Quantities, and numbers of steps, for which no other row there takes clearly less."""
 
 
 class Choice(NamedTuple):
@@ -57,7 +57,7 @@ Costs = Compared[list[Cost]]
 
 
 def costs(matrix: Matrix) -> Costs:
-    """Return at each place what the rows cost that may be the fastest there, the earliest end of a first step first."""
+    """Return for each place the costs of the rows that may be fastest there, ordered by the end of the first step."""
     found = []
     started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
     for here in grouped(started, lambda cell: (cell.column, cell.group)).values():
@@ -224,7 +224,7 @@ def _page(found: Costs) -> Page:
             title = f"What a step costs, on {found.name(machine)}"
             tables.append(table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND))
         if mine := [each for each in chosen if each.machine == machine]:
-            title = "Which takes least for how many steps"
+            title = "Which row takes least time for how many steps"
             tables.append(table(of_choices, mine, title, "choices", notes=(_OR,), words=True))
     return Page((), tuple(tables), tuple(_notes(found)))
 
@@ -237,11 +237,11 @@ def _notes(found: Costs) -> Iterator[str]:
             yield f"{QUANTITIES[name].unit}: {legend(name)}"
     if warm := sum(not cell.cold_start for cell in cells):
         yield (
-            f"{counted(warm, 'cell')} may have found in a cache what earlier launches had compiled; `dlbench run "
-            "costs` gives each launch an empty one."
+            f"{counted(warm, 'cell')} may have reused code that earlier launches had compiled; `dlbench run costs` "
+            "gives each launch an empty cache."
         )
     for why, of in reasons(cells, "cpu_joules").items():
-        yield f"{QUANTITIES['cpu_joules'].title}: not measured of {counted(len(of), 'cell')}: {why}."
+        yield f"{QUANTITIES['cpu_joules'].title}: not measured for {counted(len(of), 'cell')}: {why}."
     yield from found.matrix.notes
 
 
@@ -262,10 +262,10 @@ def headline(found: Costs) -> list[str]:
 
 REPORT = Report(
     name="costs",
-    summary="""The start, memory and energy of each row, and which mode takes least for 10, 1,000 and 100,000 steps.
+    summary="""The start, memory and energy of each row, and which mode is fastest for 10, 1,000 and 100,000 steps.
 
 The start is import, building the network and the first step, compilation included. A mode has made up for its start
-where it has taken less time altogether than the mode of the same framework that starts first.""",
+once it has taken less time in total than the mode of the same framework that starts first.""",
     examples=(
         "dlbench report costs",
         "dlbench report costs --networks fcn5 --frameworks torch --threads 2",
@@ -273,7 +273,7 @@ where it has taken less time altogether than the mode of the same framework that
     ),
     analyse=lambda source: costs(source.matrix()),
     page=lambda found, options: _page(found),
-    suggestion="which mode takes least for how many steps, and where the least memory stands",
+    suggestion="which mode takes least time for how many steps, and which the least memory",
     applies=lambda cells: differ(cells, "mode"),
     options=frozenset({ALL_RUNS}),
     heading="What else a step costs",

@@ -1,14 +1,13 @@
-"""What counts as disturbed: other programs used a launch's CPUs or its GPU, or something slowed its GPU down.
+"""Disturbed launches: other programs used a launch's CPUs or its GPU, or something slowed its GPU down.
 
-Thresholds are generous to the noise of a shared virtual machine. With more threads than CPUs, or than the quota's worth
-of them, waiting for a CPU is the launch's own doing, and so is being throttled; by a quota of the cell's own it always
-is. A launch bound to two of sixty-four CPUs has two. PSI counts waiting of any process, the launch's own helper threads
-too: it is used only where the launch left a CPU free. On a corpus of real launches beside other work, waiting over 10 %
-or pressure over 10 % found four in five of those that were more than 5 % slow (VERDICTS.md).
+Thresholds tolerate the noise of a shared virtual machine. A launch with more threads than CPUs, or than its quota is
+worth, causes its own waiting and throttling; with a quota of the cell itself throttling is always the launch's own. A
+launch bound to two of sixty-four CPUs has two. PSI counts the waiting of any process, including the launch's own helper
+threads: it is used only if the launch left a CPU free. In a corpus of real launches beside other work, waiting over
+10 % or pressure over 10 % found four in five of those that were more than 5 % slow (VERDICTS.md).
 
-A GPU is disturbed by another process on it. It is slowed by a reason that means something is wrong, in more than
-`GPU_THROTTLED_SHARE` of the samples and in two at least; such a launch is not repeated, as the GPU would be hotter
-still.
+A GPU is disturbed by another process on it. It is slowed if more than `GPU_THROTTLED_SHARE` of its samples, and at
+least two, have a reason that means something is wrong; such a launch is not repeated, as the GPU would only get hotter.
 """
 
 import math
@@ -34,13 +33,13 @@ WAITING_SHARE = 0.10
 PRESSURE_SHARE = 0.10
 """Contended: some process of the machine waited for a CPU for this share of the time, with fewer threads than CPUs."""
 OTHERS_PER_WAITED = 0.5
-"""Others are blamed for waiting only where they had at least this many CPU seconds for each second waited."""
+"""Other programs are blamed for waiting only if they used at least this many CPU seconds per second waited."""
 OTHERS_SHARE = 0.10
-"""Contended, with more threads than CPUs, where waiting says nothing: others had this share of those CPUs."""
+"""Contended, with more threads than CPUs, when waiting says nothing: other programs had this share of those CPUs."""
 STEAL_SHARE = 0.05
 """Contended: the hypervisor took this share of the CPUs' time."""
 THROTTLED_SHARE = 0.05
-"""Contended, or with more threads than its quota throttled: the control group was, for this share of the time.
+"""Contended, or throttled with more threads than its quota: the control group was throttled this share of the time.
 
 The kernel adds up the CPUs on which the group was throttled: the share may exceed 1.
 """
@@ -123,13 +122,13 @@ class _Evidence(NamedTuple):
 
 
 def _evidence(cell: Cell, outcome: Outcome, capacity: float | None) -> _Evidence | None:
-    """Return the evidence that there is."""
+    """Return the evidence; None if there is none to judge."""
     contention, threads = outcome.contention, long_enough(outcome)
     if contention is None or threads is None:
         return None
     asked = cell.all_threads or threads.framework_says or threads_seen(threads, contention)
     within = capacity is not None and max(asked, _own_threads(asked, threads, contention, capacity)) <= capacity
-    # Somebody must have run meanwhile: a launch's threads also wait for one another.
+    # Other programs must have run meanwhile: a launch's threads also wait for one another.
     others, waited = contention.others_cpu_seconds, contention.run_queue_seconds or 0.0
     alone = others is not None and others < OTHERS_PER_WAITED * waited
     return _Evidence(threads, contention, asked, within and not alone)
@@ -142,12 +141,12 @@ def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | N
     wall, waited, others = threads.wall_seconds, contention.run_queue_seconds, contention.others_cpu_seconds
     causes = []
     usable = len(outcome.cpus) if outcome.cpus else None if host is None else host.effective_cpus
-    # Use of CPUs that a quota keeps from the launch is no matter.
+    # Other programs may use the CPUs that a quota keeps from the launch.
     had_cpus = min(usable or 0, capacity or math.inf)
     mattering = (usable or 0) - had_cpus + OTHERS_SHARE * (usable or 0)
     if usable and asked > had_cpus and others is not None and others > mattering * wall:
-        had = f"{asked} threads on {counted(usable, 'CPU')}"
-        causes.append(f"{had}, of which other programs used {others / wall:.1f}")
+        used = f"{others / wall:.1f} of {counted(usable, 'CPU')}"
+        causes.append(f"other programs used {used}, beside its own {counted(asked, 'thread')}")
     if waited and within and (share := waited / (waited + threads.cpu_seconds)) > WAITING_SHARE:
         causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
     pressure = (contention.pressure_seconds or 0.0) / wall
@@ -165,8 +164,8 @@ def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | N
 
 
 def _own_threads(asked: int, threads: ThreadEvidence, contention: Contention, capacity: float) -> float:
-    # How many threads the launch itself kept running. Waiting alone does not tell: a helper thread that waits behind
-    # others looks like one thread more. CPU seconds do, and so does wanting more threads than there are CPUs.
+    # The number of threads that the launch itself kept running. Waiting alone does not show it: a helper thread that
+    # waits behind others looks like an additional thread. CPU seconds do, and so do more runnable threads than CPUs.
     running = threads.cpu_seconds / threads.wall_seconds
     wanting = wanting_threads(threads, contention)
     limit = asked * EXCEEDED_FACTOR + EXCEEDED_SLACK

@@ -1,8 +1,8 @@
 """`dlbench explain`: where the time of a step goes, by a launch's profile, and its rates from the network's FLOPs.
 
 On the CPU the operators are those that ran there; on a GPU they are the device's kernels and copies, without the CPU's
-work to start them. The rest of a step is `IDLE`: on the CPU the framework's own work between its operators, and
-waiting; on a GPU a device without work.
+work to launch them. The rest of a step is `IDLE`: on the CPU the framework's own work between its operators, and
+waiting; on a GPU the time when the device has no work.
 """
 
 import re
@@ -27,7 +27,7 @@ IDLE = "idle"
 PRODUCTS = (MATRIX, CONVOLUTION, RECURRENT)
 """The kinds of operators that do a network's counted FLOPs."""
 SLOWER = 1.5
-"""A profiled step this many times as long as others says little about them."""
+"""A profiled step that takes this many times as long as others says little about them."""
 _NAME_WIDTH = 38
 # Noise in the names of PyTorch's CUDA kernels.
 _NOISE = re.compile(r"^void |\(anonymous namespace\)::|at::native::|<unnamed>::")
@@ -151,7 +151,7 @@ def _notes(found: dict[str, Any]) -> list[str]:
     if slowdown is not None and slowdown > SLOWER:
         hence = "many short operators weigh more here than they do without it."
         if found["on_device"]:
-            hence = "times of kernels hold, but the device is idle less often than it seems here."
+            hence = "kernel times hold, but without it the device is idle less often than it seems here."
         lines.append(f"The profiler makes a step {slowdown:.1f} times as long: {hence}")
     if found["product_rate"] is not None and found["step_rate"] is not None:
         own = f" Its own large matrix product: {_rate(found['own_rate'])}." if found["own_rate"] else ""
@@ -162,12 +162,12 @@ def _notes(found: dict[str, Any]) -> list[str]:
         )
     if found["on_device"] and seconds:
         share = min(1.0, busy / seconds)
-        rest = ": the rest is waiting for the CPU" if share < 1 - _REMARKABLE_IDLE else ""
-        lines.append(f"Of a step without the profiler the device's work is {100 * share:.0f} %{rest}.")
+        rest = ", and waits for the CPU for the rest" if share < 1 - _REMARKABLE_IDLE else ""
+        lines.append(f"Without the profiler, the device works for {100 * share:.0f} % of a step{rest}.")
     what = "kernels and copies" if found["on_device"] else "operators"
     mean = busy / found["calls"]
     each = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
-    lines.append(f"A step starts {_count(found['calls'])} {what}, on average of {each}.")
+    lines.append(f"A step launches {_count(found['calls'])} {what}, which take {each} on average.")
     if starting := found["starting"]:
         lines.append(f"{starting[0].upper()}{starting[1:]}.")
     if busy > found["profiled_seconds"]:

@@ -2,11 +2,11 @@
 
 Threads are judged in `thread_evidence`, disturbance by others in `disturbance`.
 
-GPU. Two clocks: the framework's events on the device time each sample by the GPU's clock. Where they show more than the
-wall clock, the fence did not wait; where less, part of the time was not the device's work. Host-bound: the device's
-operators and copies of a step, from the profile after the timed steps (without one NVML's utilisation, for a resident
-mini-batch only), take less than `BUSY_SHARE` of the median step. The host's threads, which only start the GPU's work,
-are not judged.
+On a GPU, the framework's events on the device time each sample by the GPU's clock. If they show more than the wall
+clock, the fence did not wait; if less, the device did not work for part of the time. A step is host-bound if the
+device's operators and copies, from the profile after the timed steps (without one from NVML's utilisation, for a
+resident mini-batch only), take less than `BUSY_SHARE` of the median step. The host's threads, which only launch the
+GPU's work, are not judged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Flag:
     sentence: str
 
 
-PARITY = FlagKind("parity", "!", "computed something else than the reference: not comparable")
+PARITY = FlagKind("parity", "!", "computed something other than the reference: not comparable")
 PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "not checked against the reference mathematics")
 LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
 ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it was measured")
@@ -175,7 +175,7 @@ def _of_device(
     ratio = seen.event_per_wall
     off = 0.0 if ratio is None else abs(ratio - 1)
     if ratio is not None and off > DEVICE_TIME_SHARE and off * median(outcome.samples_ns) * 1e-9 > DEVICE_TIME_SLACK:
-        why = "the clock stopped before the GPU did" if ratio > 1 else "the rest was not the GPU's"
+        why = "the clock stopped before the GPU did" if ratio > 1 else "the GPU did not work for the rest"
         clocks = f"GPU event time is {ratio:.1%} of wall time: {why}"
     profiled = seen.busy_source == "profile"
     if seen.busy_share is not None and seen.busy_share < BUSY_SHARE and (profiled or cell.placement == "resident"):

@@ -2,11 +2,11 @@
 
 Telemetry (`hardware_probe.telemetry`'s plain JSON) is read with leniency: anything missing or malformed is None.
 
-Energy. The counter of Volta and later GPUs is read where it grew often enough in the region, its value at the region's
-ends interpolated between samples. Else power is integrated by the trapezoidal rule. Power is a mean over the second
-before it on most GPUs since Ampere, and on some (A100, H100) the sensor looks only a quarter of the time (Yang, Adamek
-and Armour 2024, "Part-time Power Measurements"): the integral wants a steady load, which timed steps are. A region
-shorter than a second has neither.
+Energy comes from the counter of Volta and later GPUs if it grew often enough in the region, with its value at the
+region's ends interpolated between samples. Otherwise power is integrated by the trapezoidal rule. A power reading is a
+mean over the preceding second on most GPUs since Ampere, and on some (A100, H100) the sensor samples only a quarter of
+the time (Yang, Adamek and Armour 2024, "Part-time Power Measurements"): the integral needs a steady load, such as timed
+steps. A region shorter than a second has neither.
 """
 
 import math
@@ -26,14 +26,14 @@ _T = TypeVar("_T")
 Region = tuple[float, float]
 """Start and end of a stretch of time on the system's monotonic clock, in seconds."""
 Points = Sequence[tuple[float, float]]
-"""Readings of one quantity, each behind its time on that clock."""
+"""Readings of one quantity, as pairs of the time on that clock and the value."""
 
 SHORTEST_REGION = 1.0
-"""Seconds: utilisation and power are means over up to a second, so that less of it is from before."""
+"""Seconds. Utilisation and power are means over up to a second: those of a shorter region include time before it."""
 ENOUGH_TICKS = 10
-"""The energy counter is used where it grew this often in the region: what its ticks hide is a tenth at worst."""
+"""The energy counter is used if it grew this often in the region: its resolution is then a tenth at worst."""
 LONGEST_GAP = 1.0
-"""Seconds without a reading of the power, in which it is not guessed."""
+"""Seconds. Over a longer gap between readings, power is not interpolated."""
 
 REASONS = {
     0x1: "idle",
@@ -50,10 +50,10 @@ REASONS = {
 }
 """Why clocks are lower than they could be: NVML's bits, and words for them."""
 SLOWING = 0x8 | 0x20 | 0x40 | 0x80
-"""The reasons that say something is wrong: heat, or the supply of power.
+"""The reasons that mean something is wrong: heat, or the power supply.
 
-The power cap is not among them: a GPU that is worked hard reaches the limit that its maker set, on some cards all the
-time, and its clocks follow the power that the work takes. Nor are settings that somebody chose.
+The power cap is not among them: a busy GPU reaches the limit set by its vendor, on some cards all the time, and its
+clocks follow the power that the work takes. Nor are chosen settings.
 """
 _LARGEST = 1e18
 
@@ -136,7 +136,7 @@ def integrated_joules(points: Points, region: Region) -> float | None:
 
 
 def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
-    """Return what lies at these moments on the straight lines between the points."""
+    """Return the values at these moments, linearly interpolated between the points."""
     return np.interp(moments, [at for at, _ in points], [value for _, value in points])
 
 
@@ -145,9 +145,9 @@ def _spans(points: Points, region: Region) -> bool:
 
 
 def other_processes(processes: Any, origin: float, region: Region) -> int | None:
-    """Return how many processes of others held the GPU in the region; None where they could not be listed.
+    """Return how many processes of other programs held the GPU in the region; None if they could not be listed.
 
-    Where none is known to be the launch's own, one of the unknown ones is taken for it.
+    If none is known to be the launch's own, one of the unknown ones is assumed to be.
     """
     if not isinstance(processes, list):
         return None
@@ -218,7 +218,7 @@ def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None, world_
     device, steps = outcome.device, outcome.step_seconds()
     found = _of_telemetry(outcome, telemetry)
     if world_size > 1:
-        # A kernel that waits for the other workers is at work in the driver's eyes.
+        # The driver counts a kernel that waits for the other workers as busy.
         found |= dict.fromkeys(("joules_per_minibatch", "energy_method", "busy_share", "busy_source"))
     if device is not None:
         found |= {"launches_per_step": device.launches, "peak_memory_bytes": device.peak_memory_bytes}
@@ -238,7 +238,7 @@ _MEDIANS = (
 )
 _MOST = ("peak_memory_bytes", "used_memory_bytes", "other_processes", "corrected_errors", "uncorrected_errors")
 _SPREADS = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
-"""Of what is observed of several launches the median counts, the most, or the ends of all; else the newest."""
+"""How the observations of several launches are combined: the median, the most, the ends of all, or else the newest."""
 
 
 def observe_device(records: Sequence[Record]) -> DeviceObserved | None:

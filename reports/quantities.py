@@ -136,10 +136,9 @@ _LEGENDS = {
     "first_step": "compilation included where no cache has its result",
     "memory": "resident memory of all processes of a launch, from the end of the first step on",
     "gpu_memory": "of the framework's allocator, while steps were timed",
-    "cpu_joules": "by the RAPL counters of whole packages: the energy of other programs, and of idling, is part of it",
+    "cpu_joules": "by the RAPL counters of whole packages, which include other programs and idle power",
     "break_even": "against the mode of the same framework whose first step ends first there (-: that mode itself, or "
-    "the only one); each further step is taken to last as long as the timed ones; never: its step is not clearly "
-    "faster",
+    "the only one), assuming that further steps last as long as the timed ones; never: its step is not clearly faster",
 }
 
 

@@ -98,12 +98,12 @@ class Night:
 
 @dataclass(frozen=True)
 class Shift:
-    """A confirmed change point from which on a cell is slower."""
+    """A confirmed change point after which a cell is slower."""
 
     key: str
     cell: str
     run: str
-    """The night from which on, as first published: later nights may move it a little."""
+    """The first slower night, as first published: later nights may move it a little."""
     started: AwareDatetime
     sentence: str
     near: tuple[str, ...]
@@ -163,8 +163,8 @@ class Notice(NamedTuple):
 def notices(contents: Contents) -> list[Notice]:
     """Return every confirmed regression once, the newest first.
 
-    A cell that gates find slower night after night is announced once for each baseline; again only after a gate has
-    shown it not to be slower. A change point of the history is announced where no gate has announced it.
+    A cell that gates find slower night after night is announced once for each baseline, and again only after a gate has
+    shown it not to be slower. A change point of the history is announced if no gate has announced it.
     """
     found, announced = [], set()
     for key, night, slower in _first_nights(contents):
@@ -188,7 +188,7 @@ def _urn(*words: str) -> str:
 
 
 def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
-    """Give for each regression that gates found the cell's key and the first night that found it."""
+    """Yield the cell's key and the first night of each regression found by gates."""
     lasting: dict[str, tuple[str, str]] = {}
     for night in reversed(contents.newest_first()):
         for key in night.cleared:
@@ -220,10 +220,10 @@ def findings_of(comparison: Comparison) -> dict[str, Any]:
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
-    """Return the confirmed changes for the worse, the oldest first.
+    """Return the confirmed slowdowns, the oldest first.
 
-    ``before`` are those that the site knew. One of them stays as it was published, though further nights change its
-    size a little, and move it by no more than changes are misplaced by: nothing is announced twice.
+    ``before`` are those that the site already has. They stay as published, even if further nights change their size or
+    move them by a few nights, so that nothing is announced twice.
     """
     known = {(each.key, each.run): each for each in before}
     changes = ((cell, change) for cell, change in reversed(history.changes) if change.slower and not change.pending)

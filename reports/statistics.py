@@ -1,18 +1,18 @@
 """Intervals, ratios and verdicts: the launch, not the step, is the sampling unit.
 
-Steps of one process share its memory layout, thread placement and moment, so an interval over them does not cover what
-another launch would give (simulated with launch effects: 30-43 % instead of 95 %). With three launches or more the
-interval is Student's t over the logarithms of the launches' medians; with fewer it is the distribution-free interval of
-the median over the steps (order statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so.
+Steps of one process share its memory layout, thread placement and moment, so an interval over them does not cover other
+launches (simulated with launch effects: 30-43 % instead of 95 %). With three launches or more the interval is Student's
+t over the logarithms of the launches' medians; with fewer it is the distribution-free interval of the median over the
+steps (order statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so.
 
-Three launches say little about how launches deviate (Student's t is 4.3 then, not 2), but the launches of all cells of
-a machine together say much. So where enough cells of a machine are known, the variance of each is shrunk towards
-their common one, with a weight that is the larger the more alike the cells' variances are (`common_spread`).
+Three launches say little about the deviation between launches (Student's t is then 4.3, not 2), but the launches of all
+cells of a machine together say much. So if enough cells of a machine are known, the variance of each is shrunk towards
+the common one; the more alike the cells' variances are, the more weight it has (`common_spread`).
 
-`judge` is the one rule behind stars, advice and findings: of two times one is clearly longer when their ratio is beyond
-`WORSE` and its interval excludes 1. A published ratio has no interval and decides by its value. Where a report makes
-many comparisons, a p-value (Welch's t on the launches' log-medians) adjusted by Holm's procedure replaces the interval,
-so that advice and findings of one report cannot contradict one another; without enough launches the interval decides.
+`judge` is the one rule behind stars, advice and findings: one of two times is clearly longer if their ratio is beyond
+`WORSE` and its interval excludes 1. A published ratio has no interval, so its value decides. If a report makes many
+comparisons, a p-value (Welch's t on the launches' log-medians) adjusted by Holm's procedure replaces the interval, so
+that its advice and findings cannot contradict each other; without enough launches the interval decides.
 """
 
 import math
@@ -31,15 +31,15 @@ PUBLISHED = "published value, no interval"
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
 LAUNCH_DEVIATION = 0.05
-"""Standard deviation (of the logarithm) assumed between launches of one cell where too few were made to see it.
+"""Standard deviation (of the logarithm) assumed between launches of a cell with too few of them.
 
-Shared 2-core virtual machines showed 3.1 to 7.2 % (rms, noise within launches taken out, heavy-tailed). Where the
+Shared 2-core virtual machines showed 3.1 to 7.2 % (rms, without the noise within launches, heavy-tailed). If the
 machine's own cells show it, `deviation_of_launches` replaces it.
 """
 LEAST_DEVIATION, CELLS_NEEDED = 0.02, 10
-"""A machine's own deviation is never taken to be less, and not estimated from fewer cells."""
+"""Lower limit of a machine's own deviation, and the number of cells needed to estimate it."""
 MOST_FREEDOM = 20
-"""Degrees of freedom that other cells' launches are worth at most."""
+"""Most degrees of freedom contributed by other cells' launches."""
 WORSE = 1.02
 """Smaller ratios are not worth reporting."""
 SIGNIFICANCE = 0.05
@@ -47,13 +47,13 @@ SIGNIFICANCE = 0.05
 POWER = 0.8
 """Probability that as many launches as `launches_to_decide` returns detect a real difference."""
 MOST_LAUNCHES = 100
-"""More launches of one cell than anyone makes."""
+"""More launches of one cell than are practical."""
 _NO_SPREAD = 1e-9
-"""Launches whose logarithms are this close differ by rounding alone."""
+"""Launches whose logarithms are this close differ by rounding only."""
 
 _LEAST_VARIANCE = 1e-8
 """Of log-medians: smaller ones are rounding."""
-# With fewer than two degrees of freedom, of which one counts, a common variance is worth nothing.
+# Half of the estimated degrees of freedom count: with fewer than two a common variance is worth nothing.
 _FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
 _TRIGAMMAS = polygamma(1, _FREEDOMS / 2)
 
@@ -79,11 +79,11 @@ class Summary:
     step_variance: float = 0.0
     """Variance of the logarithm of a launch's median, as far as its steps explain it; a mean over launches."""
     launch_deviation: float = LAUNCH_DEVIATION
-    """Standard deviation of the logarithm between launches that is assumed where they are too few to see it."""
+    """Standard deviation of the logarithm assumed between launches if there are too few of them."""
     launch_variance: float = 0.0
-    """Variance of the logarithms of the launches' medians, other cells considered (`with_common_spread`)."""
+    """Variance of the logarithms of the launches' medians, taking other cells into account (`with_common_spread`)."""
     launch_freedom: float = 0.0
-    """Degrees of freedom of that variance; 0 from too few launches."""
+    """Degrees of freedom of that variance; 0 with too few launches."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ def published(seconds: float) -> Summary:
 def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> Ratio:
     """Return ``slower / faster`` with an interval.
 
-    With enough launches on both sides: Welch's t on the launch log-medians (Welch 1947; degrees of freedom after
-    Satterthwaite 1946). Else MOVER's for a difference, here of logarithms (see `geometric_mean`), from both intervals;
-    one that covers variation within launches only is widened by the deviation between them
+    With enough launches on both sides it is Welch's t on the launch log-medians (Welch 1947; degrees of freedom after
+    Satterthwaite 1946). Otherwise it is MOVER's for a difference, here of logarithms (see `geometric_mean`), from both
+    intervals; one that covers variation within launches only is widened by the deviation between launches
     (`Summary.launch_deviation`). A single step is both ends of its interval. Published values have no interval.
     """
     value = slower.median / faster.median
@@ -165,10 +165,10 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
 
 
 def deviation_of_launches(summaries: Iterable[Summary]) -> float:
-    """Return the standard deviation between launches that the cells of one machine show, noise of steps taken out.
+    """Return the standard deviation between launches that the cells of one machine show, without the noise of steps.
 
-    It is the root of the mean square over the cells with enough launches, and `LAUNCH_DEVIATION` where these are fewer
-    than `CELLS_NEEDED`.
+    It is the root of the mean square over the cells with enough launches, or `LAUNCH_DEVIATION` if fewer than
+    `CELLS_NEEDED` have enough.
     """
     telling = [summary for summary in summaries if summary.covers_launches]
     if len(telling) < CELLS_NEEDED:
@@ -180,7 +180,7 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """How launches of other cells deviate: a variance of log-medians, and the degrees of freedom that it is worth."""
+    """Deviation of other cells' launches: a variance of log-medians, and its degrees of freedom."""
 
     variance: float
     freedom: float
@@ -192,17 +192,17 @@ class Spread:
 
 
 UNKNOWN_SPREAD = Spread(0.0, 0.0)
-"""Shrinks nothing."""
+"""Causes no shrinkage."""
 
 
 def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spread:
-    """Return the spread that cells have in common; `UNKNOWN_SPREAD` where they are too few or too different.
+    """Return the common spread of cells, or `UNKNOWN_SPREAD` if they are too few or too different.
 
     Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
-    experiments" (limma's moderated t): the cells' true variances are taken to be scaled inverse chi-squared, and the
-    two parameters estimated from mean and variance of the logarithms of the cells' own. Half of the estimated degrees
-    of freedom count, and `MOST_FREEDOM` at most: they are estimated from some dozens of cells, and the true variances
-    may have longer tails. Simulated for 24 cells, whether alike or not, intervals then cover 94.5 to 96.5 %.
+    experiments" (limma's moderated t): the cells' true variances are assumed to be scaled inverse chi-squared, with
+    the two parameters estimated from mean and variance of the logarithms of the cells' own variances. Half of the
+    estimated degrees of freedom count, at most `MOST_FREEDOM`: they are estimated from some dozens of cells, and the
+    true variances may have longer tails. Simulated for 24 cells, alike or not, intervals then cover 94.5 to 96.5 %.
     """
     if len(variances) < CELLS_NEEDED:
         return UNKNOWN_SPREAD
@@ -217,10 +217,10 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
 
 
 def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return the summaries of one machine's cells, in their order, with what these say together about launches.
+    """Return the summaries of one machine's cells, in their order, with their common information about launches.
 
-    With enough launches the interval is that of the variance shrunk towards the common one; with fewer
-    `launch_deviation` is the machine's.
+    With enough launches the interval uses the variance shrunk towards the common one; with fewer, `launch_deviation` is
+    the machine's.
     """
     deviation = deviation_of_launches(summaries)
     several = [each for each in summaries if each.covers_launches]
@@ -251,8 +251,8 @@ def student_half(launches: int, variance: float, freedom: float) -> float:
 def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Ratio:
     """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least one pair.
 
-    With enough launches on all sides the interval is Welch's t; else that of `geometric_mean`. It holds for these very
-    networks, and says nothing of others.
+    With enough launches on all sides the interval is Welch's t, else that of `geometric_mean`. It holds for these
+    networks only.
     """
     mean = geometric_mean([ratio(*pair) for pair in pairs])
     if not all(side.covers_launches for pair in pairs for side in pair):
@@ -283,9 +283,9 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
     """Return the geometric mean of ratios with independent errors, with an interval if each has one.
 
     The interval is MOVER's for a sum, here of logarithms (method of variance estimates recovery; Zou and Donner 2008,
-    Statistics in Medicine 27, 1693-1702): it takes each ratio's own interval, lopsided or not, as it is. Of Student
-    intervals from few launches it covers more than they do (simulated: 99.6 % instead of 95 % from three launches
-    each, 97.9 % from five). Raises ValueError without any ratio.
+    Statistics in Medicine 27, 1693-1702): it takes each ratio's own interval as it is, even if asymmetric. For Student
+    intervals from few launches its coverage is too high (simulated: 99.6 % instead of 95 % from three launches each,
+    97.9 % from five). Raises ValueError without any ratio.
     """
     if not ratios:
         raise ValueError("there is no ratio to take the mean of")
@@ -303,7 +303,7 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
 
 
 def of_launches(values: Sequence[float]) -> Summary | None:
-    """Summarise what each launch of a cell gives once, such as its memory; None without any launch.
+    """Summarise a value that each launch of a cell has once, such as its memory; None without any launch.
 
     Fewer than `ENOUGH_LAUNCHES` have no interval.
     """
@@ -320,8 +320,8 @@ def of_launches(values: Sequence[float]) -> Summary | None:
 def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
     """Return the sum of independent times, each with its factor, and the ends of its interval.
 
-    MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it takes each time's own interval. A time
-    of fewer launches than `ENOUGH_LAUNCHES` has one widened by the deviation between launches, as in `ratio`.
+    The interval is MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it takes each time's own
+    interval, widened by the deviation between launches if they are fewer than `ENOUGH_LAUNCHES`, as in `ratio`.
     """
     value, down, up = 0.0, 0.0, 0.0
     for factor, each in terms:
@@ -334,25 +334,26 @@ def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """How many steps one way to train must do until it has taken less time than another, its start included."""
+    """Number of steps after which one mode has taken less time than another, its start included."""
 
     steps: float | None
     """None: never, as far as the intervals show."""
     low: float | None
-    """Fewer steps clearly take it longer; None: any number of steps."""
+    """With fewer steps it clearly takes longer; None: with any number of steps."""
     high: float | None
     """With more steps it has clearly taken less time; None: with no number of steps."""
     method: str
 
 
 def break_even(start: Summary, step: Summary, other_start: Summary, other_step: Summary) -> BreakEven:
-    """Return after how many steps a way to train has made up for a start that is no earlier than another's.
+    """Return the number of steps after which a mode has made up for a start that is no earlier than another's.
 
-    A start is the time to the end of the first step, so that n steps take the start and n - 1 times the step. The
-    interval holds every n for which that of the difference of both times (`combination`) includes 0. Its ends are the
-    roots of quadratic equations, as in Fieller's theorem (1954) and, for intervals that may be lopsided, in Newcombe
+    A start is the time to the end of the first step, so n steps take the start plus n - 1 times the step. The interval
+    holds every n for which the interval of the difference of both times (`combination`) includes 0. Its ends are the
+    roots of quadratic equations, as in Fieller's theorem (1954) and, for intervals that may be asymmetric, in Newcombe
     2016, "MOVER-R confidence intervals for ratios and products of two independently estimated quantities" (Statistical
-    Methods in Medical Research 25, 1774-1778). Never: that of the difference of the steps includes 0, or is below it.
+    Methods in Medical Research 25, 1774-1778). The result is never if the interval of the difference of the steps
+    includes 0 or lies below it.
     """
     later, soonest, latest = combination((1, start), (-1, other_start))
     gain, least, most = combination((1, other_step), (-1, step))
@@ -403,15 +404,15 @@ def tied(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
 
 
 def may_exceed(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> bool:
-    """Tell whether noise leaves it open that one time is more than `WORSE` times another (a one-sided test)."""
+    """Tell whether, given the noise, one time may be more than `WORSE` times another (a one-sided test)."""
     high = ratio(slower, faster, 2 * confidence - 1).high
     return high is None or high > WORSE
 
 
 def launches_to_settle(one: Summary, other: Summary) -> int | None:
-    """Return how many launches of each would call two times different or `tied`; None where `MOST_LAUNCHES` would not.
+    """Return how many launches of each would show two times different or `tied`; None if `MOST_LAUNCHES` would not.
 
-    From this number on one of both is found with probability `POWER` if the ratio is the one seen.
+    From this number on either result is found with probability `POWER` if the ratio is the observed one.
     """
     # Each of the two tests of a tie fails half as often as both together may.
     margin = math.log(WORSE) - abs(math.log(one.median / other.median))
@@ -430,7 +431,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
 
 
 def _fewest_launches(one: Summary, other: Summary, margin: float, confidence: float, power: float) -> int | None:
-    """Return from how many launches of each on Student's t finds a difference of logarithms as large as ``margin``."""
+    """Return the fewest launches of each with which Student's t finds a difference of logarithms of ``margin``."""
     variance = variance_of_launches(one) + variance_of_launches(other)
     of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):

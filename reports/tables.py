@@ -70,7 +70,7 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = No
 
 
 def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> Table:
-    """Return a row for each network, family and mini-batch; without any, for the paper's networks at its mini-batch."""
+    """Return a row for each network, family and mini-batch; by default for the paper's networks and mini-batches."""
     wanted = list(workloads) or [(network.name, network.family, network.batch_size) for network in FIRST.values()]
     rows = []
     for name, family, batch in sorted(wanted, key=lambda each: (in_order(each[0]), each[2])):
@@ -81,7 +81,7 @@ def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> 
         rows.append(entries(name, family.words(), family.size_words(), flops, str(batch), LOSSES[family.loss]))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
     notes = (
-        "GFLOP of one training step, matrix products and convolutions only, a multiply-add being two.",
+        "GFLOP of one training step, matrix products and convolutions only; a multiply-add counts as two.",
         *_of_losses([family for _, family, _ in wanted if family is not None]),
         *_as_published([name for name, _, _ in wanted]),
     )
@@ -92,19 +92,19 @@ def _of_losses(families: Sequence[Family]) -> list[str]:
     """Return a line for each loss that these networks are trained with."""
     lines = []
     if not families or any(family.loss == "cross_entropy" for family in families):
-        lines.append("Softmax cross-entropy, mean over the mini-batch; of the LSTMs over its steps too.")
+        lines.append("Softmax cross-entropy, mean over the mini-batch; for LSTMs over the time steps too.")
     if any(family.loss == "squares" for family in families):
         lines.append("Mean squared error: over the mini-batch, its steps and the outputs.")
     if any(family.clip for family in families):
-        lines.append("Clip: the largest norm of all gradients together, which a step scales down to it.")
+        lines.append("Clip: the largest global gradient norm; a step scales larger gradients down to it.")
     trained = [*lines[:-1], f"{lines[-1]} SGD, learning rate 0.01."] if lines else []
     if any(not family.trains for family in families):
-        trained.append("Activity and clock are means over the chains of sampling machines, which nothing trains.")
+        trained.append("Activity and clock are means over the chains of sampling machines, which are not trained.")
     return trained
 
 
 def _as_published(names: Iterable[str]) -> list[str]:
-    """Return a line on the parameters that Table 2 of the 2016 paper gives these networks, which are others."""
+    """Return a line on the different parameter counts that Table 2 of the 2016 paper gives for these networks."""
     shown = [name for name in PARAMETERS_OF_2016 if name in set(names)]
     if not shown:
         return []

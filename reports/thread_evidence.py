@@ -1,9 +1,9 @@
 """Thread evidence: how many threads worked and wanted to work, and how many CPUs there were for them.
 
 The number of threads that *wanted* to run, on average, is (CPU seconds + run-queue delay) / wall seconds: a thread is
-running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by the number of CPUs, so it tells eight
-threads from four on two CPUs; and unlike counting threads that used any CPU it is not misled by frameworks whose
-threads take turns (a backward pass in a thread of its own).
+running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by the number of CPUs, so it distinguishes
+eight threads from four on two CPUs; and unlike counting threads that used any CPU it is not misled by frameworks whose
+threads take turns (such as a separate thread for the backward pass).
 """
 
 import math
@@ -23,7 +23,7 @@ UNUSED_SHARE = 0.10
 WORKER_SHARE = 0.01
 """... or when fewer threads than asked each had this share of the wall time as CPU time."""
 SHORTEST_REGION = 0.2
-"""Seconds: a shorter timed region is a few ticks of the clocks that the evidence is read from."""
+"""Seconds. A shorter timed region has only a few ticks of the clocks behind the evidence."""
 
 
 def long_enough(outcome: Outcome) -> ThreadEvidence | None:
@@ -47,8 +47,8 @@ def working_threads(threads: ThreadEvidence) -> int | None:
 
 def threads_seen(threads: ThreadEvidence, contention: Contention | None) -> int:
     """Return how many threads the operating system saw working at once."""
-    # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
-    # than they look. The quarter is what the clocks and helper threads may add.
+    # No more than the average number of runnable threads: threads that take turns (TensorFlow's caller and its pool)
+    # are fewer than they look. The quarter allows for clocks and helper threads.
     at_once = max(1, math.ceil(wanting_threads(threads, contention) - 0.25))
     return min(at_once, working_threads(threads) or at_once)
 
@@ -174,9 +174,9 @@ def wait_policy(software: Mapping[str, Any]) -> dict[str, str] | None:
 def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]:
     """Return 1 where more threads worked than were asked for, -1 where fewer did, else 0, and the evidence in words.
 
-    Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run; beyond
-    the quota, throttled ones: unused threads are looked for within ``capacity`` only. Threads that get mini-batches
-    may rest: the others alone are looked for.
+    With more threads than CPUs, those of a framework that lets them sleep while they wait are rarely seen runnable, and
+    neither are throttled ones beyond the quota: unused threads are searched within ``capacity`` only. Threads that
+    fetch mini-batches may rest, so they are not counted.
     """
     if (threads := long_enough(outcome)) is None:
         return 0, ""
@@ -187,7 +187,7 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     if more_threads_than(asked, threads, outcome.contention):
         return 1, f"{wanting:.1f} runnable threads on average, {asked} requested"
     if says is not None and says != asked:
-        sentence = f"the framework says it uses {counted(says, 'thread')}, {asked} asked"
+        sentence = f"the framework reports {counted(says, 'thread')}, {asked} requested"
         return (1 if says > asked else -1), sentence
     computing = asked - threads.helpers
     if computing < 2 or capacity is None or asked > capacity:

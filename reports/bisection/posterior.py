@@ -1,23 +1,23 @@
 """Where a slowdown began: a binary search whose comparisons are noisy.
 
-Candidates stand in order (releases, commits, builds) behind a good one, and the last of them is bad. A pair of
-launches, of the good one and of a candidate side by side, gives the logarithm of a ratio of times. Its distribution is
-Student's with `FREEDOM` degrees, so that a launch in somebody's way proves little, around 0 before the change and
-around the size of the change from there on.
+Candidates (releases, commits, builds) follow a good one in order, and the last of them is bad. A pair of launches, the
+good one and a candidate side by side, gives the logarithm of a ratio of times. Its distribution is Student's with
+`FREEDOM` degrees, so that a disturbed launch proves little, around 0 before the change and around the size of the
+change from there on.
 
-A posterior over the place of the change, and over there being none, is updated with each pair, and the next candidate
-is the one that splits it most evenly: Horstein 1963, "Sequential transmission using noiseless feedback" (IEEE
+A posterior over the place of the change, including that there is none, is updated with each pair, and the next
+candidate is the one that splits it most evenly: Horstein 1963, "Sequential transmission using noiseless feedback" (IEEE
 Transactions on Information Theory 9, 136-143); Waeber, Frazier and Henderson 2013, "Bisection search with noisy
-responses" (SIAM Journal on Control and Optimization 51, 2261-2279). They know the probability that an answer is wrong;
-here it follows from the pairs, since size and deviation are unknown and integrated over, on a grid around what the
-pairs of the bad end show. All such candidates are asked alike, so the most even split is also the most informative one.
+responses" (SIAM Journal on Control and Optimization 51, 2261-2279). They assume a known probability of a wrong answer;
+here it follows from the pairs, since size and deviation are unknown and integrated over, on a grid around the estimates
+from the bad end's pairs. All candidates have the same noise, so the most even split is also the most informative one.
 
-The same pairs under two changes, with a level between them that is neither end's, are the third hypothesis
-(`several_changes`): a ratio of marginal likelihoods, which optional stopping does not bias. It sees what the search
-happens to measure; a slowdown that was undone in a part that was never measured stays unknown.
+The third hypothesis (`several_changes`) is two changes with a level between them that differs from both ends. Its
+evidence is a ratio of marginal likelihoods, which optional stopping does not bias. It covers only what the search
+happens to measure; a slowdown that was undone within an unmeasured part stays unknown.
 
-Pairs of one candidate are taken to deviate around its true ratio by chance alone. Two builds of the same source may
-differ by a per cent or so for good, which counts as deviation here.
+Pairs of one candidate are assumed to deviate from its true ratio by chance only. Two builds of the same source may
+permanently differ by a per cent or so, which counts as deviation here.
 """
 
 import math
@@ -31,33 +31,33 @@ from scipy.special import expit
 
 Floats = NDArray[np.float64]
 Evidence = Mapping[int, Sequence[float]]
-"""Logarithms of the pairs' ratios, candidate over good, by the candidate's place: 1 is the one behind the good one."""
+"""Logarithms of the pairs' ratios, candidate over good, by the candidate's place: 1 is the first after the good one."""
 
 FREEDOM = 10.0
 """Degrees of freedom of the pairs' distribution."""
 CONFIDENCE = 0.95
 ABSENT = 0.5
-"""Probability beforehand that nothing changed."""
+"""Prior probability that nothing changed."""
 SEVERAL = 0.1
-"""Probability beforehand of two changes, where anything changed."""
+"""Prior probability of two changes, if anything changed."""
 DOUBT = 0.1
-"""With so large a probability of two changes no place is named, and the pairs that show it are repeated."""
+"""With at least this probability of two changes no place is named, and the pairs that show it are repeated."""
 MOST_PAIRS = 400
-"""A search that needs more is given up, as on a machine that is never quiet."""
+"""A search that needs more, as on a machine that is never quiet, is abandoned."""
 BUILT = 0.8
-"""A candidate that was measured before is taken again if it is at least this informative, relative to the best one."""
+"""A candidate that is already built is preferred if it is at least this informative, relative to the best one."""
 
 _SIZES, _SCALES, _LEVELS = 11, 7, 33
 _WIDTH = 4.0
 """Half-width of the grid of sizes, in standard errors."""
 _FACTOR = 2.2
-"""The grid of scales reaches from 1 / this to this times the scale that the bad end's pairs show."""
+"""The grid of scales reaches from 1 / this to this times the scale of the bad end's pairs."""
 _LEAST_SCALE = 5e-4
 """Of pairs: a smaller one is rounding."""
 _NORMAL = 1.4826
-"""Standard deviations of a normal distribution in a median absolute deviation."""
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 _APART = 0.25
-"""A level between two changes lies so far from both ends at least, in sizes of the whole change."""
+"""Least distance of a level between two changes from both ends, relative to the whole change."""
 
 
 class Grid(NamedTuple):
@@ -69,7 +69,7 @@ class Grid(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What pairs say of one change or none."""
+    """The posterior of one change or none."""
 
     places: Floats
     """The probability that the slowdown began with each candidate."""
@@ -102,7 +102,7 @@ def likelihoods(ratios: Sequence[float], sizes: Floats, scales: Floats) -> Float
 
 
 def sums(evidence: Evidence, candidates: Sequence[int], grid: Grid) -> tuple[Floats, Floats]:
-    """Return the log likelihoods of these candidates' pairs, 0 without any: before the change, and behind it.
+    """Return the log likelihoods of these candidates' pairs (0 without any) before the change and after it.
 
     Their axes are (candidates, scales) and (candidates, sizes, scales).
     """
@@ -115,8 +115,8 @@ def sums(evidence: Evidence, candidates: Sequence[int], grid: Grid) -> tuple[Flo
 
 
 def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Posterior:
-    """Return what pairs say by their `sums`; ``weights`` are the candidates' probabilities beforehand."""
-    # The sum over all candidates as if behind the change, less what those before a place lose by that.
+    """Return the posterior from the pairs' `sums`; ``weights`` are the candidates' prior probabilities."""
+    # The sum over all candidates as if after the change, less the excess of those before each place.
     lost = after - before[:, None]
     joint = after.sum(axis=0) - lost.cumsum(axis=0) + lost
     joint += _log_prior(grid) + np.log((1 - ABSENT) * weights)[:, None, None]
@@ -130,7 +130,7 @@ def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Pos
 
 
 def _log_prior(grid: Grid) -> Floats:
-    """Return the log probability beforehand of each size, (sizes, 1): alike for all that are a slowdown."""
+    """Return the log prior probability of each size, (sizes, 1): equal for all slowdowns."""
     slower = grid.sizes > 0
     return np.where(slower, -math.log(max(1, slower.sum())), -np.inf)[:, None]
 
@@ -138,11 +138,11 @@ def _log_prior(grid: Grid) -> Floats:
 def several_changes(
     evidence: Evidence, candidates: Sequence[int], grid: Grid, weights: Floats, magnitude: float
 ) -> tuple[float, int | None]:
-    """Return the log evidence of two changes, and the candidate that shows a level between them best.
+    """Return the log evidence of two changes, and the candidate that best shows a level between them.
 
     Good, a level and bad follow one another, and at least one measured candidate has that level. It may lie between
-    the ends, below or above both, but by `_APART` of the whole change, or a slowdown of ``magnitude``, from either. The
-    evidence is -inf, and the candidate None, where no measured candidate is left for it.
+    the ends, below or above both, but at least `_APART` of the whole change, or a slowdown of ``magnitude``, from
+    either. The evidence is -inf, and the candidate None, if no measured candidate is left for it.
     """
     tested = [place for place, each in enumerate(candidates) if evidence.get(each)]
     whole = float(np.median(grid.sizes))
@@ -170,31 +170,31 @@ def several_changes(
 
 @dataclass(frozen=True)
 class Assessment:
-    """What all pairs so far say."""
+    """The conclusions from all pairs so far."""
 
     candidates: tuple[int, ...]
-    """Those that can be tested, in order; a place that cannot be counts for the next one that can."""
+    """The testable ones, in order; an untestable place counts for the next testable one."""
     places: tuple[float, ...]
-    """The probability that the slowdown began with each, or one before it that cannot be tested, if with any one."""
+    """The probability that the slowdown began with each, or with an untestable one before it, if with a single one."""
     absent: float
     """The probability that nothing changed, unless several changes are likely."""
     several: float
-    """The probability of two changes. Beside a place that is certain a small one means another change elsewhere."""
+    """The probability of two changes. If a place is certain, a small one means another change elsewhere."""
     between: int | None
-    """The measured candidate that shows best that there are two."""
+    """The measured candidate that best shows that there are two."""
     size: float
     """Of the slowdown: median of its ratio, and the ends of its interval."""
     low: float
     high: float
     deviation: float
-    """Of a pair's log ratio, about."""
+    """Of a pair's log ratio, roughly."""
 
     def decided(self, confidence: float = CONFIDENCE) -> bool:
-        """Tell whether one answer is as probable as that: several changes or, if they are unlikely, a place or none."""
+        """Tell whether one answer is this probable: several changes or, if they are unlikely, a place or none."""
         return self.several >= confidence or (self.several < DOUBT and max(*self.places, self.absent) >= confidence)
 
     def range(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
-        """Return the fewest neighbours that are together as probable as that, by their first and last index."""
+        """Return the shortest range of candidates that is this probable: its first and last index."""
         reached = np.concatenate([[0.0], np.cumsum(self.places)])
         wanted = min(confidence, reached[-1]) - 1e-12
         spans = (
@@ -207,8 +207,9 @@ class Assessment:
     def following(self, measured: Collection[int]) -> int:
         """Return the candidate to measure next: the median of the posterior, or nearly; in doubt the one between.
 
-        One that was ``measured`` before, and so needs no build, is taken where it tells nearly as much (`BUILT`). With
-        the probability p that the change is not behind a candidate, noisy pairs of it tell in proportion to p (1 - p).
+        One that was ``measured`` before, and so needs no build, is taken if it is nearly as informative (`BUILT`). If
+        the change is not after a candidate with probability p, the information of its pairs is proportional to
+        p (1 - p).
         """
         if self.between is not None and self.several >= DOUBT:
             return self.between
@@ -219,9 +220,9 @@ class Assessment:
         return self.candidates[int(np.argmax(built if built.max() >= BUILT * gain.max() else gain))]
 
     def pairs_left(self, confidence: float = CONFIDENCE) -> int:
-        """Return roughly how many pairs the search still takes, at least one; 0 where it is decided.
+        """Return roughly how many more pairs the search needs, at least one; 0 if it is decided.
 
-        The entropy of the places over what one pair tells at best: a channel of two equally likely levels under noise.
+        The entropy of the places over the most information a pair can give: two equally likely levels under noise.
         """
         if self.decided(confidence):
             return 0
@@ -238,9 +239,9 @@ def assess(
     magnitude: float = 0.025,
     confidence: float = CONFIDENCE,
 ) -> Assessment:
-    """Return what the pairs say of ``count`` candidates, the last of which is bad and has two pairs at least.
+    """Return the assessment of ``count`` candidates; the last one is bad and has at least two pairs.
 
-    ``untestable`` ones, never the last, give no pair. Levels within a ratio of ``1 + magnitude`` are one.
+    ``untestable`` ones, never the last, give no pairs. Levels within a ratio of ``1 + magnitude`` are one.
     """
     candidates = [place for place in range(1, count + 1) if place not in untestable]
     weights = np.diff([0, *candidates]) / count

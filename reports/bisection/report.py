@@ -1,7 +1,7 @@
 """The result of a bisection: the first slower candidate, or why none can be named.
 
-A search for the first faster one (`--faster`) goes backwards in time, from the good end, which is then the later one:
-the place where it gets slower is the same, and the candidate on its good side is the answer.
+A search for the first faster one (`--faster`) goes backwards in time from the good end, which is then the later one:
+the point where it gets slower is the same, and the candidate on its good side is the answer.
 """
 
 from collections.abc import Sequence
@@ -52,13 +52,13 @@ class Candidate:
 
     name: str
     about: str
-    """A commit's subject; empty where there is nothing to say."""
+    """A commit's subject, or empty."""
     pairs: int
     """Undisturbed ones."""
     ratio: Ratio | None
-    """Of its time over the good one's, in pairs; without an interval where they are too few."""
+    """Its time over the good one's, in pairs; without an interval if there are too few."""
     slower: float | None
-    """The probability that it has the slowdown; None where nothing was found out."""
+    """The probability that it has the slowdown; None if unknown."""
     problem: str
     """Why it cannot be tested; empty where it can."""
 
@@ -84,9 +84,9 @@ class Bisection:
     confidence: float
     rule: Rule
     pairs: int
-    """All that were begun."""
+    """Pairs begun."""
     disturbed: int
-    """Those of them that do not count."""
+    """Pairs that do not count."""
     command: str
     """Measures it again."""
     faster: bool = False
@@ -111,7 +111,7 @@ class Bisection:
 
     @property
     def _span(self) -> tuple[int, int]:
-        """The fewest neighbours that are probable enough, by the first and the last of those that can be tested."""
+        """The smallest probable range of candidates: the indices of its first and last testable ones."""
         return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
 
     @property
@@ -123,9 +123,9 @@ class Bisection:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """Which may be the answer, in order of time: with those between that cannot be tested.
+        """The possible answers in order of time, including untestable ones in between.
 
-        None before the ends are known to differ.
+        Empty before the ends are known to differ.
         """
         if self.assessment is None:
             return ()
@@ -152,7 +152,7 @@ class Bisection:
 
     @property
     def between(self) -> str | None:
-        """The one that shows best that there are several changes."""
+        """The candidate that best shows that there are several changes."""
         found = self.assessment
         return None if found is None or found.between is None else self.names[found.between - 1]
 
@@ -208,8 +208,8 @@ def headline(found: Bisection) -> str:
     if found.outcome is Outcome.SEVERAL and found.assessment is not None:
         return (
             f"The pairs contradict a single change (probability of several: {_percent(found.assessment.several)}): "
-            f"{found.between} is neither as fast as {found.good} nor as slow as {found.bad}. Bisect the parts by "
-            f"themselves: --good {found.good} --bad {found.between}, and --good {found.between} --bad {found.bad}."
+            f"{found.between} is neither as fast as {found.good} nor as slow as {found.bad}. Bisect each part "
+            f"separately: --good {found.good} --bad {found.between}, and --good {found.between} --bad {found.bad}."
         )
     if found.assessment is not None:
         several = f"one of {counted(len(suspects), found.kind)}, {suspects[0]} to {suspects[-1]}"
@@ -240,7 +240,7 @@ def _page(found: Bisection) -> Page:
             for each in found.tried
             if each.name in found.beside and each.ratio is not None
         ]
-        after += [f"Beside it: {'; '.join(beside)}."] if beside else []
+        after += [f"Around the change: {'; '.join(beside)}."] if beside else []
     untestable = sum(bool(each.problem) for each in found.tried)
     lost = f", {found.disturbed} of them disturbed or incomplete" if found.disturbed else ""
     skipped = f"; {counted(untestable, found.kind)} could not be tested" if untestable else ""

@@ -1,8 +1,8 @@
 """Claims, their evidence, and verdicts: on their paper's own numbers, and on one's own results.
 
-A verdict follows from the answers to a claim's figures, with the ratios' intervals adjusted for the number of tests in
-the report (Holm), so that one claim in twenty does not fail by chance. A ratio of times must differ from 1 by
-`statistics.WORSE` where 1 is the bound. A published value has no interval, and decides alone.
+A verdict follows from the answers to a claim's figures. The ratios' intervals are adjusted for the number of tests in
+the report (Holm); otherwise one claim in twenty would fail by chance. A ratio of times must differ from 1 by
+`statistics.WORSE` if 1 is the bound. A published value has no interval, so its value decides.
 """
 
 import functools
@@ -66,11 +66,11 @@ class Claim:
     """Section, table or figure."""
     words: str
     figures: tuple[Figure, ...] = ()
-    """Asked of one's own results; empty where nothing that dlbench measures bears on it."""
+    """Evaluated on the user's results; empty if dlbench measures nothing that bears on the claim."""
     figures_on_paper: tuple[Figure, ...] = ()
-    """Asked of the paper's numbers, where these are other ones."""
+    """Evaluated on the paper's numbers, if they differ from `figures`."""
     published: str = ""
-    """The paper's table that `figures` are asked of."""
+    """The paper's table on which figures are evaluated."""
     on_machines: tuple[str, ...] = ()
     """The machines of that table that the claim is about; empty: all."""
     no_numbers: str = ""
@@ -88,7 +88,7 @@ class Claim:
 
     @property
     def machine(self) -> str:
-        """The machine that it takes: "4 cores, a GPU"."""
+        """The machine that it requires: "4 cores, a GPU"."""
         gpus = {0: "", 1: "a GPU"}.get(self.gpus, f"{self.gpus} GPUs")
         named = f"{gpus} ({self.gpu.replace('|', ', ')})" if self.gpu else gpus
         return ", ".join(filter(None, (f"{self.cores} cores" if self.cores else "", named)))

@@ -457,7 +457,7 @@ class OwnClaim(Figure):
         if self.least is not None and self.most is not None and self.least >= self.most:
             raise ValueError(f"least = {self.least:g} must be below most = {self.most:g}")
         if self.size is not None and not (self.least or 0) <= self.size <= (self.most or self.size):
-            raise ValueError(f"size = {self.size:g} must lie where least and most have the ratio")
+            raise ValueError(f"size = {self.size:g} must lie within the bounds least and most")
         if self.slower == self.faster:
             raise ValueError("slower and faster are the same cells; let them differ in an axis, as in framework = ")
         return self

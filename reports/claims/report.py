@@ -96,17 +96,17 @@ def claims_page(found: Claims) -> Page:
         table(
             _columns(here, paper == OWN),
             tried,
-            "Claims of one's own" if paper == OWN else PAPERS[paper],
+            "Your own claims" if paper == OWN else PAPERS[paper],
             notes=_notes(tried, here),
             words=True,
         )
         for paper, tried in papers.items()
     ]
-    return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(papers), *found.notes))
+    return Page(("Claims, and the figures for and against them.",), tuple(tables), (*_legend(papers), *found.notes))
 
 
 def _verdict(found: Evidence) -> Entry:
-    """Return the verdict, how many figures hold where not all agree, and how many there are where some are missing."""
+    """Return the verdict, with the number of figures that hold if they disagree, or that exist if some are missing."""
     there = f"{found.of} of {len(found.figures)} figures" if found.of and found.missing else ""
     holds = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
     words = (found.verdict.value, holds or there, found.note.partition(":")[0])
@@ -171,17 +171,17 @@ def _figure(question: Question) -> str:
 
 def _legend(papers: Iterable[str]) -> Iterator[str]:
     yield (
-        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the side that the claim "
-        "says, and the figure is within a factor of 2 of the claimed size, if there is one; in direction: of another "
-        "size; differs: on the other side; of several figures 80 % decide, else partly."
+        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the claimed side, and "
+        "the figure is within a factor of 2 of the claimed size, if there is one; in direction: its size differs; "
+        "differs: the interval lies on the other side. Of several figures 80 % decide, else partly."
     )
     if set(papers) != {OWN}:
         yield (
-            "For papers' claims own results take part where every axis is as usual: tuned, float32, a resident "
-            "mini-batch, one worker, threads not bound; of an axis that a claim is about it takes every value."
+            "Papers' claims are tried on results with the usual value of every axis: tuned, float32, a resident "
+            "mini-batch, one worker, threads not bound. A claim about an axis takes all its values."
         )
         yield (
-            "Printed numbers have no interval. In the column of own results each tool of a paper is replaced by the "
+            "Printed numbers have no interval. In the column of your results each tool of a paper is replaced by the "
             "framework that stands for it, in its fastest mode."
         )
 

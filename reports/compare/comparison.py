@@ -96,7 +96,7 @@ class Comparison:
     unmeasured: int = 0
     """Cells that were planned and have no launch yet."""
     command: str = ""
-    """Measures it again; empty: not known, as of stored runs."""
+    """Measures it again; empty if unknown, as for stored runs."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""
@@ -112,7 +112,7 @@ def in_order(cell: Cell) -> tuple[object, ...]:
 
 CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
-"""Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
+"""Disturbed launches are mostly those of one side if chance alone would divide them so with a lower probability."""
 _OF_SESSIONS = (
     "Measured in different sessions: a shift of the machine between them looks like a change of the code. The "
     "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
@@ -182,7 +182,7 @@ def compare_runs(
         counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
         if all(counts) and counts[0] != counts[1] and judgement.ratio is not None:
             # In duet pairs a launch has as many CPUs as threads, and a neighbour.
-            words = "launches that could use other numbers of CPUs: a comparison, not a verdict on a change"
+            words = "launches that could use different numbers of CPUs: a comparison, not a verdict on a change"
             judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
         cells.append(CellComparison(cell, before, after, judgement))
     notes = []
@@ -226,9 +226,9 @@ def geometric_mean(
 ) -> Ratio | None:
     """Return the geometric mean of the cells' ratios with its 95 % interval; None with fewer than two ratios.
 
-    The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
-    session to session, which falls on all cells alike and is added once for each session. Of a gate, the pairs up to
-    the first look count alone: later ones were measured because of what the first ones showed.
+    The cells' errors are assumed independent (their launches are shuffled), except for a shift of the machine from
+    session to session, which affects all cells alike and is added once for each session. In a gate, only the pairs up
+    to the first look count: later ones were measured because of the first ones' results.
     """
     known = [
         (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
@@ -240,7 +240,7 @@ def geometric_mean(
         return None
     logs, variances, freedoms = np.array(known).T
     centre, shift = float(logs.mean()), 2 * session_deviation**2
-    # Each cell's error holds the shift already, where there is one: all but one of them are taken out again.
+    # Each cell's error already includes the shift, if there is one: all but one are subtracted again.
     variance = float(np.maximum(0.0, variances - shift).sum()) / count**2 + shift
     spread = float(((variances / count**2) ** 2 / freedoms).sum())
     # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no spread.
@@ -282,9 +282,9 @@ def common_time(first: Record, second: Record) -> tuple[float, float] | None:
 
 
 def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float | None]:
-    """Return the median seconds per step of both launches; of a duet over the samples of their common time alone.
+    """Return the median seconds per step of both launches; for a duet only over the samples of their common time.
 
-    Outside of that the slower side has the machine for itself.
+    Outside that time the slower side has the machine to itself.
     """
     common = common_time(first, second)
     return _seconds(first, common), _seconds(second, common)
@@ -299,7 +299,7 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
         fewer, more = sorted((before, after), key=lambda side: side.contended)
         if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
             name = CANDIDATE if more is after else BASELINE
-            words = f"{judgement.sentence}; mostly launches of the {name}, so it may be its own doing"
+            words = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
             judgement = replace(judgement, sentence=words)
     if judgement is None:
         judgement = (judge_looks if gate else judge_pairs)(*used, rule)
@@ -307,7 +307,7 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
 
 
 def _seconds(record: Record, between: tuple[float, float] | None = None) -> float | None:
-    """Return the median seconds per step, with ``between`` of the samples most of which lies in that time."""
+    """Return the median seconds per step; with ``between``, of the samples that lie mostly within that time."""
     outcome = record.outcome
     if outcome.status is not Status.OK or not outcome.samples_ns:
         return None
@@ -336,11 +336,11 @@ def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
 
 
 def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
-    """Return how a side's launches ended: status, reason, and of those that did not end well how many and why."""
+    """Return how a side's launches ended: status, reason, and how many failed and why."""
     failed = [record for record in records if record.outcome.status is not Status.OK]
     if not failed:
         return Status.OK, "", ""
-    # What cannot be believed outweighs everything; a time-out or a lack of memory would only come again.
+    # An untrustworthy result outweighs everything; a time-out or a lack of memory would only recur.
     worst = (Status.PARITY_FAILED, Status.IMPLAUSIBLE)
     failed.sort(key=lambda record: record.outcome.status in worst and 1 + worst.index(record.outcome.status))
     outcome = failed[-1].outcome

@@ -32,7 +32,7 @@ def compared(source: Source) -> Sequence[Compared]:
 
 
 WHOLE = 3
-"""So many of the newest are shown cell by cell; `dlbench gate` and `compare` show any when they are made."""
+"""Number of the newest that are shown cell by cell; `dlbench gate` and `compare` show theirs when they finish."""
 
 
 def outcome(found: Compared) -> str:

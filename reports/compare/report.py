@@ -33,15 +33,15 @@ class Words(NamedTuple):
     word: str
     legend: str
     said: str = ""
-    """Of its cells, as the reason why a gate does not pass; empty: they let it pass."""
+    """Describes its cells in the reason why a gate does not pass; empty if they let it pass."""
     junit: str = ""
     """The element of its test case; empty: it passed."""
 
 
-_SLOWER = "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that fails a build"
-_FASTER = "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}"
+_SLOWER = "slower by more than {magnitude}, significant at p <= {p}; the only verdict that fails a build"
+_FASTER = "faster by more than {magnitude}, significant at p <= {improvement_p}"
 _BROKEN = "the candidate fails where the baseline does not"
-_OPEN = "not shown to be slower, and {tolerance} slower is not excluded either"
+_OPEN = "not shown to be slower, but a slowdown of {tolerance} is not excluded either"
 _DISTURBED = "other programs interfered with at least half of its launches"
 _IN_PAIRS = "disturbed by other programs in at least half of the pairs"
 _NO_NUMBER = "a side was not measured, or the baseline fails too"
@@ -52,9 +52,9 @@ WORDS = {
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
     Verdict.COMPARISON: Words(
-        "compared", "of different machines, or launches on other numbers of CPUs: a ratio, and no verdict on a change"
+        "compared", "different machines, or launches on different numbers of CPUs: a ratio, not a verdict on a change"
     ),
-    Verdict.NO_REGRESSION: Words("no regression", "the interval excludes that it is {tolerance} slower"),
+    Verdict.NO_REGRESSION: Words("no regression", "the interval excludes a slowdown of {tolerance}"),
     Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
 }
 GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
@@ -187,7 +187,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def _reasons(comparison: Comparison) -> list[str]:
-    """Return a sentence for each cell worth one, the gravest first, so many of each verdict that fails nothing."""
+    """Return a sentence for each notable cell, the gravest first; verdicts that fail nothing are cut to a few."""
     lines = []
     for found, cells in by_verdict(comparison).items():
         if found not in _QUIET:
@@ -316,13 +316,13 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT)
 MOST_CHARACTERS = 65_536
-"""Of the Markdown: GitHub takes no longer comment."""
+"""Of the Markdown: GitHub rejects longer comments."""
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
     """Return a comment for a pull request: the outcome, the changes and what is open; the rest within ``<details>``.
 
-    Its first line is invisible: a job finds the comment by it, to update it. Of a text that would be too long the least
+    Its first line is invisible: a job uses it to find and update the comment. If the text would be too long, the least
     striking cells and the last facts are left out.
     """
     outcome = gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)

@@ -1,13 +1,13 @@
 """Verdicts on whether a candidate is slower than a baseline, by launches.
 
-A number of launches, never of steps, is what a verdict rests on (`reports.statistics` says why). Three ways of looking:
+A verdict rests on a number of launches, never of steps (`reports.statistics` says why). There are three methods:
 
 - a gate's launches, measured in pairs until a look decides (`judge_looks`): signed ranks with exact bounds over all
   looks together;
-- launches measured in pairs, side by side, as many as were wanted (`judge_pairs`): signed ranks;
-- launches that were not (`judge`): Welch's t on the logarithms of the launches' medians (Welch 1947). Where the two
+- a fixed number of launches measured in pairs, side by side (`judge_pairs`): signed ranks;
+- launches not measured in pairs (`judge`): Welch's t on the logarithms of the launches' medians (Welch 1947). If the
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
-  average out; the standard error then gets `Rule.session_deviation` for each session on top.
+  average out; `Rule.session_deviation` is then added to the standard error for each session.
 
 A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair coin whatever the
 sizes, so at each look the signed-rank sum has its exact distribution; the probability of a false alarm at any look is
@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Look:
-    """A number of pairs after which a gate looks at a cell, and the one-sided levels of what it may say then."""
+    """A number of pairs after which a gate looks at a cell, and the one-sided levels of its possible verdicts."""
 
     pairs: int
     bound: float
@@ -68,7 +68,7 @@ class Look:
     slower: float = 0.0
     """Of a regression."""
     suspect: float = 1.0
-    """A cell with a larger p of being slower is measured no further."""
+    """A cell whose p-value of being slower is larger is not measured any further."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ class Rule:
     magnitude: float = 0.025
     """A smaller slowdown is never called a regression."""
     tolerance: float = 0.05
-    """A slowdown of this size must be excluded before "no regression" is said."""
+    """The verdict "no regression" requires that a slowdown of this size is excluded."""
     p_value: float = 0.01
     improvement_p_value: float = 0.025
-    """Larger, as an improvement alarms no one: six pairs, whose smallest p is 1/64, can show one."""
+    """Larger, as an improvement raises no alarm: six pairs, whose smallest p is 1/64, can show one."""
     confidence: float = 0.95
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
@@ -93,11 +93,11 @@ class Rule:
         Look(24, 0.0015, 0.00008, suspect=0.05),
         Look(40, 0.0015, 0.000125, suspect=0.0),
     )
-    """Of a gate. Twelve pairs of one sign have p = 1 / 4096: before, no level this strict can be met."""
+    """Of a gate. Twelve pairs of one sign have p = 1 / 4096: fewer pairs cannot meet a level this strict."""
     spare: float = 1.0
-    """Pairs that others disturbed are measured again, up to this share of the pairs wanted."""
+    """Pairs disturbed by other programs are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
-    """Over all cells of a comparison that is no gate (Benjamini and Hochberg 1995)."""
+    """Over all cells of a comparison other than a gate (Benjamini and Hochberg 1995)."""
 
     @property
     def false_alarms(self) -> float:
@@ -169,12 +169,12 @@ def judge(
     squares = parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1)
     freedom = sum(parts) ** 2 / squares if squares > 0 else float(len(a) + len(b) - 2)
     method = "Welch t over launches"
-    # Clocks resolve no better: launches without any spread are no proof of a difference of nothing.
+    # The resolution of clocks: launches without any spread do not prove that a tiny difference is real.
     variance = max(sum(parts), 1e-12)
     spreads = [(math.sqrt(variance), freedom)]
     if not same_session:
-        # The shifts are known by assumption, not estimated: freedom grows as their share does (Satterthwaite 1946). For
-        # few launches that would outweigh the shifts themselves, so of both ways to see it the more cautious counts.
+        # The shifts are assumed, not estimated: freedom grows with their share (Satterthwaite 1946). With few launches
+        # that would outweigh the shifts themselves, so the more cautious of the two half-widths counts.
         extra = 2 * rule.session_deviation**2
         spreads.append((math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2))
         method += f", widened by {rule.session_deviation:.1%} for each session"
@@ -269,17 +269,17 @@ def _decide(
     elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.improvement_p_value:
         verdict, sentence = Verdict.IMPROVEMENT, f"faster: {change}"
     elif high < 1 + rule.tolerance:
-        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"
+        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {rule.tolerance:.0%} is excluded"
     elif low > 1:
         sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
     else:
-        sentence = f"{change}: {rule.tolerance:.0%} slower is not excluded; {_shows(effect)}"
+        sentence = f"{change}: a slowdown of {rule.tolerance:.0%} is not excluded; {_shows(effect)}"
     p = slower_p if ratio >= 1 else found.faster_p
     return Judgement(verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom)
 
 
 def _shows(effect: float | None) -> str:
-    return "so few launches cannot show one" if effect is None else f"a slowdown of {effect:.1%} would have shown"
+    return "too few launches to show one" if effect is None else f"a slowdown of {effect:.1%} would have been found"
 
 
 def _smallest(error: float, freedom: float, rule: Rule) -> float:
@@ -322,9 +322,9 @@ class PairedEstimate:
 
     ratio: float
     low: float
-    """0 where so few pairs allow no interval of this confidence."""
+    """0 if there are too few pairs for an interval of this confidence."""
     high: float
-    """Infinite where so few pairs allow none."""
+    """Infinite if there are too few pairs."""
     slower_p: float
     """One-sided: how often identical code would look at least this much slower."""
     faster_p: float

@@ -1,7 +1,7 @@
 """Curves: the times of cells that differ in numeric axes alone (threads, mini-batch size, workers, units).
 
-The reports of curves are presets: each says which cells make a curve, what it finds of a curve and of its points
-(`Curve.found` and `Point.found`, by the keys of JSON), and how that is shown.
+Each report on curves defines which cells make a curve, its findings about a curve and its points (`Curve.found` and
+`Point.found`, by their JSON keys), and how they are shown.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -77,10 +77,10 @@ class Curves(NamedTuple):
 
 
 def find_knee(axis: str, found: Mapping[int, Found], *tests: Callable[[Found], bool]) -> dict[str, int | None]:
-    """Return the value of the axis from which something holds, and the earliest and the latest that it may be.
+    """Return the value of the axis from which something holds, with its earliest and latest possible values.
 
-    The tests say in this order whether it holds by the medians, may hold by the intervals, and is shown by them; None
-    stands for no value.
+    The tests say, in this order, whether it holds by the medians, may hold by the intervals, and is proven by them;
+    None stands for no value.
     """
     firsts = (next((at for at, each in found.items() if test(each)), None) for test in tests)
     return dict(zip((axis, "earliest", "latest"), firsts, strict=True))
@@ -122,9 +122,9 @@ def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key,
 
 
 def computes_nothing(cell: CellResult) -> bool:
-    """Return whether a timed cell's framework has no mathematics: no parameters, hence no rate, and no parity.
+    """Return whether a timed cell's framework computes nothing: no parameters, hence no rate, and no parity.
 
-    A published cell has no parity either, but not the verdict "unchecked". Only its author knows what an own step does.
+    A published cell has no parity either, but not the verdict "unchecked". A user's own step may compute anything.
     """
     if cell.group.network == Own.name:
         return False

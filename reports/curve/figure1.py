@@ -7,14 +7,14 @@ b / T(b): examples a second, for the recurrent networks sequences.
 The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`judge`): the same speed for
 less memory.
 
-The knee is the smallest mini-batch from which no larger one pays: throughput grows to none of them by `PAYS` or more
-for each doubling, X(c) / X(b) < (1 + PAYS) ** log2(c / b) for every c > b. So one slow size in the middle makes no
-knee, and the largest size is never one. The medians say where the knee is; the intervals of those ratios (each of one
-comparison, not of all together) say how early and how late it may be.
+The knee is the smallest mini-batch beyond which no larger one pays: throughput never grows by `PAYS` or more per
+doubling, X(c) / X(b) < (1 + PAYS) ** log2(c / b) for every c > b. So one slow size in the middle makes no knee, and the
+largest size is never one. The medians give the knee; the intervals of those ratios (for single comparisons, not for all
+together) give its earliest and latest position.
 
-A size whose cell failed parity, or used more threads than asked, takes no part; nor does one of another environment
-than its row's newest, without a proof of its mathematics, disturbed by other programs, or whose GPU was throttled, had
-memory errors or a clock that disagrees with the wall clock, unless that is so of all.
+A size whose cell failed parity, or used more threads than asked, takes no part. Nor does one with another environment
+than its row's newest, without a parity check, disturbed by other programs, or whose GPU was throttled, had memory
+errors or a clock that disagrees with the wall clock, unless that is true of all sizes.
 """
 
 import math
@@ -72,7 +72,7 @@ _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
 def figure1(matrix: Matrix) -> Curves:
     """Return the curves of a matrix over the mini-batch sizes, network by network.
 
-    Curves of a single size beside others of several are left out: they are of another suite in the same store.
+    Curves of a single size are left out if others have several: they belong to another suite in the same store.
     """
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
@@ -170,7 +170,7 @@ def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
 
 
 def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags.FlagKind]) -> layout.Table:
-    """Return the table of one network at one place; a row without any number has words beneath, and no column."""
+    """Return the table of one network at one place; a row without any number gets a note instead of a column."""
     columns = {row_name(each.cell): each for each in curves if any(shown(point, quantity) for point in each.points)}
     entries = {
         (point.at, name): _entry(point, curve, quantity, common)
@@ -202,15 +202,15 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
     if any(curve.found["knee"] is not None for curve in found.curves):
         lines.append(
             f"{layout.BEST} the best mini-batch: the smallest whose throughput is not clearly below the highest; "
-            f"{_KNEE} the knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in "
-            "brackets where the intervals leave room for another."
+            f"{_KNEE} the knee: no larger mini-batch raises throughput by {PAYS:.0%} or more per doubling; others that "
+            "the intervals allow are in brackets."
         )
     if any(value is not None and value[1] is not None for value in (shown(point, quantity) for point in points)):
         lines.append(layout.HALF_WIDTH)
     if any(point.seconds is not None and not point.takes_part for point in points):
         lines.append(
-            "Sizes of an older environment, without a parity check, or disturbed by other programs or a slowed GPU, do "
-            "not count for best and knee."
+            "Sizes measured with an older environment, without a parity check, or disturbed by other programs or a "
+            "slowed GPU do not count for best and knee."
         )
     lines += layout.flag_lines((point.cell for point in points), common)
     lines += axes.legends(curve.cell for curve in found.curves)

@@ -9,12 +9,13 @@ Scalability Law (Gunther, Guerrilla Capacity Planning, 2007) is C(p) = p / (1 + 
 (p - 1)) with sigma = serial / T(1) and kappa = crosstalk / T(1). T(1) = parallel + serial is fitted like the others: a
 curve scaled by its first point would carry that point's noise everywhere.
 
-Least squares of log T, so that each point counts by its relative error, weighted by its launches. The law with the
-smaller AICc is chosen (Hurvich and Tsai 1989) among those not rejected. Its intervals are parametric bootstrap
-percentiles (Efron and Tibshirani 1993): launches drawn about the fitted curve with the deviation that all launches show
-together, or, where Bartlett's test separates them, each point's own. The observed variance is drawn too (chi-squared),
-as in Student's t. Resampling three launches would show only two thirds of their variance. Own simulation, nominal 95 %:
-all points alike 93-98 %; one of six points four times as noisy 94-97 % with five launches, 89 % with three.
+The fit is least squares of log T, so that each point counts by its relative error, weighted by its launches. Of the
+laws not rejected, the one with the smaller AICc is chosen (Hurvich and Tsai 1989). Its intervals are parametric
+bootstrap percentiles (Efron and Tibshirani 1993): launches are drawn about the fitted curve with the deviation of all
+launches together or, if Bartlett's test separates them, of each point. The observed variance is drawn too
+(chi-squared), as in Student's t. Resampling three launches would show only two thirds of their variance. Simulated
+coverage of nominal 95 %: all points alike 93-98 %; one of six points four times as noisy 94-97 % with five launches,
+89 % with three.
 """
 
 import math
@@ -29,24 +30,24 @@ from dlbench.reports.naming import counted, threads_name
 from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
 
 POINTS_NEEDED = 6
-"""With fewer thread counts a law with three parameters is hardly put to the test."""
+"""Fewer thread counts hardly test a law with three parameters."""
 MISFIT_SIGNIFICANCE = 0.01
-"""A law is rejected when launches that follow it would deviate as much as these with less than this probability ..."""
+"""A law is rejected if launches that follow it would deviate this much with less than this probability ..."""
 MISFIT_TOLERATED = 0.03
 """... and it misses a point by more than this share: precise launches would disprove any law."""
 MISFIT_UNTESTED = 0.10
 """Without enough launches to measure noise, a law is rejected where it misses a point by more than this share."""
 REPLICATES = 999
 ROUNDS = 60
-"""Of a fit from a start that may be far off; where a law holds, ten are enough."""
+"""Of a fit that may start far off; if a law holds, ten are enough."""
 DRAWS = 1000
 SEED = 20160825
 """Any fixed number: the same records give the same intervals."""
 CROSSING_SEED = 20170413
 ALIKE_SIGNIFICANCE = 0.2
-"""The launches of all points are taken to deviate alike unless Bartlett's test says otherwise at this level."""
+"""The launches of all points are assumed to deviate alike unless Bartlett's test rejects that at this level."""
 LEAST_ERROR = 1e-6
-"""No time is known better than this share."""
+"""Smallest relative error of any time."""
 STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
 _TAIL = (1 - CONFIDENCE) / 2
 
@@ -323,8 +324,8 @@ def _intervals_said(times: Mapping[int, Summary]) -> str:
     if not few:
         return (
             f"{CONFIDENCE:.0%} percentiles of {REPLICATES} parametric bootstrap replicates "
-            "(launches drawn about the fit, with the deviation that all show together, or, where they differ, each "
-            "thread count with its own)"
+            "(launches drawn about the fit with their common deviation or, where deviations differ, that of each "
+            "thread count)"
         )
     if all(summary.low is None for summary in times.values()):
         return "no intervals: single values without any spread"
@@ -334,17 +335,17 @@ def _intervals_said(times: Mapping[int, Summary]) -> str:
 def fit_line(times: Mapping[int, Summary]) -> dict[str, Any]:
     """Return the straight line T = fixed + per_step * x through these seconds.
 
-    That is the x fitted (``steps``), the ratios ``fixed`` and ``per_step``, and ``largest_residual``: the largest
-    |T / fitted T - 1| of any x, None with two, which every line meets.
+    The result has the x fitted (``steps``), the ratios ``fixed`` and ``per_step``, and ``largest_residual``: the
+    largest |T / fitted T - 1| of any x, None with two, which a line always meets.
 
-    Least squares weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider of
-    two Student intervals: over the launches about the line, and over the points about it (which includes how far the
-    curve is from a line). From two points with one launch each there is none.
+    Least squares are weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider
+    of two Student intervals: over the launches about the line, and over the points about it (which includes how far
+    the curve deviates from a line). Two points with one launch each give no interval.
     """
     of_launches = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
     points = [(x, each) for x, t in times.items() for each in (t.launch_medians if of_launches else (t.median,))]
     x, seconds = np.array(points).T
-    # A launch's own time as its weight would draw the line towards the quick ones.
+    # Weighting a launch by its own time would pull the line towards the fast ones.
     middle = np.array([times[each].median for each, _ in points])
     columns = np.column_stack([1 / middle, x / middle])
     theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
@@ -414,8 +415,8 @@ class Crossing(NamedTuple):
 def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
     """Return where the second begins to be faster than the first; None with fewer than two shared points.
 
-    The crossing is linear in the logarithms between the two points about it. Of several the last counts, beyond which
-    the second is faster everywhere. Its interval is of `DRAWS` drawn sets of launch means: Student's t with enough
+    The crossing is interpolated in logarithms between the two points around it. The last of several counts: beyond it
+    the second is faster everywhere. Its interval comes from `DRAWS` drawn sets of launch means: Student's t with enough
     launches, else a normal deviation within the launch plus the assumed one between launches.
     """
     units = [each for each in sorted(first) if each in second]

@@ -1,9 +1,9 @@
 """`dlbench report cells`: recurrent cells by their speed in each framework, losses on a text, and times to a loss.
 
-A curve is one row of the matrix at one place; its points are networks of one mini-batch and number of steps. Speeds are
-of the newest run that timed a cell; losses are those of `training`, whatever framework trained: parity has shown that
-all compute the same. Hours to the target of a text are a network's steps times a row's seconds, with the interval of
-the seconds; the blur of blocks of 50 steps is not in it.
+A curve is one row of the matrix at one place; its points are networks of one mini-batch and number of steps. Speeds
+come from the newest run that timed a cell; losses come from `training`, whichever framework trained: parity has shown
+that all compute the same. Hours to the target of a text are a network's steps times a row's seconds, with the interval
+of the seconds, which ignores the resolution of the blocks of 50 steps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.record import Record
 
 KARPATHY = "karpathy2016"
-NOTHING = "Nothing of these networks was measured yet; `dlbench run char` and `dlbench run cells-quick` do it."
+NOTHING = "None of these networks was measured yet; `dlbench run char` and `dlbench run cells-quick` do that."
 NOT_CONFIRMED, UNCHECKED = "!", "?"
 QUANTITIES = {
     "seconds": "Seconds per update",
@@ -62,7 +62,7 @@ _SAID_ONCE = {flags.FEW_LAUNCHES}
 
 
 def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
-    """Return the curves of a matrix over networks (`Net`), and what was learnt in these records."""
+    """Return the curves of a matrix over networks (`Net`), and the trainings in these records."""
     curves, learnt = _curves(matrix, records), learnt_of(records)
     notes = [
         f"{net.name}: training in {each.record.cell.framework} ended: {ended}"
@@ -131,8 +131,8 @@ def _findings(
     asked: list[tuple[str, str, Iterable[Question]]] = [
         ("G1", "LSTM and GRU have a lower loss than rnn of equal size", of_losses("G1", losses)),
         ("G1t", "and after equal time", _gated_at_equal_time(times)),
-        ("G2", "A layer more lowers the loss", of_losses("G2", losses)),
-        ("G3", "Twice the size lowers the loss", of_losses("G3", losses)),
+        ("G2", "Another layer lowers the loss", of_losses("G2", losses)),
+        ("G3", "Doubling the size lowers the loss", of_losses("G3", losses)),
         ("gru", "A GRU takes longer than rnn, by its FLOPs", _costs(curves, {"cell": "gru"}, {"cell": "rnn"})),
         ("lstm", "An LSTM takes longer than rnn, by its FLOPs", _costs(curves, {"cell": "lstm"}, {"cell": "rnn"})),
         ("layers", "3 layers take longer than 1, by their FLOPs", _costs(curves, {"layers": 3}, {"layers": 1})),
@@ -161,7 +161,7 @@ def _gated_at_equal_time(times: Iterable[Mapping[str, Any]]) -> Iterator[Questio
 
 
 def _costs(curves: Iterable[Curve], of: Mapping[str, Any], against: Mapping[str, Any]) -> Iterator[Question]:
-    """Ask how many times as long an update of these networks takes as of those that differ in a number alone."""
+    """Ask how much longer an update of these networks takes than that of networks differing in one number only."""
     for curve in curves:
         cells = {point.at: point.cell for point in curve.points}
         for net, cell in cells.items():
@@ -261,7 +261,7 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
     for (main, by, steps), differences in good.items():
         count = counted(len(differences), "curve")
         shown = f"{most:.2%}" if (most := max(differences)) >= 0.0001 else "0.01 %"
-        yield f"{by} confirms {count} of {main}: means of blocks up to step {steps} differ by {shown} at most."
+        yield f"{by} confirms {count} of {main}: block means up to step {steps} differ by at most {shown}."
     if any(each.confirmed is None for each in nets.values()):
         yield f"{UNCHECKED} trained in one framework only, so not checked"
 
@@ -358,16 +358,16 @@ def _legend(found: Curves, quantity: str) -> Iterator[str]:
     if found.conclusions["times"]:
         yield (
             f"{layout.BEST} no other network in any row of the machine is both clearly faster and lower. The time "
-            "is steps to the loss times seconds per update; its interval is that of the seconds. Steps are known to "
-            "about half a block of 50."
+            "is steps to the loss times seconds per update; its interval is that of the seconds. The number of steps "
+            "is accurate to about half a block of 50."
         )
         yield (
-            f"A loss is the mean of the block of steps that ends there, each before its update, on stretches drawn "
-            f"anew. The share of the way is the largest of {', '.join(f'{each:.0%}' for each in SHARES)} that a "
-            "network reached."
+            f"A loss is the mean over the block of steps that ends there, each taken before its update on freshly "
+            f"drawn stretches. The share of the way is the largest of {', '.join(f'{each:.0%}' for each in SHARES)} "
+            "that any network reached."
         )
     if any(each.confirmed is False for of_text in found.conclusions["texts"] for each in of_text.nets.values()):
-        yield f"{NOT_CONFIRMED} another framework's means of blocks differ by {ALIKE:.0%} or more: do not rely on it"
+        yield f"{NOT_CONFIRMED} another framework's block means differ by {ALIKE:.0%} or more: do not rely on it"
     yield from found.notes
 
 

@@ -1,10 +1,11 @@
 """Small recurrent networks as Brandfonbrener 2017 studied them: their times by time steps and units.
 
-A curve is a row of the matrix at a place, over the sizes of networks of the family elman. Leaky units and unusual
-limits of gradients take no part, nor do networks whose outputs are not as many as their inputs: no study has them.
+A curve is a row of the matrix at a place, over the sizes of networks of the family elman. Networks with leaky units,
+unusual gradient clipping, or different numbers of outputs and inputs take no part: no study has them.
 
-Five questions: the times; their straight lines over the time steps, T = c + s n_steps; their growth over the units, and
-from how many units on more threads pay; the crossings of devices, machines and thread counts; rows compared.
+Five questions: the times; straight lines through them over the time steps, T = c + s n_steps; their growth with the
+units, and the number of units from which more threads pay; the crossings of devices, machines and thread counts; rows
+compared.
 """
 
 import math
@@ -141,10 +142,10 @@ def _numbers(size: Size) -> dict[str, Any]:
 
 
 def growth(times: ByUnits) -> dict[str, Any]:
-    """Return how these seconds go with their rising units, two at least.
+    """Return how these seconds grow with the number of units; at least two numbers, rising.
 
-    For each number of units T / T of the fewest, and the exponent: from the next fewer on T grows as the units to this
-    power. The knee is the fewest that take over `FLAT` times as long as the fewest.
+    For each number of units: T over T of the smallest, and the exponent with which T grows from the next smaller number
+    of units. The knee is the smallest number of units that takes over `FLAT` times as long as the smallest of all.
     """
     units = list(times)
     ratios = {each: ratio(times[each], times[units[0]]) for each in units}
@@ -190,20 +191,20 @@ def _threads(curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 
 def faster_from(verdicts: Mapping[int, str]) -> int | None:
-    """Return the fewest units from which more threads are clearly faster at each; None: not at the most."""
+    """Return the smallest number of units from which more threads are always clearly faster; None if there is none."""
     better = list(takewhile(lambda units: verdicts[units] == "better", reversed(list(verdicts))))
     return better[-1] if better else None
 
 
 def _crossings_of_threads(curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield from how many units on a row is faster with more threads."""
+    """Yield the number of units from which a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
         first, second = ((place_name(each.cell) + _of_machine(curves, each), each, each.times) for each in (one, more))
         yield from _crossed(first, second, row_name(more.cell))
 
 
 def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[dict[str, Any]]:
-    """Yield from how many units on a framework is faster on another device, or another machine, each at its best."""
+    """Yield the number of units from which a framework is faster on another device or machine, each at its best."""
     shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
     for shared, alike in grouped(curves, lambda curve: axes.project(curve.cell, shared_axes)).items():
         sides: list[Side] = []
@@ -257,8 +258,8 @@ def _gains(first: ByUnits, second: ByUnits) -> bool:
 def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
     """Compare the curves of each machine and work, over the networks of the study's usual inputs and activation.
 
-    Compared are the networks that at least half as many curves have as the one that most have: being the fastest of
-    few is no merit.
+    A network takes part if at least half as many curves have it as have the most common one: being the fastest of few
+    means little.
     """
     for of in grouped(curves, lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
         count = Counter(size for curve in of for size in curve.times if size == Size(size.hidden, size.steps))
@@ -481,25 +482,25 @@ def _legend(found: Curves) -> Iterator[str]:
     if any(curve.found["fits"] for curve in found.curves):
         yield (
             "c: fixed time per update, s: time per time step, each ± half of its 95 % interval (none from two "
-            "step counts of too few launches); residual: the largest distance of a time from the line."
+            "step counts with too few launches); residual: the largest distance of a time from the line."
         )
     if any(curve.found["growth"] for curve in found.curves):
         yield (
-            f"^: T grows as n_rec to this power, from the size before. Knee: the fewest units that take over {FLAT:g} "
-            "times as long as the fewest; in brackets: others that the intervals allow."
+            "^: T grows as n_rec to this power, from the previous size. Knee: the smallest n_rec that takes over "
+            f"{FLAT:g} times as long as the smallest measured; in brackets: others that the intervals allow."
         )
     if found.conclusions["threads"]:
-        yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
+        yield f"{layout.BEST} more threads are clearly faster, Holm-adjusted over all comparisons of threads."
         if any(each["p_adjusted"] is None for pays in found.conclusions["threads"] for each in pays["sizes"]):
             yield layout.WIDENED
     if found.conclusions["crossings"]:
         yield (
-            "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. Devices "
-            "stand for the fastest mode and thread count of a framework."
+            "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. A device is "
+            "represented by a framework's fastest mode and thread count."
         )
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if any(cell.timed and cell.has(flags.THREADS_EXCEEDED) for cell in cells):
-        yield f"Times with the mark {flags.THREADS_EXCEEDED.symbol} stand in the first table alone."
+        yield f"Times marked {flags.THREADS_EXCEEDED.symbol} appear in the first table only."
     yield from layout.flag_lines(cells, layout.common_flags(cells))
 
 
@@ -563,8 +564,8 @@ REPORT = Report(
     name="rnn",
     summary="""Small recurrent networks at mini-batch 1: time by units and time steps.
 
-Five tables: the times; T = c + s n_steps; growth with the units, and from how many units on more threads pay; from how
-many on one device, machine or thread count is faster than another; rows compared.""",
+Five tables: the times; T = c + s n_steps; growth with the units, and the number of units from which more threads pay;
+crossings, where one device, machine or thread count becomes faster than another; rows compared.""",
     examples=(
         "dlbench report rnn",
         "dlbench report rnn --quantity paper --against brandfonbrener2017",

@@ -1,9 +1,9 @@
 """`dlbench report sampling`: Boltzmann and McCulloch-Pitts machines by chains.
 
-A curve is a row of the matrix at a place, over the chains of one network. An update is what a step does many times in
-each chain: the decision of a unit, or a transition. Three questions: the time of an update; from how many chains on
-the fastest of many chains, or a GPU, is faster than the fastest of few; what exact sampling costs over the update of
-all units at once.
+A curve is a row of the matrix at a place, over the number of chains of one network. A step does many updates in each
+chain: decisions of a unit, or transitions. Three questions: the time of an update; the number of chains from which the
+row that is fastest with many chains, or a GPU, is faster than the one fastest with few; the cost of exact sampling over
+updating all units at once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -91,7 +91,7 @@ def _name(curve: Curve, curves: Iterable[Curve]) -> str:
 
 
 def _crossings(curves: list[Curve]) -> Iterator[dict[str, Any]]:
-    """Yield for each network where the fastest of many chains, and GPUs, begin to be faster than the fastest of few."""
+    """Yield for each network where the row fastest with many chains, and GPUs, overtake the row fastest with few."""
     for of in grouped(curves, lambda curve: _network(curve.cell)).values():
         chains = sorted(set(chain.from_iterable(curve.times for curve in of)))
         if len(chains) < 2:
@@ -146,7 +146,7 @@ def _page(found: Curves, quantity: str) -> Page:
     ]
     before = "An update is the decision of a unit (Boltzmann) or a transition (McCulloch-Pitts) in one chain."
     if crossings := found.conclusions["crossings"]:
-        title = "Fastest of few chains, and from how many on the fastest of many is faster"
+        title = "Crossings: where the row fastest with many chains overtakes the row fastest with few"
         tables.append(table(_CROSSING, crossings, title, words=True))
     tables += _exactness_tables(found)
     return Page((before,), tuple(tables), tuple(_legend(found, common, quantity)))
@@ -194,10 +194,10 @@ def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
             "sweeps are exact, and a bipartite machine has no weights within its halves."
         )
     if found.conclusions["crossings"]:
-        yield "Crossings: in brackets the 95 % interval; none: at no number of chains do the times differ clearly."
+        yield "Crossings: in brackets the 95 % interval; none: the times do not differ clearly at any number of chains."
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if quantity == "joules":
-        yield "Of whole CPU packages by their RAPL counters, what idles on them included, or of the GPU by NVML."
+        yield "Energy of whole CPU packages, idle power included, by RAPL counters, or of the GPU by NVML."
         yield from (f"{MISSING} {why}" for why in quantities.reasons(cells, "cpu_joules"))
     yield from layout.flag_lines(cells, common)
     yield from found.notes
@@ -262,8 +262,8 @@ REPORT = Report(
     name="sampling",
     summary="""Sampling machines (Boltzmann, McCulloch-Pitts) by chains: time of an update, cost of exactness.
 
-Nanoseconds of an update by chains for each row; from how many chains on another row, or a GPU, is faster; and how much
-longer exact sweeps take than the update of all units at once.""",
+Nanoseconds per update by number of chains for each row; the number of chains from which another row, or a GPU, is
+faster; and how much longer exact sweeps take than updating all units at once.""",
     examples=(
         "dlbench run sampling-quick",
         "dlbench report sampling",

@@ -1,10 +1,10 @@
-"""Scaling over workers: the gain of several that train on parts of one mini-batch together over one.
+"""Scaling over workers: the gain of several workers that share a mini-batch over a single one.
 
-Training is data-parallel: each of w workers computes the gradients of its equal part of the mini-batch. With sync
-``step`` all average them, and each makes the same update; a step lasts until the slowest has. With ``local:H`` each
-updates parameters of its own, and all average these after every H steps; with ``async`` each updates parameters that
-all share, and none waits. T(w, b) is the seconds of a step of w workers on a mini-batch of b examples altogether, its
-share of an exchange included, with all else the same, the build too.
+Training is data-parallel: each of w workers computes the gradients of an equal part of the mini-batch. With sync
+``step`` all average them, and each makes the same update; a step ends when the slowest worker is done. With ``local:H``
+each updates its own parameters, and all average them after every H steps; with ``async`` each updates parameters that
+all share, without waiting. T(w, b) is the seconds of a step of w workers on a mini-batch of b examples in total,
+including its share of an exchange, with all else the same, even the build.
 
 - Strong scaling (Amdahl 1967, "Validity of the single processor approach to achieving large scale computing
   capabilities"): speed-up S = T(1, b) / T(w, b), efficiency S / w.
@@ -16,9 +16,9 @@ share of an exchange included, with all else the same, the build too.
 - Seconds to a loss: the further steps of each launch (`Protocol.loss_steps`) until the loss is as low as all cells of
   these threads and this mini-batch reached, times T.
 
-In no ratio is a cell that failed parity, used more threads than asked or was measured with another build, nor one of
-``async`` whose last loss is more than `ALIKE` off that of ``step``; the reason stands in its place. CPU workers with
-more threads altogether than the machine has CPUs share these, and then no speed-up can be expected.
+Ratios leave out cells that failed parity, used more threads than asked or were measured with another build, and cells
+with ``async`` whose last loss is more than `ALIKE` off that of ``step``; the reason is shown instead. CPU workers with
+more threads in total than the machine has CPUs share these, so no speed-up can be expected.
 """
 
 import math
@@ -74,7 +74,7 @@ ALIKE = 0.05
 
 
 class Training(NamedTuple):
-    """What the launches of a cell say besides its times."""
+    """Losses and staleness of a cell's launches."""
 
     losses: tuple[tuple[int, float], ...] = ()
     """Of the further steps: steps so far and the loss, the median over launches."""
@@ -84,7 +84,7 @@ class Training(NamedTuple):
 
 
 def trainings(records: Iterable[Record]) -> dict[Place, Training]:
-    """Return what the records say of each cell; of different numbers of further steps the newest counts."""
+    """Return the training of each cell; if records have different numbers of further steps, the newest counts."""
     good = [record for record in last_attempts(records) if record.outcome.status is Status.OK]
     good.sort(key=lambda record: record.started)
     of_cells = grouped(good, lambda record: Place(record.machine, axes.project(record.cell, axes.NAMES)))
@@ -105,7 +105,7 @@ def _training(records: list[Record]) -> Training:
 
 
 class _Seen(NamedTuple):
-    """What the comparisons of one report go by."""
+    """The inputs of a report's comparisons."""
 
     matrix: Matrix
     trainings: Mapping[Place, Training]
@@ -114,10 +114,10 @@ class _Seen(NamedTuple):
         return self.trainings.get(Place(machine, cell), Training())
 
     def doubt(self, cell: CellResult) -> str:
-        """Return why a cell is in no ratio; empty where it may be."""
+        """Return why a cell is left out of ratios; empty if it may take part."""
         if cell.timed is None:
             wrong = cell.shown
-            return cell.reason or ("it computed something else than the reference" if wrong else cell.status.value)
+            return cell.reason or ("it computed something other than the reference" if wrong else cell.status.value)
         if cell.has(flags.THREADS_EXCEEDED):
             return "more threads worked than were asked for"
         own, other = (self.training(cell.machine, cell.cell._replace(sync=of)) for of in (cell.cell.sync, EVERY_STEP))
@@ -272,13 +272,13 @@ def scaling_page(found: Curves) -> layout.Page:
     points = [point for curve in found.curves for point in curve.points]
     common = layout.common_flags(point.cell for point in points if point.cell.timed is not None)
     before = [
-        "Data-parallel training: each step w workers compute the gradients of their equal parts of the mini-batch, "
+        "Data-parallel training: in each step w workers compute the gradients of equal parts of the mini-batch, "
         "average them, and make the same update."
     ]
     if any(point.at.sync != EVERY_STEP for point in points):
         before += [
-            "sync local:H: each updates parameters of its own, and all average these after every H steps; async: each "
-            "updates parameters that all share, without waiting."
+            "sync local:H: each worker updates its own parameters, and all average them after every H steps; async: "
+            "each updates parameters that all share, without waiting."
         ]
     tables = [each for curve in found.curves for each in _tables(curve, common)]
     return layout.Page(tuple(before), tuple(tables), tuple(_legend(found, points, common)))
@@ -377,8 +377,8 @@ def _notes(curve: Curve) -> Iterator[str]:
         yield f"Compared with one process of as many threads: {said}."
     if sharing := dict.fromkeys(_team(point) for point in teams if point.found["shares_cpus"]):
         yield (
-            f"More threads altogether than the {curve.host.effective_cpus} CPUs here, which they share, so that no "
-            f"speed-up can be expected: {', '.join(sharing)}."
+            f"More threads in total than the {curve.host.effective_cpus} CPUs here, so no speed-up can be expected: "
+            f"{', '.join(sharing)}."
         )
     empty = [(layout.why_hole(p.cell), _team(p), str(p.at.batch_size)) for p in curve.points if not p.cell.shown]
     yield from layout.reasons(empty)
@@ -398,30 +398,31 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
     gains = [gain for point in points for gain in _gains(point).items()]
     figures = {way for way, gain in gains if gain[WAYS[way][0]] is not None}
     lines = [
-        "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
-        "speed-up over one worker on the same mini-batch (Amdahl 1967); weak throughput over that of one worker on a "
-        "mini-batch of as many examples as each of the w has (Gustafson 1988); eff. that speed-up / w."
+        "p: threads per worker; w: workers, on GPUs one per GPU; batch: the whole mini-batch; strong: speed-up over "
+        "one worker on the same mini-batch (Amdahl 1967); weak: throughput over that of one worker on a mini-batch as "
+        "large as each worker's part (Gustafson 1988); eff.: that speed-up / w."
     ]
     if ONE_PROCESS in figures:
         lines.append(
-            "1 process: seconds of one worker with w x p threads / those of w workers with p each; above 1 the workers "
-            "are faster. On a CPU that is the fair comparison: strong and weak compare more threads with fewer."
+            "1 process: seconds of one worker with w x p threads over those of w workers with p each; above 1 the "
+            "workers are faster. On a CPU this is the fair comparison: strong and weak compare more threads with fewer."
         )
     if DOUBLING in figures:
         lines.append(
-            "doubling: the share of a step's time that twice the workers save; below 0 it takes longer. Wuensche 2018 "
-            "(IV.C) says of GPUs 35 % for CNTK and MXNet, 28 % for Caffe, 10 % for Torch and TensorFlow."
+            "doubling: the share of a step's time that doubling the workers saves; below 0 the step takes longer. "
+            "Wuensche 2018 (IV.C) gives for GPUs 35 % with CNTK and MXNet, 28 % with Caffe, 10 % with Torch and "
+            "TensorFlow."
         )
     if EXCHANGE in figures:
         lines.append(
-            "exchange: the share of a step's time that exchanging less often than at every step saves; with many local "
-            "steps nearly all that exchanging and waiting take."
+            "exchange: the share of a step's time saved by exchanging less often than at every step; with many local "
+            "steps, nearly all the time spent exchanging and waiting."
         )
     if any(point.found["loss"] is not None for point in points):
         lines.append(
-            "loss: of the last of the further steps on one mini-batch behind the timed ones. s to loss: steps to the "
-            "lowest loss that all cells of these threads and this mini-batch reached, times the seconds of a step. "
-            f"Asynchronous workers whose loss is more than {ALIKE:.0%} off that of step are in no ratio."
+            "loss: that of the last of the further steps, which follow the timed ones on one mini-batch. s to loss: "
+            "steps to the lowest loss that all cells with these threads and this mini-batch reached, times the seconds "
+            f"of a step. Asynchronous workers whose loss is more than {ALIKE:.0%} off that of step get no ratios."
         )
     if any(point.found["staleness"] for point in points):
         lines.append(

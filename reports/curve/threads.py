@@ -3,23 +3,23 @@
 For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency, Karp and Flatt's serial
 fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound to p CPUs (or, where a row was not
 measured so, its points up to the effective CPUs) get scaling laws; the others get comparisons, adjusted for their
-number over the whole report. The comparisons are fixed before the times are seen, so that their number is known. With
-the CPUs not bound they are:
+number over the whole report. The comparisons are fixed before the times are seen, so their number is known. For rows
+that are not bound they are:
 
 - T(p) / T(fastest) at the machine's capacities (physical cores, logical CPUs), at twice those, at `MANY` threads, and
   at every measured p past the physical cores;
 - past the physical cores, and past the effective CPUs: T(p) / the fastest within them.
 
-The best p is the smallest that is not clearly slower than the fastest (`statistics.judge`); fewer threads for the same
-time leave the rest to others. More threads than effective CPUs are best only where that is clearly faster than any p up
-to them. A p whose cell failed parity, or whose framework used more threads than
-asked, takes no part; nor does one disturbed by other programs, unless every count up to the effective CPUs was
-disturbed: past them a launch's own waiting hides that of others, and such a count must not win by that.
+The best p is the smallest that is not clearly slower than the fastest (`statistics.judge`): fewer threads for the same
+time leave CPUs to other programs. A p above the effective CPUs is best only if it is clearly faster than every p up to
+them. A p whose cell failed parity, or whose framework used more threads than asked, takes no part; nor does one
+disturbed by other programs, unless every count up to the effective CPUs was disturbed: past them a launch's own waiting
+hides the disturbance, which must not give such a count an advantage.
 
-A CPU quota of the cells counts as CPUs do: under one of 1.5 a row has two effective CPUs.
+A CPU quota of the cells counts like CPUs: under a quota of 1.5 a row has two effective CPUs.
 
-All of it is of one process: cells of several workers are left out, since their threads also wait for the exchange of
-gradients, which no law of threads describes; `scaling` reports on them.
+Cells of several workers are left out: their threads also wait for the exchange of gradients, which no law of threads
+describes; `scaling` reports on them.
 """
 
 import math
@@ -115,7 +115,7 @@ def name_of(curve: Curve) -> str:
 
 
 def _default(cells: Sequence[CellResult]) -> int | None:
-    """Return the threads that a row takes by itself: as a cell of its own shows, else as was asked without a quota."""
+    """Return a row's default thread count: from a cell without a set count, else as reported without a quota."""
     taken = [each.observed.taken_threads for each in cells if each.observed and not each.column.threads]
     known = [each.default_threads for each in cells if each.default_threads is not None and not each.cell.cpu_quota]
     return next((each for each in (*taken, *known[-1:]) if each is not None), None)
@@ -140,7 +140,7 @@ def _left_out(matrix: Matrix) -> Iterator[str]:
 
 
 def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
-    """Return the points that are not disturbed as taking part; all where every count that can show it was disturbed."""
+    """Return the curve of a row; undisturbed points take part, or all if every count that can show it was disturbed."""
     by_count = {cell.column.threads: cell for cell in cells if cell.column.threads}
     timed = {count: time for count, cell in sorted(by_count.items()) if (time := usable(cell)) is not None}
     disturbed = {count for count, cell in by_count.items() if cell.has(flags.CONTENDED)}
@@ -156,7 +156,7 @@ def _calm(curve: Curve) -> dict[int, Summary]:
 
 
 def _comparisons(row: Curve) -> dict[Pair, Contrast]:
-    """Return the comparisons that are tested, of each pair of counts one."""
+    """Return the comparisons to test, one for each pair of counts."""
     calm = _calm(row)
     cores, cpus, logical = row.host.physical_cores, row.host.effective_cpus, row.host.logical_cpus
     if bound(row) or not calm:
@@ -183,7 +183,7 @@ def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
 def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
     """Return the smallest count that is not clearly slower than the fastest; None where there is none.
 
-    More than ``limit`` are returned only where they are clearly faster than the fastest count up to it.
+    A count above ``limit`` is returned only if it is clearly faster than the fastest count up to the limit.
     """
     fastest, within = _fastest(times), _fastest(times, limit)
 
@@ -240,8 +240,8 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
 # Advice: the count to use, the cost of others, and why more are slower.
 
 
-# A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
-# seconds, or is switched so many times as often.
+# A cause is named if, compared with the best p, the share of waiting threads grows by this much, or the CPU seconds or
+# context switches of a step grow by this factor.
 MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
 _FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 
@@ -272,7 +272,7 @@ def advice(curve: Curve) -> str:
 
 
 def _stake(curve: Curve, best: int) -> list[str]:
-    """Say how much faster the fastest count may be where it is not the one to use, and how to decide it."""
+    """Say how much faster the fastest count may be if it is not the recommended one, and how to settle it."""
     timed = _calm(curve)
     fastest = _fastest(timed)
     found = next(point.found["penalty"] for point in curve.points if point.at == fastest)
@@ -389,10 +389,10 @@ def headline(curves: Iterable[Curve]) -> list[str]:
 def findings(curves: Iterable[Curve]) -> list[str]:
     """State, machine by machine, which frameworks get worse past the physical cores, on what, and by how much.
 
-    And again past the effective CPUs, where these are not the physical cores and more threads were tried.
+    State the same past the effective CPUs, if their number differs and more threads were tried.
     """
     lines = []
-    # The scaling of frameworks that compute nothing is made up, and in no finding.
+    # The scaling of frameworks that compute nothing is made up, so findings leave it out.
     for here in _by_capacity(filter(computes, curves)):
         cores, cpus = here[0].host.physical_cores, here[0].host.effective_cpus
         limits = [(cores, PAST_CORES, "physical core"), (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use")]
@@ -469,15 +469,15 @@ LAWS_LEGEND = (
     "AICc is taken."
 )
 _LEGENDS = {
-    "eff.": "eff. speed-up / p",
-    "serial": "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
-    "vs best": f"vs best T(p)/T(best) with its 95 % interval, {BEST} the p to use",
-    "wait": "wait threads waiting for a CPU, on average (run-queue delay)",
-    "busy": "busy threads running, on average",
-    "CPU s": "CPU s CPU seconds a step",
-    "switches": "switches involuntary ones a step",
-    "quota": "quota share of the time that the CPU quota throttled it",
-    "ceil": "ceil share of the machine's measured ceiling at no more than p threads",
+    "eff.": "eff.: speed-up / p",
+    "serial": "serial: Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
+    "vs best": f"vs best: T(p)/T(best) with its 95 % interval, {BEST} the p to use",
+    "wait": "wait: threads waiting for a CPU, on average (run-queue delay)",
+    "busy": "busy: threads running, on average",
+    "CPU s": "CPU s: CPU seconds a step",
+    "switches": "switches: involuntary context switches a step",
+    "quota": "quota: share of the time that the CPU quota throttled it",
+    "ceil": "ceil: share of the machine's measured ceiling at no more than p threads",
 }
 """Meanings of columns, by their headings."""
 
@@ -577,7 +577,7 @@ def threads_page(found: Curves) -> Page:
         counts["effective CPUs"] = host.effective_cpus
         shown = (f"{name} {'unknown' if count is None else count}" for name, count in counts.items())
         before.append(f"{_machine(here[0])}: {', '.join(shown)}.")
-    before.append("Effective CPUs: affinity mask or quota, the smaller.")
+    before.append("Effective CPUs: the smaller of affinity mask and quota.")
     said = findings(curves)
     after = (*_legend(curves), *found.notes, *(["", *said] if said else []))
     return Page(tuple(before), tuple(map(_curve_table, curves)), after)
@@ -588,7 +588,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     raised = {flag.kind for point in points for flag in point.cell.flags}
     headings = dict.fromkeys(column.heading for curve in curves for column in _shown(curve))
     columns = "; ".join(legend for heading in headings if (legend := _LEGENDS.get(heading or "")))
-    lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(map(bound, curves)) else ''}; {columns}."]
+    lines = [f"p: threads requested{' (bound: on p CPUs of their own)' * any(map(bound, curves))}; {columns}."]
     lines += [f"{WIDENED} Such a count has no p-value."] if flags.FEW_LAUNCHES in raised else []
     known = any(point.cell.observed and point.cell.observed.wait_policy is not None for point in points)
     lines += [WAIT_LEGEND] if known else []

@@ -1,12 +1,12 @@
 """Losses of recurrent networks trained on a text, from records: the curve that counts, its confirmation, the target.
 
-Of each network and text the longest curve counts, of equally long ones the newest. A curve of another framework
-confirms it where the means of all blocks that both have, up to `CHECKED` steps, differ by less than `ALIKE`; where one
+For each network and text the longest curve counts, and the newest of equally long ones. A curve of another framework
+confirms it if the means of all blocks that both have, up to `CHECKED` steps, differ by less than `ALIKE`; if one
 differs by more, the curve is not confirmed.
 
-The target of a text is the point at a share of the way from the loss of a network that knows nothing, the logarithm of
-the number of symbols, down to the floor: the entropy of a generated text, of another the lowest loss of any network
-here. The share is the largest of `SHARES` that any network reached.
+The target of a text is a share of the way from the loss of uniform guessing, the logarithm of the number of symbols,
+down to the floor: the entropy of a generated text, or else the lowest loss of any network here. The share is the
+largest of `SHARES` that any network reached.
 """
 
 import math
@@ -89,7 +89,7 @@ class Training(NamedTuple):
     losses: tuple[float, ...]
     """Means over the blocks, of the losses before each update."""
     checks: tuple[dict[str, Any], ...] = ()
-    """The distance of each other framework's curve: the largest relative ``difference`` of a block's means, and the
+    """The distance of every other framework's curve: the largest relative ``difference`` of a block's means, and the
     ``steps`` up to which both were compared."""
 
     @property

@@ -1,17 +1,17 @@
 r"""Untrusted texts, made inert: a name or a reason can neither command a terminal nor break a table.
 
-A framework, an adapter, a store or a file of anybody may say anything. Every way out (the formats of this folder, the
-pictures, what commands print) shows it as this module does: white space of any kind is a blank, any other character
-that cannot be seen (control characters, marks of direction, what has no width, halves of surrogate pairs) is written
-out as Python does it, ``\x1b`` or ``\u202e``, and what is far too long ends in "...". What a format itself gives a
-meaning to (``|``, ``$``, ``<``) is that format's to escape.
+A framework, an adapter, a store or a file may contain any text. All output (the formats of this folder, pictures, the
+output of commands) shows it as this module does: white space of any kind becomes a blank, any other invisible character
+(control characters, marks of direction, zero-width characters, halves of surrogate pairs) is written as in Python,
+``\x1b`` or ``\u202e``, and overlong text ends in "...". Each format escapes the characters that have a meaning in it
+(``|``, ``$``, ``<``).
 """
 
 import re
 import sys
 
 FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
-"""The most characters of a name or a field of a table, of a line of words, and of what is not to be cut."""
+"""Most characters of a name or a table's field, of a line of text, and of text that must not be cut."""
 
 
 _CREDENTIALS = (
@@ -31,9 +31,9 @@ def without_credentials(text: str) -> str:
 
 
 def visible(text: str, most: int = LINE) -> str:
-    """Return a text as one line that holds nothing but what can be seen, of so many characters at most.
+    """Return a text as one line of at most ``most`` characters, all of them visible.
 
-    Nor does it hold the user and password of a URL.
+    The user and password of a URL are left out.
     """
     text = without_credentials(text)
     if not text.isprintable():

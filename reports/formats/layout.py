@@ -29,8 +29,8 @@ HOLES = {
 MISSING = "-"
 HALF_WIDTH = "± half-width of the 95 % interval (the wider side)"
 WIDENED = (
-    f"With fewer than {ENOUGH_LAUNCHES} launches on a side a ratio has the interval of their steps, widened by the "
-    f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where too few show it)."
+    f"With fewer than {ENOUGH_LAUNCHES} launches on a side, a ratio has the interval of their steps, widened by the "
+    f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} if too few show it)."
 )
 BEST = "\ue000"
 """Placeholder in a note for the mark of the best; each format has its own."""
@@ -168,7 +168,7 @@ def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagK
 def why_hole(cell: CellResult) -> str:
     """Return the word for a cell without a number, and the reason."""
     wrong = cell.shown
-    reason = cell.reason or ("it computed something else than the reference" if wrong else "no reason was given")
+    reason = cell.reason or ("it computed something other than the reference" if wrong else "no reason was given")
     return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 

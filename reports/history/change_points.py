@@ -4,21 +4,21 @@
    hide one. (With one night in twenty off by 30 % on average, a step of 5 % is found in 99 % of series, else in 24 %.)
 2. PELT (Killick, Fearnhead and Eckley 2012; `ruptures.KernelCPD` with a linear kernel, which is least squares, in C)
    finds the best segmentation at a penalty of ``2 noise^2 log(nights)``. The noise is that of neighbours' differences,
-   which steps and drift hardly touch. The penalty is lenient on purpose: what decides is the test.
-3. Each location is tested with Student's t between the segments beside it, nights being the units: with a common
-   variance, since five nights after a change tell little of their own, but with no smaller a standard error than the
-   segments' own variances give (Welch 1947). Nights that resemble the one before them tell less: variances are
-   inflated by ``(1 + r) / (1 - r)``, r being the lag-one correlation around the segments of the lenient search (with
-   fewer segments, missed changes would look like correlation). The p-value is multiplied by what was tried: nights
-   times scales. The weakest location is taken away and the rest tested again until all hold.
+   which steps and drift hardly affect. The penalty is lenient on purpose: the test decides.
+3. Each location is tested with Student's t between the segments beside it, with nights as the units: with a common
+   variance, since five nights after a change say little about their variance, but with a standard error no smaller than
+   the segments' own variances give (Welch 1947). Nights that resemble the previous one carry less information:
+   variances are inflated by ``(1 + r) / (1 - r)``, r being the lag-one correlation around the segments of the lenient
+   search (with fewer segments, missed changes would look like correlation). The p-value is multiplied by the number of
+   trials: nights times scales. The weakest location is removed and the rest tested again until all hold.
 4. Over all series and locations p-values are adjusted for the false discovery rate (Benjamini and Hochberg 1995);
    a series without any location counts as a test that found nothing.
 
 Absolute times drift with their machine. For such a series ("drifting") the test has a common slope as a nuisance, and
 r is corrected for its bias.
 
-A step needs `ENOUGH_NIGHTS` on both sides. One with fewer after it is pending: the last nights against the level before
-them, on the nights as they are.
+A step needs `ENOUGH_NIGHTS` on both sides. One with fewer nights after it is pending: it compares the last nights, with
+odd ones as they are, with the level before them.
 
 `reports/VERDICTS.md` has the error rates and the power.
 """
@@ -38,7 +38,7 @@ ENOUGH_NIGHTS = 5
 MAGNITUDE = 0.025
 """Smallest change that is reported, relative."""
 FALSE_DISCOVERY_RATE = 0.05
-"""Share of the reported changes that may be none, on average."""
+"""Average share of the reported changes that may be false."""
 CONFIDENCE = 0.95
 
 _LEAST_NOISE = 1e-4  # log units: what a clock and rounding leave even of a made-up time
@@ -159,7 +159,7 @@ def _step(values: Values, start: int, place: int, drifting: bool, correlation: f
     solution = inverse @ (design.T @ values)
     left = values - design @ solution
     freedom = float(count - design.shape[1])
-    # So many nights that resemble their neighbours tell as much as one that does not.
+    # This many nights that resemble their neighbours carry as much information as one independent night.
     worth = (1 + correlation) / (1 - correlation)
     variance = worth * max(float(left @ left) / freedom, _LEAST_NOISE**2)
     freedom = max(freedom / worth, 1.0)
@@ -215,10 +215,10 @@ def _beside(places: Sequence[int], count: int) -> list[tuple[int, int, int]]:
 
 
 def _past_the_ends(values: Values, places: list[int]) -> set[int]:
-    """Return those of the first and last step that part the nights better with fewer than `ENOUGH_NIGHTS` at the end.
+    """Return which of the first and last steps fit the nights better with fewer than `ENOUGH_NIGHTS` at the end.
 
-    The search puts such a step where it must have five, a night or more away, and takes in nights of the other level.
-    A change in the last nights is pending; one in the first nights is not reported.
+    The search must leave five nights, so it places such a step too far inside, among nights of the other level. A
+    change in the last nights is pending; one in the first nights is not reported.
     """
     count, few = len(values), range(1, ENOUGH_NIGHTS)
     found = set()

@@ -1,9 +1,9 @@
 """The series that a history is made of: for each cell its nights, the oldest first.
 
 A night is a run. One that measured both sides of a cell (baseline and candidate, interleaved on the same machine) gives
-the ratio candidate / baseline: what shifts the machine from night to night shifts both, and falls out. A night of a
-plain run gives absolute seconds, in a series of its own, where the machine's shifts stay in. No series holds two
-machines: a cell's number is of one.
+the ratio candidate / baseline: shifts of the machine from night to night affect both sides and cancel out. A night of a
+plain run gives absolute seconds, in a separate series that includes the machine's shifts. A series never mixes
+machines: a cell's number belongs to one machine.
 """
 
 import math
@@ -32,7 +32,7 @@ SIDES = {RATIO: ("candidate", "baseline"), ABSOLUTE: ("",)}
 """The sides of the records of each kind of series, the one that may have changed first."""
 
 NIGHTLY = ("suite", "gate")
-"""Purposes of the runs that a history is made of. A comparison by hand is no night: each compares other things."""
+"""Purposes of the runs that make a history. A manual comparison is not a night: each compares different things."""
 
 Floats = NDArray[np.float64]
 Objects = NDArray[np.object_]
@@ -47,10 +47,10 @@ class Night(NamedTuple):
     value: float
     """Ratio, or seconds per mini-batch."""
     low: float | None
-    """Lower end of the 95 % interval over the night's launches; None where they are too few for one."""
+    """Lower end of the 95 % interval over the night's launches; None with too few launches."""
     high: float | None
     searched: bool
-    """Whether it takes part in the search for changes: not where every launch was disturbed by others."""
+    """Whether it takes part in the search for changes: not if other programs disturbed every launch."""
     environments: tuple[str, ...]
     """Digest of the framework's environment on each of the series' `SIDES`."""
 
@@ -140,7 +140,7 @@ class Series:
 
     @property
     def events(self) -> list[tuple[int, Difference]]:
-        """The nights from which on a framework's environment is another."""
+        """The nights on which a framework's environment changed."""
         return sorted(
             (int(place), Difference(side, "environment", str(digests[place - 1]), str(digests[place])))
             for side, digests in zip(SIDES[self.kind], self.environments, strict=True)
@@ -258,8 +258,8 @@ def build_history(
 
 
 UNSEEN = (
-    "What changed is taken from the records. Of the machine the store keeps only the newest description: a kernel, "
-    "driver or microcode upgraded that night is not shown."
+    "Other changes are taken from the records. The store keeps only the newest description of a machine: a kernel, "
+    "driver or microcode upgrade that night is not shown."
 )
 
 Reader = Callable[[str, int, str], Record | None]

@@ -181,7 +181,7 @@ def _cells_table(history: History) -> Table:
 
 
 def _environments_table(history: History) -> list[Table]:
-    """Return the nights from which on environments were others, newest first; none where that never happened."""
+    """Return the nights on which an environment changed, newest first; empty if none did."""
     found = Counter(
         (str(series.started[place]), event.side or "-", str(event.before)[:12], str(event.after)[:12])
         for series in history.cells
@@ -208,8 +208,8 @@ def _notes(history: History) -> list[str]:
         lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
     lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
     lines.append(
-        f"A change is confirmed with {ENOUGH_NIGHTS} nights on both sides; p is adjusted over all series, at most "
-        f"{FALSE_DISCOVERY_RATE:g} is reported."
+        f"A change is confirmed with {ENOUGH_NIGHTS} nights on each side; p-values are adjusted over all series, and "
+        f"those up to {FALSE_DISCOVERY_RATE:g} are reported."
     )
     disturbed = sum(int((~series.searched).sum()) for series in history.cells)
     if disturbed:

@@ -28,7 +28,7 @@ MOST_DOTS = 60_000
 
 
 def cell_html(document: Document, cell: CellResult, software: int | None, thinned: int) -> Markup:
-    """Return the inside of the dialog of a cell; the script puts the list of ``software`` into its place."""
+    """Return the content of a cell's dialog; the script inserts the list of ``software``."""
     launches = document.launches_of(cell)
     command = rerun_command(document, cell)
     was = "; ".join([*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"])
@@ -77,7 +77,8 @@ def _numbers(cell: CellResult) -> Markup:
         for name, each in numbers(cell).items()
     )
     covered = "interval" if timed.coverage is None else f"{timed.coverage:.0%} interval"
-    notes = [f"Interval: {timed.method}." + ("" if timed.covers_launches else " It does not cover other launches.")]
+    uncovered = "" if timed.covers_launches else " It does not cover variation between launches."
+    notes = [f"Interval: {timed.method}.{uncovered}"]
     notes += [f"{QUANTITIES[name].title}: not measured; {why}." for name, why in cell.unmeasured.items()]
     if cell.best:
         notes.append("★ The fastest of its column, or no slower than noise explains.")
@@ -202,7 +203,7 @@ def _nights(series: NightSeries) -> tuple[str, Markup, list[str]]:
     if not changes:
         enough = int(series.searched.sum()) > ENOUGH_NIGHTS
         changes = [
-            "No change of its level is found in these nights." if enough else "Too few nights to look for a change."
+            "No change of level was found in these nights." if enough else "Too few nights to look for a change."
         ]
     caveat = CAVEATS[series.kind]
     notes = [*changes, f"Hollow: disturbed by other programs throughout. {caveat[:1].upper()}{caveat[1:]}."]

@@ -28,9 +28,9 @@ Text = tuple[str, str, str]
 def page_matrix(matrix: Matrix) -> dict[str, Any]:
     """Return the table of a matrix with its views and filters, for the template.
 
-    ``columns`` are headings, ``machines`` names over so many of them; ``blocks`` have a name and rows of fields; each
-    of the ``views`` has a text for every field (0: nothing, or the same in every view); ``filters`` have for every cell
-    the place of its value; ``addresses`` name the cells.
+    ``columns`` are headings, ``machines`` names with the number of columns below them; ``blocks`` have a name and rows
+    of fields; each of the ``views`` has a text for every field (0: nothing, or the same in every view); ``filters``
+    have the index of the value of every cell; ``addresses`` name the cells.
     """
     cells, columns = list(matrix.cells.values()), matrix.columns
     several = len(matrix.machines) > 1
@@ -83,7 +83,7 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
             if cell.seconds is None or not cell.shown:
                 fields.append(0)
             elif (found := of_cell.get(name)) is None:
-                fields.append((MISSING, "", cell.unmeasured.get(name, "not known of it")))
+                fields.append((MISSING, "", cell.unmeasured.get(name, "not known for this cell")))
             else:
                 launches = counted(cell.seconds.launches, "launch", "launches")
                 fields.append((amount(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))

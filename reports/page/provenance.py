@@ -38,7 +38,7 @@ def provenance_tables(document: Document) -> list[Table]:
 
 
 def provenance(document: Document) -> dict[str, Any]:
-    """Return the same for a program, with each machine and run whole."""
+    """Return the same as plain JSON types, with every machine and run in full."""
     return {
         "title": document.title,
         "made": document.made.isoformat(timespec="seconds"),
@@ -57,7 +57,7 @@ def _runs(document: Document) -> list[tuple[Run, int]]:
 
 
 def _doctor(document: Document) -> list[Table]:
-    """Return what the doctor found wrong with each machine as its newest run began; nothing where it was not asked."""
+    """Return the doctor's findings on each machine at the start of its newest run; empty if it did not run."""
     asked: dict[str, tuple[Finding, ...]] = {}
     hosts = document.results.hosts
     for run in sorted((run for run, _ in _runs(document)), key=lambda run: run.started):
@@ -94,7 +94,7 @@ def _launches(document: Document) -> Table:
         "launches": len(launches),
         **{f"ended as {name}": count for name, count in sorted(ended.items())},
         "disturbed by other programs": sum(each.disturbed for each in launches),
-        "repeated since they were disturbed": sum(each.record.attempt > 0 for each in launches),
-        "which no number rests on": sum(not each.counts for each in launches),
+        "repetitions of disturbed launches": sum(each.record.attempt > 0 for each in launches),
+        "not used by any number": sum(not each.counts for each in launches),
     }
     return Table("Launches", ("", ""), tuple(entries(name, str(count)) for name, count in facts.items()))

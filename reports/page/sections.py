@@ -22,7 +22,7 @@ from dlbench.reports.storage.networks import family_of_record
 MOST_ROWS = 1500
 """Rows of tables in a section, cut only between groups; the command shows all."""
 MOST_CELLS_DRAWN = 1000
-"""A page of more cells has no plots: they could not be read, and would be most of the page."""
+"""A page with more cells has no plots: they would be unreadable, and most of the page."""
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
@@ -85,9 +85,9 @@ def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[
 
 
 def inline(text: str, prefix: str, label: str) -> Markup:
-    """Return an SVG file as an element of a page, without style attributes, its ids behind a prefix of their own."""
+    """Return an SVG file as an element of a page, without style attributes and with prefixed ids."""
     root = ElementTree.fromstring(text)
-    # Short names for what is referred to, of matplotlib's long ones.
+    # Short names for matplotlib's long ids, where something refers to them.
     used = {name: f"{prefix}{place:x}" for place, name in enumerate(re.findall(r'(?:url\(#|href="#)([^")]+)', text))}
     for element in root.iter():
         if element.get("id") not in used:

@@ -37,7 +37,7 @@ _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "optio
 def counted(records: Sequence[Record]) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
-    One attempt of each launch, where it ended well. None at all where any launch computed something else than the
+    One attempt of each launch, where it ended well. None at all where any launch computed something other than the
     reference, cannot have done what it says, or ended with a loss that is not finite: such a number is never mixed in.
     """
     if any(r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records):

@@ -162,9 +162,7 @@ def _read_bytes(name: str) -> bytes:
                     return raw
     except (OSError, ValueError) as error:
         raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise FileError(
-        f"{name} is larger than {LARGEST_FILE // 10**6} MB, more than is read here. Save fewer benchmarks in a file."
-    )
+    raise FileError(f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a file.")
 
 
 def _parse_json(raw: bytes) -> Any:
@@ -230,7 +228,7 @@ def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
     names, cells = [run.id, run.suite, run.machine, run.version], {*run.plan}
     described = probed(own.machine)
     if described is not None and described.fingerprint != run.machine:
-        raise ValueError("the machine it describes is another than the one its run names")
+        raise ValueError("the machine it describes differs from the one its run names")
     found = list(own.holes)
     for benchmark in benchmarks:
         if KEY in benchmark.extra_info:
@@ -262,7 +260,7 @@ def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
         len(data) == len(expected)
         and all(math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=1e-12) for a, b in zip(data, expected, strict=True))
     ):
-        raise ValueError(f"the data of {where} are not those of its dlbench records; one of the two was changed")
+        raise ValueError(f"the data of {where} do not match its dlbench records; one of the two was changed")
 
 
 def clean_name(text: str) -> str:
@@ -307,8 +305,8 @@ class Imported(NamedTuple):
 def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False) -> list[Imported]:
     """Return the runs that these files hold; ``version`` is that of this dlbench.
 
-    A run whose parts stand in several files is put together. The benchmarks of somebody else make one run of each
-    file, or with ``one_run`` a single one in which each file, the oldest first, is a launch. Raises FileError.
+    The parts of a run in several files are combined. The benchmarks of other programs make one run per file, or with
+    ``one_run`` a single one in which each file, the oldest first, is a launch. Raises FileError.
     """
     found: dict[str, Imported] = {}
     for file in files:
@@ -328,11 +326,11 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
 def _joined(one: Imported, other: Imported, name: str) -> Imported:
     """Put two parts of a run together."""
     if replace(one.run, finished=None) != replace(other.run, finished=None):
-        raise FileError(f"{name}: its run {one.run.id} is another than the run of that name in a file before it.")
+        raise FileError(f"{name}: its run {one.run.id} differs from the run of that name in an earlier file.")
     records = {launch_key(record): record for record in one.records}
     for record in other.records:
         if records.setdefault(launch_key(record), record) != record:
-            raise FileError(f"{name}: a launch of run {one.run.id} differs from the one in a file before it.")
+            raise FileError(f"{name}: a launch of run {one.run.id} differs from the one in an earlier file.")
     return Imported(one.run, tuple(records.values()), one.machine or other.machine)
 
 

@@ -3,7 +3,7 @@
 Cells of the same network at the paper's mini-batch and the same number of threads are compared, as long as both
 machines have a core for each thread: beyond that, threads share cores on one side only.
 
-`_legend` says what the figures mean. A number of then above the highest theoretical peak is not compared: it was not
+`_legend` explains the figures. A published time above the highest theoretical peak is not compared: it cannot be of
 this network on that many cores.
 """
 
@@ -35,11 +35,11 @@ _OTHER_WORK = (
 )
 _SEVERAL_WORKERS = "Not compared: cells of several workers; the table's are of one process."
 _ON_GPUS = "Not compared: cells on GPUs; the table's GPUs are in `report matrix --reference`."
-NOTHING = "Nothing was measured that the table has too: its networks, at its mini-batch, on a CPU."
+NOTHING = "No cell matches the table: measure its networks at its mini-batch on a CPU."
 
 
 class Span(NamedTuple):
-    """A number known by its ends only."""
+    """A number known only as a range."""
 
     low: float
     high: float
@@ -47,12 +47,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell of now and its counterpart of then."""
+    """A cell measured here and its published counterpart."""
 
     at: Cell
-    """The cell of then; its framework has the table's name."""
+    """The published cell, with the table's name of the framework."""
     row: str
-    """The name that the framework was measured under here."""
+    """The framework's name here."""
     now: CellResult | None
     """None: not measured."""
     build: Build | None
@@ -82,17 +82,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Match:
-    """One machine of now against one of then."""
+    """One machine measured here against one published machine."""
 
     host: Host
     then: Host
     peak: CorePeak | None
-    """Of a core of then."""
+    """Of a core of the published machine."""
     pairs: tuple[Pair, ...]
     fastest: tuple[Pair, ...]
-    """Those of the fastest mode of each row, over which means are taken."""
+    """The pairs of each row's fastest mode; means are taken over these."""
     left_out: dict[int, str]
-    """Numbers of threads that are not compared, and why."""
+    """Thread counts that are not compared, and why."""
 
     @property
     def ceilings(self) -> dict[int, float]:
@@ -118,9 +118,9 @@ class Match:
     def means(self) -> list[dict[str, Any]]:
         """Geometric means over the networks that a row has at one number of threads.
 
-        ``per_peak`` is None where it is not known of every one of them, ``common`` is the speed-up over the common
-        networks alone, by which rows can be compared, and ``disturbed`` names the networks where other programs
-        disturbed the measurement here.
+        ``per_peak`` is None unless it is known for all of them, ``common`` is the speed-up over the common networks
+        only, which makes rows comparable, and ``disturbed`` names the networks where other programs disturbed the
+        measurement here.
         """
         common, means = self.common, []
         timed = [pair for pair in self.fastest if pair.speedup is not None]
@@ -162,7 +162,7 @@ class Against:
 
     @property
     def common_flags(self) -> set[FlagKind]:
-        """Few launches, where all numbers of now are of few."""
+        """The flag of few launches, if all numbers measured here have it."""
         timed = (pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
         return {FEW_LAUNCHES} & layout.common_flags(timed)
 
@@ -172,8 +172,8 @@ def against(
 ) -> Against:
     """Compare one's own matrix with the paper's table.
 
-    ``counterparts`` has the adapter of now for each framework of the table; rows of other builds of that adapter are
-    compared too, each by itself. Shown is the fastest mode of each row, or with ``all_modes`` every one.
+    ``counterparts`` has today's adapter for each framework of the table; rows of other builds of that adapter are
+    compared too, each separately. Rows show their fastest mode, or with ``all_modes`` every mode.
     """
     of = study(SHI2016)
     paper = of.matrix()
@@ -229,7 +229,7 @@ def _comparable(column: Place) -> bool:
 
 
 def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
-    """Return why cells of so many threads are not compared; empty where they are."""
+    """Return why cells with this thread count are not compared; empty where they are."""
     if count not in published:
         return "not in the table"
     for cores, whose in ((mine.own_cores, "here"), (theirs.own_cores, "there")):
@@ -263,7 +263,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
         parts.append("not measured here")
     elif now.timed is None or computes_nothing(now):
         wrong = now.status is Status.OK and now.seconds is not None
-        why = now.reason or ("it computed something else than the reference, or nothing" if wrong else "no number")
+        why = now.reason or ("it computed something other than the reference, or nothing" if wrong else "no number")
         parts.append(f"here {why}")
     if then is None or then.timed is None:
         parts.append(f"then {then.reason if then is not None and then.reason else 'not in the table'}")
@@ -345,9 +345,9 @@ def _ends(low: str, high: str) -> str:
 def warning(found: Against) -> str:
     """Return the caveat that stands before the numbers."""
     return (
-        "The machines differ, so a speed-up is one of hardware and software together: do not read it as progress of "
-        f"the software alone. The frameworks of {found.study.year} ran different scripts, and each of their figures is "
-        "a single mean without its spread."
+        "The machines differ, so a speed-up combines hardware and software: do not read it as progress of the "
+        f"software alone. The frameworks of {found.study.year} ran different scripts, and each of their figures is a "
+        "single mean without a spread."
     )
 
 
@@ -389,7 +389,7 @@ def _notes_of_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
         for networks, counts in _together((count, ", ".join(names)) for count, names in match.common.items()).items()
     ]
     if any(mean["disturbed"] for mean in means):
-        lines.append(f"{CONTENDED.symbol} holds networks on which the measurement here was disturbed")
+        lines.append(f"{CONTENDED.symbol} includes networks whose measurement here was disturbed")
     return lines
 
 
@@ -419,16 +419,16 @@ def _legend(found: Against) -> list[str]:
     lines = []
     if found.pairs:
         lines = [
-            f"p threads on both sides; s seconds per mini-batch, here now and in {year}; speed-up then / now, hardware "
-            "and software together; % of peak, here of the measured matrix-product ceiling at no more than p threads, "
-            f"in {year} of the theoretical peak of p cores, a range since their clock is not known; per peak the ratio "
-            "of these shares, so the rate of the cores is divided out.",
-            "Per peak favours the software of today: a measured ceiling lies below the theoretical peak. Memory, "
-            f"caches and what the scripts of {year} computed besides are not divided out. Both sides count the "
-            "operations of the networks as they are specified here.",
+            f"p: threads on both sides; s: seconds per mini-batch, here and in {year}; speed-up: then / now, hardware "
+            "and software together; %: share of the peak, here of the matrix-product ceiling measured at no more than "
+            f"p threads, in {year} of the theoretical peak of p cores (a range, since their clock is unknown); per "
+            "peak: the ratio of these shares, which divides out the cores' rate.",
+            "Per peak favours today's software: a measured ceiling lies below the theoretical peak. Memory, caches "
+            f"and whatever else the scripts of {year} computed are not divided out. Both sides count the operations "
+            "of the networks as specified here.",
         ]
     cells = (pair.now for pair in found.pairs if pair.now is not None)
-    flags = layout.flag_lines(cells, found.common_flags, "every number of today:")
+    flags = layout.flag_lines(cells, found.common_flags, "every number measured here:")
     return [*lines, *_frameworks(found), *flags, *found.notes]
 
 
@@ -444,7 +444,7 @@ def _frameworks(found: Against) -> list[str]:
         elif name not in shown:
             lines.append(f"{title} of {found.study.year}: nothing was measured here for it ({counterpart.title}).")
         elif counterpart.title != title:
-            lines.append(f"{counterpart.title} is shown as the successor of {title}; it is another program.")
+            lines.append(f"{counterpart.title} is shown as the successor of {title}; it is a different program.")
     return lines
 
 
@@ -490,8 +490,8 @@ REPORT = Report(
     name="against",
     summary="""Your results beside the 2016 paper's Table 4, with speed-ups.
 
-For each framework of the paper, on as many threads: the seconds of 2016, the speed-up since (hardware and software
-together), and how much is left when both are divided by the cores' peak rates.""",
+For each framework of the paper, at equal thread counts: the seconds of 2016, the speed-up since (hardware and software
+together), and the speed-up that remains when both sides are divided by the cores' peak rates.""",
     examples=("dlbench report against", "dlbench report against --all-modes --format markdown"),
     analyse=_analyse,
     page=lambda found, options: _page(found),

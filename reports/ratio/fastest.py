@@ -1,7 +1,7 @@
 """`dlbench report fastest`: the fastest row of each column, its rivals, and its lead over the next.
 
-The cells that are compared, and what noise may explain, are as for the stars of a matrix. One thing differs: the
-fastest row with another tuning, which has a star where it is not clearly slower, is no rival here.
+Cells are selected and compared as for the stars of a matrix, with one difference: the fastest row with another tuning
+has a star there if it is not clearly slower, but does not count as a rival here.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ from dlbench.reports.statistics import (
     tied,
 )
 
-ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
+ALONE = "No two frameworks, or modes of one, have a time for the same work; there is nothing to compare."
 _LEGEND = (
-    "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over "
-    "the fastest's, with the 95 % interval.",
+    "p: threads; next: the fastest of the clearly slower rows, or else the second fastest; times as slow: its time "
+    "over the fastest's, with the 95 % interval.",
     "clear: noise does not explain the lead over any other; tie: the fastest two are within 2 % of each other, and no "
     "other is faster by more (one-sided tests at 5 %); undecided: neither.",
     "At 95 % confidence about 1 interval in 20 is wrong: with many rows, expect a few false positives.",
@@ -154,7 +154,7 @@ def _page(found: Compared[Leader]) -> Page:
     lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
     lines += axes.legends(each.first.cell for each in compared)
     if (alone := len(found.rows) - len(compared)) > 0:
-        lines.append(f"Not shown: {counted(alone, 'place')} of networks with one row alone.")
+        lines.append(f"Not shown: {counted(alone, 'place')} where a network has only one row.")
     return Page(tuple(headline(found)), tuple(tables), (*lines, *found.matrix.notes))
 
 

@@ -1,10 +1,10 @@
-"""`dlbench report feed`: the cost of mini-batches that a step must get from elsewhere, and how to split the CPUs.
+"""`dlbench report feed`: the cost of fetching mini-batches from memory or files, and how to split the CPUs.
 
-Each cell whose mini-batch is not resident is compared with the one where it is. Beside its time stands that of the
+Each cell whose mini-batch is not resident is compared with the one where it is. Its time is shown beside that of the
 model in Wuensche 2018, V.B: with b bytes for all devices behind one link of R bytes a second, and T_c seconds to
-compute, a step takes T_c + b / R one after the other, and max(T_c, b / R) where the next mini-batch is copied
-meanwhile. The link is the one to the GPU or, on the CPU, its memory; both as measured. The model leaves out the CPU's
-work: to read, decode, convert and hand over.
+compute, a step takes T_c + b / R if the copy comes first, and max(T_c, b / R) if the next mini-batch is copied
+meanwhile. The link is the one to the GPU or, on the CPU, its memory; both are measured. The model leaves out the CPU's
+work: reading, decoding, converting and handing over.
 """
 
 from collections.abc import Sequence
@@ -35,16 +35,16 @@ HIDDEN, LINK, LOADING, CPUS, UNCLEAR = "hidden", "link", "loader", "CPUs", "uncl
 HIDDEN_BELOW = 1.05
 """Times the resident time below which the interval must lie for the cost to count as hidden."""
 WAITING = 0.1
-"""Threads that wait for a CPU, on average, from which on CPUs are too few."""
+"""With this many threads waiting for a CPU on average, there are too few CPUs."""
 _RESIDENT = PLACEMENTS[0]
 _LEGEND = (
     "p: threads of the step; s/batch: its seconds (*: the split of the CPUs to use; 1 + 2: one thread and two loader "
     "workers); stall: share of the step that does not compute, 1 - resident / s/batch; needs: GB/s that would hide the "
-    "mini-batches (4 bytes for each number, over the resident time); link: GB/s as measured, to the GPU or of the "
-    "CPU's memory; model: seconds by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
-    f"hidden: the interval is below {HIDDEN_BELOW:g} times the resident time; link: copies make half of the stall or "
-    "more; loader: reading and decoding; CPUs: converting, or more threads and loader workers than CPUs, which they "
-    "wait for; unclear: noise may explain it.",
+    "mini-batches (4 bytes per number, over the resident time); link: measured GB/s to the GPU or of the CPU's "
+    "memory; model: seconds by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
+    f"hidden: the interval is below {HIDDEN_BELOW:g} times the resident time; link: copies cause at least half of the "
+    "stall; loader: reading and decoding; CPUs: converting, or waiting, as threads and loader workers outnumber the "
+    "CPUs; unclear: noise may explain it.",
 )
 
 
@@ -157,7 +157,7 @@ def advice(split: Split) -> str:
     loading = counted(split.best.loader_workers, "loader worker") if split.best.loader_workers else "no loader worker"
     words = [f"use {counted(split.best.threads, 'thread')} and {loading}: {number(best.median)} s a step"]
     words += [f"a step takes {', '.join(slower)}"] if slower else []
-    words += [f"faster, with more of them than CPUs: {', '.join(faster)}"] if faster else []
+    words += [f"faster, but oversubscribing the CPUs: {', '.join(faster)}"] if faster else []
     return "; ".join(words if slower or faster else [*words, "noise may explain every difference to other splits"])
 
 
@@ -320,7 +320,7 @@ def _page(found: Feeds) -> Page:
 
 REPORT = Report(
     name="feed",
-    summary="What mini-batches from memory or files cost the step, and how to split CPUs between threads and a loader.",
+    summary="The cost of mini-batches from memory or files, and how to split CPUs between threads and loader workers.",
     examples=("dlbench report feed", "dlbench report feed --frameworks torch --batch-sizes 64 --json"),
     analyse=lambda source: feeds(source.matrix(), source.results()),
     page=lambda found, options: _page(found),

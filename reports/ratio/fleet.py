@@ -1,8 +1,8 @@
 """`dlbench report fleet`: node against node within each kind: the slow ones, by how much, and on what.
 
-A kind is a fingerprint: only their names distinguish its nodes. A benchmark is a cell, or a speed of the machine
-itself, which the sentinel read before and after each block: a rate, turned to time per unit of work, so that more is
-slower everywhere. Only results of one build are compared: the build that most nodes have.
+A kind is a fingerprint: its nodes differ in their names only. A benchmark is a cell, or a speed of the machine itself,
+read by the sentinel before and after each block: a rate, converted to time per unit of work, so that more always means
+slower. Only results of one build are compared: the build that most nodes have.
 """
 
 import math
@@ -43,14 +43,14 @@ _ITSELF = "the machine itself, one thread"
 _DETAILED, _DRAWN = 5, 11
 """Nodes shown benchmark by benchmark, and panels of benchmarks in a picture."""
 _LEGEND = (
-    "mean: time over that of the other nodes of the kind, geometric mean of so many benchmarks, with its 95 % "
-    "interval; above 1 the node is slower. Nodes that differ are not among the others. slow, fast: on how many "
-    "benchmarks.",
-    "slow, fast: by more than 2 %, and noise does not explain it (a t-test, adjusted after Holm for all nodes, or for "
-    "all nodes and benchmarks; of fewer than 3 launches an interval that allows for as many tests). like the others: "
+    "mean: time relative to the other nodes of the kind, geometric mean over that many benchmarks, with its 95 % "
+    "interval; above 1 the node is slower. Nodes that differ are not among the others. slow, fast: number of "
+    "benchmarks with that verdict.",
+    "slow, fast: by more than 2 %, and noise does not explain it (a t-test, Holm-adjusted for all nodes, or for all "
+    "nodes and benchmarks; with fewer than 3 launches an interval that allows for as many tests). like the others: "
     "the whole interval lies within 2 % of 1.",
-    "between: standard deviation of the nodes' means, in per cent of the time. within: of launches on one node. noise: "
-    "the deviation that the means would have if all nodes were the same.",
+    "between: standard deviation of the nodes' means, in per cent of the time. within: that of launches on one node. "
+    "noise: the deviation that the means of identical nodes would have.",
 )
 Samples = defaultdict[Cell | str, defaultdict[str, defaultdict[str, list[list[float]]]]]
 """By benchmark, build and node: of each launch its steps in seconds."""
@@ -133,7 +133,7 @@ def _of_records(kind: Kind, of_run: Node, records: list[Record]) -> Iterator[Sam
 
 
 def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
-    """Yield the calm readings of a run; the one after a block is kept again before the next, and counts once."""
+    """Yield the calm readings of a run; one stored both after a block and before the next counts once."""
     taken = set()
     for _, _, content in source.sentinels(run):
         try:
@@ -150,7 +150,7 @@ def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
 
 
 def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None:
-    """Give a kind the times of the build that most of its nodes have, of several the newest, and name gaps."""
+    """Set a kind's times to those of the build that most nodes have (the newest, if tied), and list the gaps."""
     alone: list[str] = []
     other_builds, lacking = (defaultdict[str, list[str]](list) for _ in range(2))
     there = [name for name, node in kind.nodes.items() if node.launches or node.readings]
@@ -182,7 +182,7 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
         verb = "has" if len(those) == 1 else "have"
         kind.missing.append(f"{listed(those)} {verb} no result of {listing(these)}, which other nodes have.")
     if len(kind.nodes) > 1 and alone:
-        kind.missing.append(f"Compared with nothing, since no two nodes have it of one build: {listed(alone, 2)}.")
+        kind.missing.append(f"Not compared, since no two nodes have results of the same build: {listed(alone, 2)}.")
 
 
 def _order_of_benchmarks(benchmark: Cell | str) -> tuple[bool, tuple[str, ...]]:
@@ -225,7 +225,7 @@ def _spreads(kind: Kind) -> list[Spread]:
 
 
 def headline(kinds: Sequence[Kind]) -> list[str]:
-    """Return a sentence for each node that differs from the others, the slowest first; else that there is none."""
+    """Return a sentence for each node that differs from the others, slowest first, or one saying that none does."""
     ratios = [each for kind in kinds for each in kind.ratios]
     if not ratios:
         return []
@@ -238,7 +238,7 @@ def _of_kind(nodes: Sequence[OfNode]) -> list[str]:
     named = [(mean, on) for mean, on in nodes if _clear((mean, *on))]
     if len(nodes) != 2:
         return [_sentence(*each, f"the {each[0].others} other nodes of its kind") + _excuse(*each) for each in named]
-    # Of two the faster one says the same over again.
+    # With two nodes, a sentence on the faster one would repeat the other.
     slower = next((each for each in named if _slow_somewhere(*each)), None)
     if slower is None:
         return []
@@ -357,7 +357,7 @@ def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
         return Page((NONE,), ())
     sentences, top = headline(kinds), options.top
     more = len(sentences) - top
-    before = [*sentences[:top], *([f"So are {counted(more, 'further node')}."] if more > 0 else [])]
+    before = [*sentences[:top], *([f"Also different: {counted(more, 'further node')}."] if more > 0 else [])]
     tables, marks = [], set()
     for kind in (each for each in kinds if each.ratios):
         spreads, name = _spreads(kind), kind.host.name
@@ -387,11 +387,11 @@ def _summary(name: str, nodes: int, spreads: Sequence[Spread]) -> str:
     line = f"{name}: {counted(nodes, 'node')}, {counted(len(spreads), 'benchmark')}."
     known = [spread[2:] for spread in spreads if spread[3] is not None and spread[4] is not None]
     if not known:
-        return f"{line} With one launch of each nothing shows how much launches differ."
+        return f"{line} With one launch each, the variation between launches is unknown."
     between, inside, noise = (_share(statistics.median(each)) for each in zip(*known, strict=True))
     return (
-        f"{line} In the median benchmark the nodes' means deviate by {between}, launches on one node by {inside}; if "
-        f"all nodes were the same their means would deviate by {noise}."
+        f"{line} In the median benchmark the nodes' means deviate by {between}, launches on one node by {inside}; "
+        f"means of identical nodes would deviate by {noise}."
     )
 
 

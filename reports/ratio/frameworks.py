@@ -1,4 +1,4 @@
-"""`dlbench report frameworks`: the time of each row over that of one of them, over the networks that both have.
+"""`dlbench report frameworks`: the time of each row relative to a reference row, over the networks that both have.
 
 The reference of a machine is the row with the most times, of several the fastest. The same cells are compared as in
 the matrix.
@@ -29,11 +29,10 @@ _OF_SECONDS = (
     "is faster."
 )
 _LEGEND = (
-    "Geometric means over the networks that both have a time for there; (n): over how many, each mini-batch "
-    "on its own.",
-    "Means over different networks do not compare with one another: rows with a part of the reference's times stand "
-    "apart. ± is the wider side of the 95 % interval: it holds "
-    "for these very networks.",
+    "Geometric means over the networks that both have a time for; (n): their number, with each mini-batch counted "
+    "separately.",
+    "Means over different networks are not comparable: rows with only some of the reference's times are listed "
+    "separately. ± is the wider side of the 95 % interval, which holds for these networks only.",
     "wins, losses: networks at places where the row is clearly better, or clearly worse, than the reference; without "
     "a real difference, about 1 comparison in 20 still shows one.",
 )
@@ -127,9 +126,7 @@ def _page(found: Frameworks) -> Page:
     quantity, what = found.matrix.quantity, _OF_SECONDS
     if quantity != SECONDS:
         meant = f" ({legend_of(quantity)})" if legend_of(quantity) else ""
-        what = (
-            f"{QUANTITIES[quantity].title}{meant}: those of the row over those of the reference; below 1 it has less."
-        )
+        what = f"{QUANTITIES[quantity].title}{meant}: the row's over the reference's; below 1 the row has less."
     after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 

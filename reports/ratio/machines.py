@@ -24,19 +24,19 @@ from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import unlike
 
 ONE = (
-    "There are results of one machine only, nothing to compare; give the stores of others too: "
+    "All results are from one machine, so there is nothing to compare; add the stores of others: "
     "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one here: `dlbench compare` "
     "compares their runs."
 )
 _LEGEND = (
     "Ratio: the value on the machine over that on the other one, with the 95 % interval.",
-    "slower, faster (of other quantities: more, less): noise does not explain it (Welch's t, adjusted after Holm for "
-    "the number of cells; of fewer than 3 launches the interval, widened by the deviation of launches). same: the "
+    "slower, faster (for other quantities: more, less): noise does not explain it (Welch's t, Holm-adjusted for the "
+    "number of cells; with fewer than 3 launches the interval, widened by the deviation between launches). same: the "
     "whole interval lies within 2 % of 1.",
 )
 _MEANS = (
-    "mean: geometric mean over the cells that both machines have; its verdict is by its own interval, not adjusted. "
-    "cells: how many."
+    "mean: geometric mean over the cells that both machines have; its verdict follows from its own interval, without "
+    "adjustment. cells: their number."
 )
 
 
@@ -149,7 +149,7 @@ def _summary(found: Machines, pairs: Sequence[Pair]) -> str:
     if why := _unlike(found, machine, other):
         line += f" No verdict, since the machines are of different kinds: {'; '.join(why)}."
     if others := sum(pair.cell.environment != pair.other.environment for pair in pairs):
-        line += f" On {others} of {count} the framework is another build there: the ratio is of software too."
+        line += f" In {others} of {count} the framework's build differs too, so the ratio includes software."
     return line
 
 

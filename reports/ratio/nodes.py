@@ -1,17 +1,17 @@
 """Nodes of one kind on all their benchmarks, each against the mean of the others, with p-values adjusted together.
 
 d = mean log of the node - mean of the others' mean logs. Its variance is v + sum(v of others) / m^2, where v is the
-variance of a mean and m the number of others. Where launches deviate alike on all nodes v comes from their common
-deviation, and so do the degrees of freedom; else each node has its own, and degrees of freedom are Satterthwaite's
-(1946): of two nodes this is Welch's t (1947). Of more they are at most the node's own: by chance its launches agree
-too well, and Satterthwaite's formula then takes the others' degrees of freedom for its own. Own simulation, six to ten
-nodes alike on five to eight benchmarks with three launches each, any p < 0.05 after Holm: 10-41 % by his formula alone.
+variance of a mean and m the number of others. If launches deviate alike on all nodes, v and the degrees of freedom come
+from their common deviation; else each node has its own, and degrees of freedom are Satterthwaite's (1946): for two
+nodes this is Welch's t (1947). For more they are at most the node's own: if its launches agree too well by chance,
+Satterthwaite's formula credits it with the others' degrees of freedom. Simulated with six to ten identical nodes on
+five to eight benchmarks with three launches each, his formula alone gives a p < 0.05 after Holm in 10-41 %.
 
-Nodes that differ are no measure: one that is three times as slow would make all others look fast. They are set aside,
-furthest out first and never half of a benchmark's nodes, and the others are judged again; as long as no node differs
-none is set aside, so that this adds no false alarm to the first one, which Holm's procedure bounds. Launches of alike
-nodes have one deviation, unless Bartlett's test speaks against it, or a node's launches on all benchmarks together do;
-such a node has its own (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
+Nodes that differ must not serve as the reference: one that is three times as slow would make all others look fast. They
+are set aside, furthest out first and always less than half of a benchmark's nodes, and the others are judged again. As
+long as no node differs none is set aside, so this adds no false alarms beyond the first, which Holm's procedure bounds.
+Launches of identical nodes have one deviation; a node has its own if Bartlett's test, or its launches on all benchmarks
+together, reject that (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
 """
 
 import math
@@ -203,9 +203,9 @@ class _Nodes:
         return against_others(self.means, self.usual & ~self.aside, self.common)
 
     def set_aside(self, benchmarks: Floats, nodes: Floats) -> bool:
-        """Set aside what differs (its distance in logarithms, else 0) most; False if there is nothing new.
+        """Set aside the nodes that differ most (distances in logarithms, else 0); return False if there is none new.
 
-        Fewer than half of the nodes of a benchmark may be: what most do is usual.
+        Fewer than half of a benchmark's nodes may be set aside: the majority is the reference.
         """
         before = self.aside.sum()
         others = self.usual & ~self.aside
@@ -214,10 +214,10 @@ class _Nodes:
         wanted = np.where(others, np.where(alone != 0, alone, whole), 0.0)
         room = (self.usual.sum(axis=0) - 1) // 2 - (self.aside & self.usual).sum(axis=0)
         for column in np.flatnonzero((wanted != 0).any(axis=0) & (room > 0)):
-            # Of two as far out the slow one: a fault makes slow.
+            # Of two equally far out, set aside the slow one: faults make nodes slow.
             ranks = {row: (round(abs(each), 9), each > 0) for row, each in enumerate(wanted[:, column]) if each}
             ordered = sorted(ranks.values(), reverse=True)
-            # Of those that are alike all or none, whatever their names.
+            # Set aside all nodes of equal rank or none, so that names do not matter.
             last = ordered[room[column]] if len(ordered) > room[column] else (0.0, False)
             self.aside[[row for row, rank in ranks.items() if rank > last], column] = True
         return bool(self.aside.sum() > before)
@@ -245,7 +245,7 @@ _Judged = tuple[Floats, Floats, Floats, np.ndarray[tuple[int, ...], np.dtype[np.
 
 
 def _distances(judged: _Judged) -> Floats:
-    """Return how far out each is that differs, in logarithms; else 0."""
+    """Return the distance of each node that differs, in logarithms; else 0."""
     return np.where(np.isin(judged[3], (SLOW, FAST)), judged[0], 0.0)
 
 
@@ -266,9 +266,9 @@ def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
 def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_Judged]:
     """Return the verdicts of one family of tests, of all kinds together.
 
-    A node is slow or fast where its ratio is beyond `WORSE`, and Holm's test significant; where launches are too few
-    for a test the interval excludes 1, of a confidence for as many tests (Bonferroni). It is like the others where its
-    whole interval lies within `WORSE` of 1.
+    A node is slow or fast if its ratio is beyond `WORSE` and Holm's test is significant or, with too few launches for a
+    test, the interval for as many tests (Bonferroni) excludes 1. It is like the others if its whole interval lies
+    within `WORSE` of 1.
     """
     family = Estimates(*(np.concatenate([each[part].ravel() for each in differences]) for part in range(3)))
     p = np.where(np.concatenate([flags.ravel() for flags in tested]), family.p_values(), np.nan)
@@ -302,7 +302,7 @@ def _ratio(
 ) -> NodeRatio:
     method = f"{CONFIDENCE:.0%} t over launch log-medians, against the mean of the others"
     if not tested:
-        method += f"; where launches are too few they are taken to deviate by {LAUNCH_DEVIATION:.0%}"
+        method += f"; with too few launches they are assumed to deviate by {LAUNCH_DEVIATION:.0%}"
     value, half, p = (float(each[at]) for each in judged[:3])
     ratio = Ratio(math.exp(value), math.exp(value - half), math.exp(value + half), method)
     p_adjusted = None if math.isnan(p) else p
@@ -310,7 +310,7 @@ def _ratio(
 
 
 def _furthest(distances: Floats, among: Flags) -> Floats:
-    """Return of each column what is furthest out among these, and nearly as far; else 0."""
+    """Return the largest distances of each column among these, and those nearly as large; else 0."""
     new = np.where(among, distances, 0.0)
     return np.where(np.abs(new) >= _FAR * np.abs(new).max(axis=0, initial=0.0), new, 0.0)
 
@@ -331,7 +331,7 @@ def _noisy_nodes(kind: Kind) -> set[str]:
 def _common_variance(times: Iterable[Summary]) -> tuple[float, float] | None:
     """Return the variance of launches on all these nodes together, and its degrees of freedom.
 
-    None of two nodes, whose test is Welch's, and where the nodes' launches do not deviate alike.
+    None for two nodes, whose test is Welch's, and if the nodes' launches do not deviate alike.
     """
     several = [each for each in times if each.covers_launches]
     alike = len(several) > 2 and deviate_alike([np.log(each.launch_medians) for each in several])

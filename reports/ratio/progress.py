@@ -1,8 +1,8 @@
 """`dlbench report progress`: the same network on one machine, the frameworks from the oldest to the newest.
 
-The same machine measured all of them, so no hardware is in the ratio; in it is how each release uses this machine, old
-ones a machine that they never saw. The order is that of the release dates of the versions measured. Each framework
-stands with its fastest mode, unless all are asked for.
+All are measured on the same machine, so the ratios do not include hardware, but how well each release uses this
+machine, which may be newer than the release. Frameworks are ordered by the release dates of the measured versions. Each
+is shown in its fastest mode, unless all modes are requested.
 """
 
 import re
@@ -28,16 +28,16 @@ from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
 
 MEAN = (
-    "Geometric mean over the networks that more than one framework has a number for, of the newest over the oldest "
-    "that has a number for each of them."
+    "Geometric mean over the networks that more than one framework has a number for: the newest framework that has "
+    "them all over the oldest one."
 )
 _LEGEND = (
-    "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
-    "(95 % where both sides have 3 launches or more; with fewer widened by the deviation of launches; never "
-    "the choice of a fastest mode): one machine, so no hardware is in it, but an old build may leave unused what a "
-    "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads."
+    "p: threads; speed-up: seconds of the oldest framework with a number there over its own, with its interval "
+    "(95 % where both sides have 3 launches or more; with fewer, widened by the deviation between launches; it does "
+    "not cover the choice of a fastest mode). All ran on one machine, so hardware plays no part, but an old build may "
+    "not use all features of a newer CPU. ceil: share of the machine's measured ceiling at no more than p threads."
 )
-_MODES = "Of each framework the fastest mode there, which favours a little one with more modes; all: --all-modes."
+_MODES = "Frameworks are shown in their fastest mode, which slightly favours those with more modes; all: --all-modes."
 UNKNOWN = "?"
 """Stands for an unknown date."""
 _PLACE = tuple(name for name in axes.NAMES if name not in (*GROUP, "framework", "mode"))

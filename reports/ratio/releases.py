@@ -26,9 +26,9 @@ from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
 
 NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
 _LEGEND = (
-    "s/batch: with its 95 % interval; to the one before: time over that of the last release before it with a number; "
-    "to the first: over that of the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t "
-    "over launches, 3 at least, Holm-adjusted over all steps here)."
+    "s/batch: with its 95 % interval; to the one before: time relative to the previous release that has a number; to "
+    "the first: relative to the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t over "
+    "launches, at least 3, Holm-adjusted over all steps here)."
 )
 _FIRST = ("interpreter", "numpy", "onednn", "mkl", "openblas", "blas", "xla", "eigen", "openmp")
 """What is named first of all that changed."""

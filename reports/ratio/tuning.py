@@ -1,10 +1,10 @@
 """`dlbench report tuning`: the worth of each setting, as seconds with it over seconds without it.
 
-A row's settings are compared twice: alone (``installed+NAME`` against ``installed``), and among all others (``tuned``
-against ``tuned-NAME``); of two that do the same work, each helps alone and little among the others. All of them
-together are ``tuned`` against ``installed``. Launch settings, which are in force where they are named, are compared
-with the same without them: ``tuned+NAME`` against ``tuned``. A pair is two launches of one run and block, neighbours
-in time.
+Each setting of a row is compared twice: alone (``installed+NAME`` against ``installed``), and among all others
+(``tuned`` against ``tuned-NAME``); if two settings do the same work, each helps alone but adds little among the others.
+All settings together are ``tuned`` against ``installed``. Launch settings, in force only where named, are compared with
+the same cell without them: ``tuned+NAME`` against ``tuned``. A pair is two launches of one run and block, close in
+time.
 """
 
 from collections import Counter
@@ -36,9 +36,9 @@ FEWEST_NETWORKS = 3
 """For an interval over networks."""
 _ALIKE = 5
 """Runs that measure the same are read up to this number: the newest may lack an interval."""
-NOTHING = "Nothing was measured both with settings in force and without; `dlbench run tuning` does it."
+NOTHING = "Nothing was measured both with and without settings in force; `dlbench run tuning` does that."
 SEARCHED = (
-    "A search (`dlbench tune`) launches what is fast, not what shows a setting's worth; `dlbench run tuning` does."
+    "A search (`dlbench tune`) favours fast cells, so it cannot show a setting's worth; `dlbench run tuning` does."
 )
 _LEGEND = (
     "Ratios are seconds with the setting over seconds without it, medians over pairs of launches with 95 % intervals "
@@ -46,7 +46,7 @@ _LEGEND = (
     "At 95 % confidence about 1 interval in 20 is wrong: with many settings, expect a few false positives.",
 )
 _OF_SETTINGS = (
-    "alone: against nothing in force; among: against all others in force. A setting is worth nothing where the whole "
+    "alone: without any other setting; among: with all others in force. A setting is worth nothing where the whole "
     "interval lies within 2 % of 1."
 )
 _OF_MEANS = (
@@ -112,8 +112,8 @@ _Times = dict[tuple[int, str, int], float]  # by age of the run, run, and block
 def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host], together: bool = False) -> Tuning:
     """Return the worth of the settings, of the newest build of each row that has pairs.
 
-    For each comparison the newest run counts that has pairs enough for an interval, else the newest; with ``together``
-    the pairs of all runs do.
+    Each comparison takes the newest run with enough pairs for an interval, or else the newest run; with ``together`` it
+    takes the pairs of all runs.
     """
     found: dict[tuple[str, Cell], dict[tuple[str, ...], dict[str, _Times]]] = {}
     ages: dict[str, int] = {}
@@ -178,11 +178,11 @@ Mean = tuple[str, str, Ratio, int]
 
 
 def over_networks(worths: Iterable[Worth]) -> list[Mean]:
-    """Return the mean of each row of each machine that has two networks at least, the least ratio first.
+    """Return the mean of each row of each machine that has at least two networks, the smallest ratio first.
 
-    The networks are the unit: the interval is Student's t over their log-ratios, and covers noise as well as that a
-    setting is worth more to one network than to another. So it needs no pairs, and is wide where networks differ. A
-    network that was measured at several places counts once.
+    The network is the sampling unit: the interval is Student's t over the log-ratios of networks, and covers both noise
+    and differences between networks. So it needs no pairs, and is wide where networks differ. A network that was
+    measured at several places counts once.
     """
     together = [each for each in worths if not each.setting and each.alone]
     same = ("network", "specification", "batch_size", "threads")
@@ -316,7 +316,7 @@ def findings(found: Tuning) -> list[str]:
 
 
 def headline(found: Tuning) -> list[str]:
-    """Return for each machine the worth of all settings over networks, and the largest, as far as noise allows."""
+    """Return for each machine the significant effects of all settings over networks, and the largest effect."""
     lines = []
     for machine, worths in found.machines.items():
         on = name_among(found.hosts, machine)
@@ -335,7 +335,7 @@ def headline(found: Tuning) -> list[str]:
         helped = sorted((each for each in compared if verdict(each[0]) == FASTER), key=lambda each: each[0].ratio)
         for most, cell in helped[:1]:
             lines.append(
-                f"{on}: tuning makes {len(helped)} of {len(compared)} rows faster, most {name_of(cell)}, to "
+                f"{on}: tuning makes {len(helped)} of {len(compared)} rows faster, {name_of(cell)} most of all, to "
                 f"{most.ratio:.2f} of its time as installed ({most.low:.2f} to {most.high:.2f}, {most.pairs} pairs)."
             )
     return lines

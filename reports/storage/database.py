@@ -60,7 +60,7 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
 def writing(engine: sa.Engine, name: str, alone: bool = False) -> Iterator[sa.Connection]:
     """Give a connection in a transaction that writes; it is durable when the block is left without an error.
 
-    With ``alone`` nobody else who asks for it writes to the same store meanwhile.
+    With ``alone`` all such writers of the same store exclude each other.
     """
     with explained(name), engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
         if alone:
@@ -116,8 +116,8 @@ def _turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
 def checkpoint(engine: sa.Engine) -> None:
     """Move the write-ahead log into the file, so that a copy of the file alone holds every finished launch.
 
-    SQLite's own checkpoints leave out what a reader of an older state keeps them from; this one waits for readers, but
-    not long: the next one makes up for it.
+    SQLite's own checkpoints skip pages that a reader of an older state still needs; this one waits for readers, but not
+    long: the next one makes up for it.
     """
     if engine.dialect.name != "sqlite":
         return
@@ -164,7 +164,7 @@ def _check_file(path: Path, create: bool) -> None:
     """Say clearly, before SQLite says it vaguely, why the file cannot be opened."""
     try:
         if "\0" in str(path):
-            raise ValueError("its name holds a zero byte")
+            raise ValueError("its name contains a zero byte")
         if path.is_dir():
             raise StoreError(f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}.")
         if path.exists() and not path.is_file():
@@ -264,11 +264,11 @@ def _explain(error: BaseException, name: str) -> StoreError:
 
 
 _REMEDIES = {
-    ("SQLITE_FULL", "SQLITE_IOERR"): "could not be written: {text}. What it held is kept; make room on its disk and go "
-    "on with `dlbench run SUITE --resume`.",
+    ("SQLITE_FULL", "SQLITE_IOERR"): "could not be written: {text}. Its content is kept; make room on its disk and "
+    "resume with `dlbench run SUITE --resume`.",
     ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"): "cannot be opened or written ({text}); check "
     "its permissions and those of its folder, or choose a writable place with --store FILE.",
-    ("SQLITE_BUSY", "SQLITE_LOCKED"): "is held by another program for more than {seconds:.0f} s; close that program "
-    "and go on with `dlbench run SUITE --resume`.",
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): "has been held by another program for more than {seconds:.0f} s; close that "
+    "program and resume with `dlbench run SUITE --resume`.",
 }
 _OTHER = "cannot be used ({text}); check it, or choose another with --store."

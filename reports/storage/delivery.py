@@ -1,8 +1,8 @@
 """Local first: a run writes to a SQLite store of this machine, and its records are delivered to a server's store.
 
-The local store of a server is kept for good. Whatever the server lacks of it is delivered at the next opportunity: by
-the run that measured it, by the next run into that server, or by `dlbench store deliver`. Each record arrives once,
-whenever a process or a connection ends, since the server's own records say which are missing.
+The local store of a server is kept permanently. Whatever the server lacks is delivered at the next opportunity: by the
+run that measured it, by the next run into that server, or by `dlbench store deliver`. Each record arrives exactly once,
+even if a process or a connection ends early, since the server's own records show which are missing.
 """
 
 import contextlib
@@ -178,8 +178,8 @@ class DeliveringStore(Store):
             self.deliver()
         if self.behind:
             self._report(
-                f"Not everything was delivered to {self.name}: it is kept in {self._place}. The next run into that "
-                f"store delivers it, and so does `dlbench store deliver --store {self.name}`."
+                f"Not everything was delivered to {self.name}: the rest is kept in {self._place}. The next run into "
+                f"that store delivers it, and so does `dlbench store deliver --store {self.name}`."
             )
 
     def replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
@@ -192,13 +192,13 @@ class DeliveringStore(Store):
         self._deliver(lambda server: copy_run(self, server, run))
 
     def append(self, record: Record) -> None:
-        """Keep a record: it is on the disk of this machine when this returns, and on the server if that takes it."""
+        """Keep a record: when this returns, it is on this machine's disk, and on the server if that accepts it."""
         super().append(record)
         (newest,) = self.rows(sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
         self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
 
     def _deliver(self, write: Callable[[Store], object]) -> None:
-        """Pass a write on to the server; where it was away before, everything that it lacks."""
+        """Pass a write on to the server, with everything that it lacks if it was unreachable before."""
         away = self._failed_at is not None
         if self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS:
             self.behind = True
@@ -216,4 +216,4 @@ class DeliveringStore(Store):
             return
         self._failed_at, self.behind = None, False
         if added:
-            self._report(f"{added} record{'s' * (added != 1)} that waited here delivered to {self.name}")
+            self._report(f"{added} waiting record{'s' * (added != 1)} delivered to {self.name}")

@@ -1,4 +1,4 @@
-"""The little that reports need of a machine: how many threads fit on it, and what to call it, in a fleet too."""
+"""The few facts that reports need about a machine: its capacity for threads, and its name, also in a fleet."""
 
 import math
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class Host:
     physical_cores: int | None = None
     """Those with at least one logical CPU in the affinity mask, whatever the quota."""
     effective_cpus: int | None = None
-    """Affinity mask or quota, the smaller, in whole CPUs: more threads than this share CPUs."""
+    """The smaller of affinity mask and quota, in whole CPUs: more threads than this share CPUs."""
     capacity_cpus: float | None = None
-    """The same with the fraction that a quota may have."""
+    """The same without rounding a fractional quota."""
     description: tuple[tuple[str, str], ...] = ()
     """Label and value, as in a hardware table."""
     logical_cpus: int | None = None
@@ -41,7 +41,7 @@ class Host:
 
     @property
     def own_cores(self) -> int | None:
-        """Up to how many threads each can have a physical core to itself; None where it is unknown.
+        """Most threads that can each have a physical core to themselves; None if unknown.
 
         A container may have a quota of fewer CPUs than there are cores in its affinity mask: the smaller counts.
         """
@@ -51,13 +51,13 @@ class Host:
 
 @dataclass(frozen=True)
 class Node(JsonRecord):
-    """One machine of a fleet: machines of one kind have one fingerprint, and their names alone tell them apart."""
+    """One machine of a fleet: machines of one kind share a fingerprint and differ in their names only."""
 
     fleet: str
     name: str
     """As the scheduler calls it."""
     shared: tuple[str, ...] = ()
-    """Why the job did not have the node to itself, in words; empty: it had."""
+    """Why the job did not have the node to itself, in words; empty if it had."""
 
 
 def name_among(hosts: Mapping[str, Host], machine: str) -> str:

@@ -1,9 +1,9 @@
-"""The networks of cells and records, and what tells two of one name apart.
+"""The networks of cells and records, and how to distinguish two of the same name.
 
-Records, plans and stores from before networks were data name one of six, those of Shi et al. 2016, whose numbers are
-kept here as they were then (``reports/data/first_networks.json``). A cell of one of these has an empty specification,
-then and now; any other network's cells carry the digest of its numbers. So old cells and new ones of the same network
-are the same, and nothing is pooled with them if dlbench ever ships other numbers under one of these names.
+Records, plans and stores from before networks were data name one of the six of Shi et al. 2016, whose numbers are kept
+here as they were then (``reports/data/first_networks.json``). A cell of one of these has an empty specification, then
+and now; any other network's cells carry the digest of its numbers. So old and new cells of the same network are the
+same, and nothing is pooled with them if dlbench ever ships other numbers under one of these names.
 """
 
 import functools
@@ -26,7 +26,7 @@ Networks = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def networks_of(records: "Iterable[Record]") -> Networks:
-    """Return the networks of these records, those that they tell."""
+    """Return the networks that these records describe."""
     return {(each.cell.network, each.cell.specification): each.network for each in records if each.network}
 
 
@@ -47,7 +47,7 @@ def specification_of_cells(network: Network) -> str:
 
 
 def family_of_record(record: "Record") -> Family | None:
-    """Return the network's family with its numbers; None where neither the record nor the past tells."""
+    """Return the network's family with its numbers; None if unknown."""
     if record.network is not None:
         return _family(json.dumps(record.network))
     name = record.cell.network
@@ -63,7 +63,7 @@ def _family(text: str) -> Family | None:
 
 
 def read_network(data: object) -> dict[str, Any] | None:
-    """Read the specification that a record keeps; raises ProtocolError where it is none."""
+    """Read the specification that a record keeps; raises ProtocolError if it is invalid."""
     if data is None:
         return None
     if isinstance(data, dict) and isinstance(data.get("family"), str) and isinstance(data.get("numbers"), dict):

@@ -1,8 +1,8 @@
-"""What is kept: a Run (what was planned) and its Records (one per launch, raw samples and all).
+"""Stored results: a Run (the plan) and its Records (one per launch, with raw samples).
 
 Medians, intervals and flags are derived on reading and never stored, so that a better statistic serves old
-results too. ``RECORD_SCHEMA`` rises whenever a reader of the old form would misread the new one. Neither a
-user's name nor a path of theirs is part of a record; the name of a machine is in fleets alone, which cannot do without.
+results too. ``RECORD_SCHEMA`` rises whenever a reader of the old form would misread the new one. A record contains
+neither a user's name nor a user's path; only fleets, which cannot do without it, store the name of a machine.
 """
 
 import math
@@ -33,9 +33,9 @@ LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
 GATE = "gate"
 """The purpose of a gate's run, and the stage of its launches."""
 FIRST_LOOK = 6
-"""Pairs of a gate after which it first looks: later ones were measured because of these."""
+"""Number of pairs at a gate's first look: later pairs were measured because of these."""
 SEARCHING, BISECTING = "tune", "bisect"
-"""Purposes of runs whose launches were chosen by earlier results: nothing else is to be made of them."""
+"""Purposes of runs whose launches were chosen by earlier results, and which serve no other purpose."""
 RELEASES = "releases"
 """The purpose of a run of releases: its plan has them in their order."""
 RELEASED = "released"
@@ -110,7 +110,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Run(Kept):
-    """One carrying out of a suite on one machine: what was planned, whether or not it came to an end."""
+    """One run of a suite on one machine: its plan, whether or not the run was finished."""
 
     id: str
     suite: str
@@ -126,19 +126,19 @@ class Run(Kept):
     seed: int
     """Of the order of launches."""
     launches_most: int | None = None
-    """Launches a cell gets at most while more of them are wanted; None: ``launches``, no more."""
+    """Most launches of a cell that needs more of them; None: ``launches``."""
     precision: float | None = None
-    """Relative half-width of a cell's interval at which its launches end; None: a fixed number, or a contest."""
+    """Relative half-width of a cell's interval that ends its launches; None: a fixed number, or a contest."""
     purpose: str = "suite"
     """"suite", for launches of two sides "compare", "gate" or "bisect", for a search "tune", or "releases"."""
     sides: dict[str, str] = field(default_factory=dict)
-    """What each side is, in words, by `Record.side`; empty for a suite."""
+    """Description of each side, by `Record.side`; empty for a suite."""
     rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(default_factory=dict)
-    """Of a comparison, what was chosen of its rule (see `compare.verdict`); empty: the usual one."""
+    """The chosen values of a comparison's rule (see `compare.verdict`); empty: the default rule."""
     node: Annotated[Node | None, _IF_KNOWN] = None
-    """Of a fleet, whose jobs are runs each; None: this run is no fleet's."""
+    """Of a fleet, where each job is a run; None outside fleets."""
     doctor: Annotated[tuple[Finding, ...] | None, _IF_KNOWN] = None
-    """What is wrong with the machine's settings, as the run began; None in runs from before the doctor was asked."""
+    """Problems of the machine's settings when the run began; None in runs older than this check."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started))
@@ -153,7 +153,7 @@ class Run(Kept):
 
 @dataclass(frozen=True)
 class Record(Kept):
-    """One launch of one cell: what was asked, on what, and what came back."""
+    """One launch of one cell: the request, the machine and the outcome."""
 
     run: str
     suite: str
@@ -170,29 +170,29 @@ class Record(Kept):
     wall_seconds: float
     version: str
     attempt: int = 0
-    """A launch that others disturbed is repeated: which repetition this is, from 0."""
+    """Index of the repetition, from 0: a launch disturbed by other programs is repeated."""
     side: str = ""
-    """Of a comparison: "baseline" or "candidate"; of a search: "search"; else empty."""
+    """"baseline" or "candidate" in a comparison, "search" in a search, else empty."""
     stage: str = ""
-    """Of a gate `GATE`; else empty."""
+    """`GATE` in a gate, else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
     telemetry: Annotated[dict[str, Any] | None, _IF_KNOWN] = None
-    """What was sampled of the GPU meanwhile, see `hardware_probe.telemetry`; None for a launch on the CPU."""
+    """Samples of the GPU during the launch, see `hardware_probe.telemetry`; None for a launch on the CPU."""
     network: Annotated[dict[str, Any] | None, BeforeValidator(read_network)] = None
     """The network's specification, its family and numbers; None in records from before networks were data."""
     node: Annotated[Node | None, _IF_KNOWN] = None
-    """Of a fleet: where it was measured, and with whom that node was shared then; None outside fleets."""
+    """In a fleet, the node that it was measured on and who else used it; None outside fleets."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started))
 
 
 def last_attempts(records: Iterable[Record]) -> list[Record]:
-    """Return the records that count, in the order given: of the attempts at one launch the last.
+    """Return the records that count, in the order given: the last attempt at each launch.
 
-    A launch that others disturbed is repeated until it was not, so the last attempt is the best that there is; every
-    attempt is kept. `queries.superseded` says the same of a store.
+    A launch disturbed by other programs is repeated until it is not, so the last attempt is the best; every attempt is
+    kept. `queries.superseded` is the same for a store.
     """
     records = list(records)
     if not any(record.attempt for record in records):
@@ -205,7 +205,7 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
 
 
 def sound(record: Record) -> bool:
-    """Tell whether the numbers of a record can be what they are said to be."""
+    """Tell whether the numbers of a record are possible."""
     cell, outcome = record.cell, record.outcome
     return (
         min(cell.threads, record.launch, record.attempt) >= 0
@@ -224,7 +224,7 @@ _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kin
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's message in one line; of a validation the place of the first fault, and the fault."""
+    """Return an error's message in one line; for a validation error, the first fault and its place."""
     said = str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]

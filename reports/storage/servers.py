@@ -50,7 +50,7 @@ def parsed(target: str) -> sa.URL:
     except (ArgumentError, ValueError) as error:
         raise _not_understood(error) from error
     if "@" in (url.host or ""):
-        raise StoreError("The store's URL holds more than one @; write %40 for one that belongs to the password.")
+        raise StoreError("The store's URL contains more than one @; write %40 for an @ in the password.")
     return url.set(drivername=_DRIVER) if url.drivername in (_POSTGRESQL, "postgres") else url
 
 
@@ -91,7 +91,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
         raise _not_understood(error) from error
     except ImportError as error:  # psycopg without a libpq is no missing module
         if not served:
-            raise StoreError("A store lies in a file or on a PostgreSQL server: postgresql+psycopg://...") from error
+            raise StoreError("A store is a file or a PostgreSQL database: postgresql+psycopg://...") from error
         package = "psycopg[binary]" if url.drivername == _DRIVER else error.name
         raise StoreError(
             f"The store's database needs the Python package {package}; install it beside dlbench: "
@@ -133,17 +133,18 @@ _ROLE = (
     "server's administrator."
 )
 _RIGHTS = (
-    "lets this user not do that ({text}); let the database's owner grant it: USAGE and CREATE on the schema to make a "
-    "store, SELECT, INSERT, UPDATE and DELETE on its tables, and USAGE on their sequences, to write, SELECT to read."
+    "does not allow this user to do that ({text}); ask the database's owner for: USAGE and CREATE on the schema to "
+    "make a store; SELECT, INSERT, UPDATE and DELETE on its tables and USAGE on their sequences to write; SELECT to "
+    "read."
 )
 _GONE = "cannot be reached ({text}); check that the server runs, and its host and port."
-_FULL = "takes no further connection ({text}); close others, or raise its limit."
-_LONG = "cannot hold such a text or number ({text}); give shorter names, or choose a file with --store."
+_FULL = "accepts no further connections ({text}); close others, or raise its limit."
+_LONG = "cannot store this text or number ({text}); use shorter names, or choose a file with --store."
 
 _BY_STATE = (
     (("42501",), _RIGHTS),
     (("28",), _ROLE),
-    (("25006",), "can only be read ({text}); name the server that may be written to."),
+    (("25006",), "can only be read ({text}); name the server that accepts writes."),
     (("53300", "53400"), _FULL),
     (("53", "58"), "could not be written ({text}); make room on its server. Its content is kept."),
     (("08", "57"), _GONE),

@@ -228,7 +228,7 @@ DEEP = json.loads("[" * 200 + "]" * 200)
         (changed(own(), *FIRST, "outcome", LEFT_OUT), "outcome: Field required"),
         (changed(own(), *THEIRS, "timed", [7]), "which records were timed"),
         (changed(own(), "dlbench", "run", None), "A run carries no schema version"),
-        (changed(own(), "dlbench", "machine", "cpu", "model", "Another"), "another than the one its run names"),
+        (changed(own(), "dlbench", "machine", "cpu", "model", "Another"), "differs from the one its run names"),
     ],
     # Whole files would make names that differ from one process to the next: they hold the machine's present clock rate.
     ids=lambda value: value if len(value) < 70 else "file",

@@ -95,7 +95,7 @@ SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
         (f'words = "w"\n{SIDES}', "as in least = 1.5"),
         (f'words = "w"\nleast = "2x"\n{SIDES}', 'key least: "2x" is not a number'),
         (f'words = "w"\nleast = 2\nmost = 1\n{SIDES}', "least = 2 must be below most = 1"),
-        (f'words = "w"\nleast = 2\nsize = 1.5\n{SIDES}', "size = 1.5 must lie where"),
+        (f'words = "w"\nleast = 2\nsize = 1.5\n{SIDES}', "size = 1.5 must lie within"),
         (f'words = "w"\nlest = 2\n{SIDES}', "key lest: unknown key. Did you mean 'least'?"),
         ('words = "w"\nleast = 1\nslower = "a"\nfaster = "b"\n', "key slower: it must be a table of axes"),
         (
@@ -154,7 +154,7 @@ def test_the_command_fails_on_a_verdict_where_that_is_asked_for(
         assert [each["verdict_on_paper"] for each in found] == [None] * len(files)
     code, out, _ = command(*of_store[:-1], "--claim", right, "--paper", "wuensche2018")
     assert code == 0
-    assert "Claims of one's own" in out
+    assert "Your own claims" in out
     assert "Wuensche 2018" in out
 
 

@@ -130,7 +130,7 @@ WRONG = {"status": Status.PARITY_FAILED, "parity": make.parity("disagrees", "upd
     [
         (make.hole(Status.OUT_OF_MEMORY, "no room"), "no room"),
         (make.record(result=make.outcome(**WRONG)), "update error 0.4"),
-        (make.record(result=make.outcome(final_loss_finite=False)), "something else than the reference"),
+        (make.record(result=make.outcome(final_loss_finite=False)), "something other than the reference"),
         (make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0))), "more threads worked"),
         (make.record(environment="another"), "another build"),
     ],

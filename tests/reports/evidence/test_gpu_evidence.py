@@ -162,7 +162,7 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
     ("record", "said"),
     [
         (launch(events=1.5), "GPU event time is 150.0% of wall time: the clock stopped before the GPU did"),
-        (launch(events=0.9), "GPU event time is 90.0% of wall time: the rest was not the GPU's"),
+        (launch(events=0.9), "GPU event time is 90.0% of wall time: the GPU did not work for the rest"),
         (
             starting(5.12e-6, 12000.4),
             f"{WAITING}: launch-bound, since starting 12000 operators at 5.12 us each takes about 61% of a step",

@@ -114,7 +114,7 @@ def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
     [
         ([(1.0, 1, 0), (0.8, 2, 0), (0.6, 1, 1), (0.9, 2, 1)], (1, 1), ["1.33x with 2 + 0", "1.50x with 2 + 1"]),
         ([(1.0, 1, 0), (0.995, 1, 1)], (1, 0), ["use 1 thread and no loader worker", "noise may explain"]),
-        ([(1.0, 1, 1), (0.5, 2, 1)], (1, 1), ["faster, with more of them than CPUs: 2 + 1 (0.500x"]),
+        ([(1.0, 1, 1), (0.5, 2, 1)], (1, 1), ["faster, but oversubscribing the CPUs: 2 + 1 (0.500x"]),
         ([(1.0, 1, 1)], (1, 1), ["nothing to compare"]),
         ([(1.0, 2, 1)], (None, None), ["nothing was timed within the 2 CPUs"]),
     ],

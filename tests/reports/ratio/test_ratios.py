@@ -225,14 +225,14 @@ def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
     found = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
     assert [pair.cell.group.network for pair in pairs_of(found)] == ["fcn5"]
-    assert "On 1 of 1 the framework is another build there" in machines.REPORT.page(found, ReportOptions()).before[0]
+    assert "In 1 of 1 the framework's build differs too" in machines.REPORT.page(found, ReportOptions()).before[0]
 
 
 EMPTY = {
     "fastest, one row": (fastest.REPORT, make.launches(1.0), "nothing to compare"),
     "frameworks, nothing": (frameworks.REPORT, [], "nothing to compare"),
     "frameworks, one row": (frameworks.REPORT, row("torch", {"fcn5": 1.0}), "nothing to compare"),
-    "machines, one": (machines.REPORT, make.launches(1.0), "give the stores of others too"),
+    "machines, one": (machines.REPORT, make.launches(1.0), "add the stores of others"),
     "machines, nothing in common": (
         machines.REPORT,
         [*make.launches(1.0, machine="one"), *make.launches(1.0, machine="two", network="fcn8")],

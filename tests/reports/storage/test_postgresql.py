@@ -107,15 +107,15 @@ def test_what_a_server_refuses_is_one_line_with_the_remedy(postgresql: Server, d
     postgresql.carry_out("DROP ROLE IF EXISTS guarded")
     postgresql.carry_out(f"CREATE ROLE guarded LOGIN PASSWORD 'other{SECRET}'")
     theirs = postgresql.url(database, "reader")
-    assert "lets this user not do that (permission denied for schema public)" in refused(theirs)
+    assert "does not allow this user to do that (permission denied for schema public)" in refused(theirs)
     with Store.open(url) as store:
         store.append(make.record())
-        with pytest.raises(StoreError, match="cannot hold such a text or number"):
+        with pytest.raises(StoreError, match="cannot store this text or number"):
             store.begin_run(make.run(suite="s" * 200))
     postgresql.carry_out("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=database)
     with Store.open(theirs, create=False) as store:
         assert len(store.records()) == 1
-        with pytest.raises(StoreError, match=r"permission denied for .*USAGE on their sequences, to write"):
+        with pytest.raises(StoreError, match=r"permission denied for .*USAGE on their sequences to write"):
             store.append(make.record(launch=1, threads=2))
     postgresql.carry_out("DROP OWNED BY reader", database=database)
     wrong = refused(postgresql.url(database, "guarded", SECRET))
@@ -150,7 +150,7 @@ def test_a_full_server_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) 
             for _ in range(200):
                 held.enter_context(places.connect())
         monkeypatch.setattr(servers, "_WAIT_SECONDS", 0.0)
-        assert "takes no further connection" in refused(url)
+        assert "accepts no further connections" in refused(url)
         monkeypatch.setattr(servers, "_WAIT_SECONDS", 30.0)
         with ThreadPoolExecutor() as pool:
             opened = pool.submit(Store.open, url)
@@ -361,7 +361,7 @@ def test_a_run_whose_server_goes_away_is_kept_resumed_and_delivered(
     postgresql.start()
     delivered = command("store", "deliver", "--store", url)
     assert delivered[0] == 0, delivered
-    assert "5 records that waited here delivered" in delivered[2]
+    assert "5 waiting records delivered" in delivered[2]
     assert launched(url) == ALL + ALL
     with Store.open(url, create=False) as store:
         assert all(run.finished is not None for run in store.runs())
