@@ -58,9 +58,7 @@ def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
         raise UsageError(f"--good and --bad are the same commit, {first[:SHORT]}. Give two.")
     if git(folder, "merge-base", "--is-ancestor", first, last) is None:
         if git(folder, "merge-base", "--is-ancestor", last, first) is not None:
-            raise UsageError(
-                f"{earlier} is later than {later}. Exchange the two (with --faster good is the later one)."
-            )
+            raise UsageError(f"{earlier} is later than {later}. Swap the two (with --faster, good is the later one).")
         raise UsageError(
             f"{earlier} is not an ancestor of {later}. Give their common ancestor in its place: "
             f"git merge-base {earlier} {later}."

@@ -100,7 +100,7 @@ def releases_on_index(
     package = package_of(framework)
     low, high = _version(first), _version(last)
     if low is not None and high is not None and low > high:
-        raise UsageError(f"{framework.title} {low} is later than {high}. Exchange the two.")
+        raise UsageError(f"{framework.title} {low} is later than {high}. Swap the two.")
     known = known_releases(framework)
     try:
         (found,) = index.wheels([package.name]).values()

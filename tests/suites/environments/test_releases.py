@@ -392,7 +392,7 @@ def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apa
 
 def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
     for good, bad, complaint in (
-        ("1.1", "1.0", "Exchange the two"),
+        ("1.1", "1.0", "Swap the two"),
         ("1.0", "tiny-1.0", "Good and bad are the same release, 1.0"),
         ("0.9", "1.1", "There is no release named '0.9'"),
         ("2.0", "3.0", "has no wheels of tiny of these versions"),
