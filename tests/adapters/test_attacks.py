@@ -49,7 +49,7 @@ CAUGHT = {
     "writes_its_own_outcome": (Status.CRASHED, "without the parity check that was asked for"),
     "speaks_for_itself_to_the_host": (Status.IMPLAUSIBLE, "of CPU time for"),
     "says_that_it_computes_nothing": (Status.CRASHED, "it carried out no parity check"),
-    "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed in all the timed steps"),
+    "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed during the timed steps"),
     "judges_itself": (Status.CRASHED, "entries of"),
 }
 #: Needs PyTorch.
