@@ -175,7 +175,7 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
     # A tighter quota around dlbench counts in the number of CPUs, not in what can be asked for.
     within = plan_of(SuiteOverrides(cpu_quota="2"), machine=Capacity(1, 1, mask=2))
     assert values_of(within, "cpu_quota") == {2.0}
-    with pytest.raises(UsageError, match="Only a given number of threads can be bound"):
+    with pytest.raises(UsageError, match="Binding threads to CPUs needs a thread count"):
         counts_by_quota(threads="default", affinity="bound")
 
 
