@@ -277,7 +277,7 @@ def _cells(
     idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
     if idle and LOADER not in plain["placement"]:
         raise UsageError(
-            f"{option_of(idle[0])} applies to mini-batches that a framework loads from a file. Add --placements {LOADER}."
+            f"{option_of(idle[0])} is for mini-batches that a framework loads from a file. Add --placements {LOADER}."
         )
     apart = [word for word in plain["sync"] if word != EVERY_STEP]
     if apart and max(plain["world_size"]) == 1:

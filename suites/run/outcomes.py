@@ -1,7 +1,7 @@
 """Reads the folder that a guest leaves: its phase and its outcome.
 
 Nothing in it is trusted. A guest can replace a file by anything (a link, a FIFO, a folder, a gigabyte), and reading
-must neither hang nor fill the memory. Types, ranges, lengths and consistency of an outcome are checked by models generated
+must neither hang nor fill the memory. Types, ranges, lengths and consistency of an outcome are checked by models made
 from the protocol's own tuples.
 """
 

@@ -186,7 +186,7 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
     [
         (["null", "--python", "a=/x,b=/y"], "--network fcn5"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y"], "cells, and a bisection takes one"),
-        (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have one name"),
+        (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have the same name"),
         (["null", "--network", "fcn5", "--python", "a=/x"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"], "no build named 'c'"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Swap the two"),

@@ -422,7 +422,7 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
         (["jax", "--network", "small", "--every", "year"], "--every"),
         (["jax", "--network", "small", "--resume"], "no"),
         (["null", "--network", "small", "--python", "a"], "cannot be read"),
-        (["null", "--network", "small", "--python", "a=/x,a=/y"], "have one name"),
+        (["null", "--network", "small", "--python", "a=/x,a=/y"], "have the same name"),
         (["null", "--network", "small", "--python", "a=/x", "--from", "1.0"], "--from and --to choose"),
         (["null", "--network", "small", "--plot", "x.gif", "--python", "a=/x"], "PNG or SVG"),
     ],

@@ -181,7 +181,7 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         (["--step", "train_step.py", "--loss-tolerance", "200%"], "--loss-tolerance 200% is out of range"),
         (["--loss-tolerance", "2%"], "Give one with --step FILE"),
         (["--python", "/usr/bin/python3"], "--python '/usr/bin/python3' cannot be read"),
-        (["--step", "train_step.py", "--step", "other/train_step.py"], "have one name"),
+        (["--step", "train_step.py", "--step", "other/train_step.py"], "have the same name"),
     ],
 )
 def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
