@@ -349,9 +349,9 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
     [
         ("main", "main~3", "Swap the two"),
         ("main", "main", "the same commit"),
-        ("nowhere", "main", "git knows no revision 'nowhere'"),
+        ("nowhere", "main", "git finds no revision 'nowhere'"),
         ("side", "main", "is not an ancestor"),
-        ("--help", "main", "git knows no revision"),
+        ("--help", "main", "git finds no revision"),
     ],
 )
 def test_revisions_that_cannot_be_bisected_are_refused(commits, good, bad, said):
