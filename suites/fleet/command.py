@@ -51,7 +51,7 @@ _FLEET: options.Options = {
         "--node-python", "The Python that has dlbench on the nodes (default: this one).", str, "", metavar="PATH"
     ),
     "store_file": options.STORE,
-    "folder": option("--folder", "Folder for logs; all nodes must see it under this path.", Path | None, metavar="FOLDER"),
+    "folder": option("--folder", "For logs; all nodes must see it under this path.", Path | None, metavar="FOLDER"),
     "resume": flag("--resume", "Resubmit the unfinished jobs of the suite's newest fleet."),
     "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
     "wait": _WAIT,
@@ -77,7 +77,7 @@ def settings_of(given: Given, scheduler: str) -> dict[str, str]:
     found |= further_options(given.slurm_option or ())
     found = {name: text for name, text in found.items() if text or name.startswith("further.")}
     if found and scheduler != "slurm":
-        raise UsageError(f"--on {scheduler} takes no Slurm options (partition, account, time limit, ...). Leave them out.")
+        raise UsageError(f"--on {scheduler} takes no partition, account, time limit and so on. Leave them out.")
     return found | ({"python": given.node_python} if given.node_python else {})
 
 
