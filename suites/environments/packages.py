@@ -24,7 +24,7 @@ from ..planning.framework import Framework
 from .folders import NO_ROOM, file_digest
 
 ONLY_WHERE = "\n# Only where"
-"""Begins the section of a lock that holds packages to be installed only where another package asks for them."""
+"""Begins the section of a lock with packages to install only if another package requires them."""
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _NO_NETWORK = (

@@ -45,8 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         action="append",
         help="Judge every benchmark against this pytest-benchmark JSON or dlbench store; only a regression fails the "
-        "session. Repeatable. For a plain benchmark each JSON counts as one launch, and this session as one more: too few "
-        "to decide; `dlbench import --one-run` combines several for `dlbench compare`.",
+        "session. Repeatable. For a plain benchmark each JSON counts as one launch, and this session as one more: too "
+        "few to decide; `dlbench import --one-run` combines several for `dlbench compare`.",
     )
     group.addoption(
         "--dlbench-undecided",
