@@ -115,7 +115,7 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
         of = load(given.suite_name) if given.suite_name else None
         meant = networks.chosen([network], (), of.known if of else networks.shipped())
         if len(meant) > 1:
-            raise UsageError(f"Only one cell can be explained at a time; {network} is {len(meant)} networks. {_FORM}.")
+            raise UsageError(f"One cell can be explained at a time; {network} fits {len(meant)} networks. {_FORM}.")
         kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings") if of else ()
         suite = one(networks=meant, **{key: getattr(of, key) for key in kept})
     place = preparation.capacity(machine)

@@ -157,7 +157,7 @@ def site_command(given: Given) -> None:
     """
     address = given.url
     if address and not address.startswith(("https://", "http://")):
-        raise UsageError(f"--url {address[:80]!r} is not the address of a site. Write it as https://example.org/nights/.")
+        raise UsageError(f"--url {address[:80]!r} is not a site address. Write it as https://example.org/nights/.")
     if address and not address.endswith("/"):
         address += "/"
     with Store.open(given.store, create=False) as store:

@@ -87,9 +87,7 @@ def _options_of(report: Report[Any]) -> options.Options:
         of_reports.CLAIMS: option(
             "--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None, metavar="FILE"
         ),
-        of_reports.FAIL_ON: option(
-            "--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...", str, ""
-        ),
+        of_reports.FAIL_ON: option("--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...", str, ""),
         of_reports.FLEET: option("--fleet", "Only this fleet: its id or the start of it.", str, ""),
         of_reports.TOP: option(
             "--top", "Number of lines to show; JSON and CSV have all.", int, ReportOptions.top, min=1

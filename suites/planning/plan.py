@@ -225,7 +225,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, counting all "
-            f"workers and instances. Give --threads, --world-sizes and --instances whose product is at most "
+            "workers and instances. Give --threads, --world-sizes and --instances whose product is at most "
             f"{capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
         )
     section = suite.protocol

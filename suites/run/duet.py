@@ -31,7 +31,7 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
     if not cell.threads:
-        return "each side needs a thread count, to know its number of CPUs"
+        return "without a thread count, the number of CPUs for each side is unknown"
     needed, usable = 2 * cell.all_threads, len(cpu.affinity)
     if needed > usable:
         return f"both sides need {needed} CPUs and may use {usable}"

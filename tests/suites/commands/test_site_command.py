@@ -159,7 +159,7 @@ def test_what_is_no_site_of_ours_is_left_alone(tmp_path, command, store):
         (("--out", "other"), "site.json is not from a site that this dlbench can read"),
         (("--out", "file"), "The site file cannot be written"),
         (("--store", "empty.sqlite"), "holds no measured run yet"),
-        (("--url", "javascript:x"), "is not the address of a site"),
+        (("--url", "javascript:x"), "is not a site address"),
     ):
         assert reason in refusal(command, "report", "site", *words)
         assert files(tmp_path) == before
