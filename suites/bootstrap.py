@@ -3,12 +3,12 @@
     python3 suites/bootstrap.py run quick        any arguments of the dlbench command
     python3 suites/bootstrap.py test             the tests (further arguments go to pytest)
     python3 suites/bootstrap.py rest             the tests of the large and historic frameworks, which `test` leaves out
-    python3 suites/bootstrap.py properties       the properties alone, with many examples at random (--examples N)
-    python3 suites/bootstrap.py kills            kills at random moments: nothing is lost or doubled (--count N)
+    python3 suites/bootstrap.py properties       only the property tests, with many random examples (--examples N)
+    python3 suites/bootstrap.py kills            kills at random moments: nothing is lost or duplicated (--count N)
     python3 suites/bootstrap.py check            formatting, lint, types, and the guest's syntax
 
 Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package. The requirements are
-locked; what is set up already is not set up again. The virtual environment is .venv (DLBENCH_VENV overrides it).
+locked; an existing set-up is reused. The virtual environment is .venv (DLBENCH_VENV overrides it).
 """
 
 from __future__ import annotations  # an older Python must get as far as the message that it is too old
@@ -54,7 +54,7 @@ def quietly(command: list[str], what: str) -> bool:
 
 
 def stamp(lock: Path) -> str:
-    """Return what a set-up is good for: this lock, this project file, this interpreter, this place."""
+    """Return a digest of a set-up's inputs: lock, project file, interpreter and place."""
     digest = hashlib.sha256()
     for part in (lock.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), f"{sys.version}{ROOT}".encode()):
         digest.update(part)
@@ -62,7 +62,7 @@ def stamp(lock: Path) -> str:
 
 
 def set_up(lock: Path) -> str:
-    """Make the virtual environment hold exactly this lock and the project; return "" or what went wrong."""
+    """Install exactly this lock and the project into the virtual environment; return "" or the error."""
     noted = VENV / f"dlbench-{lock.parent.name}.stamp"
     if PYTHON.exists() and noted.exists() and noted.read_text() == stamp(lock):
         return ""
@@ -75,9 +75,9 @@ def set_up(lock: Path) -> str:
         )
     install = [*pip, "install", "--no-input"]
     if not quietly([*install, "--no-compile", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"):
-        return "The locked requirements could not be installed; pip's words stand above. Check network and disk space."
+        return "The locked requirements could not be installed; see pip's output above. Check network and disk space."
     if not quietly([*install, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], "installing dlbench"):
-        return "dlbench itself could not be installed; pip's words stand above."
+        return "dlbench itself could not be installed; see pip's output above."
     noted.write_text(stamp(lock))
     return ""
 
@@ -106,7 +106,7 @@ def frameworks(on_request: bool) -> list[str]:
     """
     listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True)
     if listed.returncode != 0:
-        sys.exit(fail("The frameworks could not be listed (`dlbench env list`); its words stand above."))
+        sys.exit(fail("The frameworks could not be listed (`dlbench env list`); see its output above."))
     return [each["name"] for each in json.loads(listed.stdout) if (each["historic"] or each["large"]) == on_request]
 
 
@@ -150,14 +150,14 @@ def run_rest_of_tests(arguments: list[str]) -> int:
 
 
 def run_properties(arguments: list[str]) -> int:
-    """Try the properties at random: ``--examples N`` for one that usually gets a hundred, others in proportion."""
+    """Run the property tests with ``--examples N`` for one that usually gets a hundred, others in proportion."""
     examples, others = parsed(arguments, "--examples", 1000)
     variables = {**os.environ, "DLBENCH_PROPERTY_EXAMPLES": str(max(1, examples))}
     return subprocess.run([*PYTEST, *WORKERS, "-m", "hypothesis", *others], cwd=ROOT, env=variables).returncode
 
 
 def run_kills(arguments: list[str]) -> int:
-    """Run so many runs of the null framework that are killed at random moments: ``--count N``."""
+    """Kill ``--count N`` runs of the null framework at random moments."""
     count, others = parsed(arguments, "--count", 1000)
     words = [*PYTEST, "-x", "tests/hardening/test_kills.py", *others]
     return subprocess.run(words, cwd=ROOT, env={**os.environ, "DLBENCH_KILLS": str(count)}).returncode
@@ -197,7 +197,7 @@ def guest_modules(adapters: Path) -> dict[tuple[int, int], list[Path]]:
 
 
 def too_new(version: tuple[int, int], files: list[Path]) -> str:
-    """Return what vermin finds in these files that this Python lacks; empty where nothing is."""
+    """Return vermin's findings of syntax in these files that this Python lacks; empty if there are none."""
     options = [f"-t={version[0]}.{version[1]}-", "--no-tips", "--violations"]
     command = [str(PYTHON), "-c", "import vermin; vermin.main()", *options, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -21,17 +21,17 @@ COMMANDS = {
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
     "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
-    "releases": ("commands.releases", "Measure the releases of a framework, and show where it changed."),
+    "releases": ("commands.releases", "Measure a framework's releases, and show where its speed changed."),
     "gate": ("commands.gate", "Judge a candidate against a baseline, with exit codes for CI."),
     "bisect": ("commands.bisect", "Find the release or commit that made a step slower."),
     "history": ("commands.history", "Show each cell over many runs, and when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),
     "report": ("commands.report", "Show what was measured, and what it means."),
     "doctor": ("commands.probe", "Find what disturbs measurements on this machine."),
-    "probe": ("commands.probe", "Show what this machine is, and measure its ceilings."),
+    "probe": ("commands.probe", "Describe this machine, and measure its ceilings."),
     "export": ("commands.stores", "Write launches or runs in other tools' formats."),
-    "import": ("commands.stores", "Read result files of pytest-benchmark into a store."),
-    "store": ("commands.stores", "Copy result stores, and deliver to a server."),
+    "import": ("commands.stores", "Read pytest-benchmark result files into a store."),
+    "store": ("commands.stores", "Copy result stores, and deliver records to a server."),
     "env": ("commands.env", "Build, list and remove the frameworks' environments."),
     "fleet": ("fleet.command", "Measure one suite on many machines."),
     "new": ("commands.new", "Create a starter file."),
@@ -94,12 +94,12 @@ def build_app(chosen: str) -> typer.Typer:
 
 
 _ENDING_SECONDS = 10.0
-"""For so long after the first signal a further one is ignored: launches are ended and the store is closed."""
+"""Further signals are ignored for this long after the first, while launches end and the store closes."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Begin to end at the first signal, and let no second one break into that for some seconds."""
+    """Start shutting down at the first signal, and ignore further ones for some seconds."""
     began = time.monotonic()
 
     def again(number: int, frame: FrameType | None) -> None:
@@ -115,7 +115,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _end_for_usage(error: Any) -> NoReturn:
-    """Say in one line what the command's parser found, or show the help where nothing was asked for."""
+    """Print the parser's error in one line, or the help if the command got no arguments."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         sys.exit(UsageError.exit_code)
@@ -126,11 +126,11 @@ def _end_for_usage(error: Any) -> NoReturn:
 
 
 def _check_surroundings() -> None:
-    """Make output possible in any encoding; raises UsageError for a closed one and a working folder that is gone."""
-    if sys.stderr is None:  # what is printed to no file goes to standard output
+    """Make output work in any encoding; raises UsageError if stdout is closed or the working folder is gone."""
+    if sys.stderr is None:  # print() to None would go to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process lasts
     if sys.stdout is None:
-        raise UsageError("Standard output is closed, and results have nowhere to go. Redirect it: > /dev/null.")
+        raise UsageError("Standard output is closed, so results have nowhere to go. Redirect it: > /dev/null.")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -141,14 +141,14 @@ def _check_surroundings() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Raise UsageError for an option or an argument with nothing in it, such as a variable of a script left empty.
+    """Raise UsageError for an empty option or argument, such as an unset variable of a script.
 
-    Also for one that is no text: no name in a suite or a store can be meant.
+    Also for one that is not valid text, since it cannot name anything in a suite or a store.
     """
     empty = "{} has an empty value. Give one, or leave the option out."
     for before, word in zip(["", *words], words, strict=False):
         if any("\ud800" <= letter <= "\udfff" for letter in word):
-            raise UsageError(f"{word!r} is not text in UTF-8. Write it in letters that are.")
+            raise UsageError(f"{word!r} is not valid UTF-8. Give it as UTF-8 text.")
         option, equals, value = word.partition("=")
         if equals and option.startswith("--") and not value.strip():
             raise UsageError(empty.format(option))
@@ -187,6 +187,6 @@ def main() -> NoReturn:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG):
             raise
-        complain(f"the output cannot be written: {error.strerror}. What was measured is stored.")
+        complain(f"the output cannot be written: {error.strerror}. All measurements are stored.")
         os._exit(UsageError.exit_code)  # a second flush at the interpreter's end would fail in the same way
     sys.exit(code)

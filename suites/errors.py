@@ -1,6 +1,6 @@
 """The errors of the host side and every exit code; each error is one full sentence or two: what is wrong, what to do.
 
-Results of a command that ran to its end, where they are not 0, are the constants below.
+The constants below are the nonzero exit codes of commands that completed.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ class HungUp(Terminated):
 
 @contextlib.contextmanager
 def interruptible(resume: str) -> Iterator[None]:
-    """Name the command that resumes the run where Ctrl-C or a signal ends it."""
+    """Name the command that resumes the run if Ctrl-C or a signal ends it."""
     words = f"Every finished launch is stored. Resume: {resume}"
     try:
         yield

@@ -44,26 +44,26 @@ Item = TypeVar("Item")
 BUILD_LIMIT = "30m"
 _BISECT: options.Options = {
     "framework": options.argument(
-        "[FRAMEWORK]", "The framework whose releases or builds are tried: `jax`, or `torch:compile`.", usual=""
+        "[FRAMEWORK]", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
     ),
-    "good": option("--good", "A release, a revision or a name in --python that is fast (of --python: the first)."),
-    "bad": option("--bad", "A later one that is slow (of --python: the last)."),
-    "faster": flag("--faster", "Find the first faster one: good is then the later one (of --python: the last)."),
-    "repo": option("--repo", "Try the commits of this git repository, which needs --step.", metavar="PATH"),
-    "build": option("--build", "Command for the shell that builds a commit, in its worktree.", metavar="CMD"),
+    "good": option("--good", "A fast release, revision or --python name (default with --python: the first)."),
+    "bad": option("--bad", "A later, slow one (default with --python: the last)."),
+    "faster": flag("--faster", "Find the first faster one; good is then the later (default with --python: the last)."),
+    "repo": option("--repo", "Test the commits of this git repository; needs --step.", metavar="PATH"),
+    "build": option("--build", "Shell command that builds a commit, run in its worktree.", metavar="CMD"),
     "build_limit": option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT})."),
     "suite_name": options.suite_of_network("quick"),
-    "confidence": option("--confidence", f"Probability of the answer with which the search ends ({CONFIDENCE:.0%})."),
+    "confidence": option("--confidence", f"Stop when the answer has this probability (default {CONFIDENCE:.0%})."),
 }
 _PYTHON = (
-    "Builds in order, in place of releases: `NAME=PATH,NAME=PATH`. With --repo: the interpreter, a relative path being "
-    "one in the worktree (`.venv/bin/python`)."
+    "Builds to test instead of releases, in order: `NAME=PATH,NAME=PATH`. With --repo: the interpreter; a relative "
+    "path is inside the worktree (`.venv/bin/python`)."
 )
 _BUILDS: options.Options = {
     **options.BUILDS,
     "python": several("--python", _PYTHON, "NAME=PATH"),
-    # A file in a worktree is looked for later.
-    "step": several("--step", "A training step of your own; with --repo its path in the repository.", "FILE"),
+    # With --repo the file is read from each worktree later.
+    "step": several("--step", "Your own training step; with --repo its path in the repository.", "FILE"),
 }
 _REPORT: options.Options = {
     "no_quiet_gate": options.NO_QUIET_GATE,
@@ -84,13 +84,12 @@ _REPORT: options.Options = {
     _REPORT,
 )
 def bisect_command(given: Given) -> None:
-    """Find the first release, commit or build that made a step slower, or faster, in spite of noise.
+    """Find the first release, commit or build that made a step slower, or faster, despite noise.
 
-    First good and bad are compared, as in a gate. If bad is slower, each further pair of launches puts the good one
-    beside the most informative candidate, until one is the first slower one with a probability of 95 %. Candidates
-    are built when they are needed; those that cannot be built or run are left out, and the answer says so. Several
-    changes are reported as such. Commits are built in worktrees: your files are not touched. Releases come from the
-    package index.
+    First, good and bad are compared as in a gate. If bad is slower, each further pair of launches compares good with
+    the most informative candidate, until one is the first slower one with a probability of 95 %. Candidates are built
+    when needed; those that cannot be built or run are left out, and the answer says so. Several changes are reported
+    as such. Commits are built in worktrees: your files are not touched. Releases come from the package index.
 
     Exit codes:
 
@@ -110,7 +109,7 @@ def bisect_command(given: Given) -> None:
     seconds, rule = options.seconds_of(given.budget), rule_given(given, DEFAULT)
     confidence = values.share(given.confidence, "--confidence") if given.confidence else CONFIDENCE
     if confidence <= 0.5:
-        raise UsageError(f"--confidence {given.confidence} would name any candidate. Give more than 50%.")
+        raise UsageError(f"--confidence {given.confidence} is too low to single out a candidate. Give more than 50%.")
     with _series(given) as series:
         found = _measure(given, series, rule, confidence, seconds)
     show(found, form, given.write, REPORT)
@@ -167,14 +166,14 @@ def _plan_of_one_cell(given: Given, machine: Machine) -> Plan:
     plan = plan_of(given.suite_name, chosen, machine, given.seed)
     if len(plan.cells) != 1:
         raise UsageError(
-            f"One cell is bisected at a time, and this means {len(plan.cells)}. Name one network, one --threads and "
-            "one value of each other axis."
+            f"These options select {len(plan.cells)} cells, and a bisection takes one. Name one network, one --threads "
+            "and one value of each other axis."
         )
     return plan
 
 
 def _series(given: Given) -> AbstractContextManager[Series]:
-    """Return the candidates that the options mean; raises UsageError and FrameworkEnvironmentError."""
+    """Return the candidates that the options select; raises UsageError and FrameworkEnvironmentError."""
     if given.repo:
         return _of_commits(given)
     if given.build or given.build_limit:
@@ -186,12 +185,12 @@ def _series(given: Given) -> AbstractContextManager[Series]:
 
 
 def _reversed_if_faster(found: Sequence[Item], given: Given) -> Sequence[Item]:
-    """Return what stands from good to bad in order of time, and the other way round."""
+    """Convert a sequence from the order good to bad into the order of time, or back."""
     return found[::-1] if given.faster else found
 
 
 def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> slice:
-    """Return the places between two names in order of time, all where none is given; raises UsageError."""
+    """Return the places between two names in order of time, all if no name is given; raises UsageError."""
     for name in ends:
         if name is not None and name not in names:
             raise unknown_name(kind, name, names)
@@ -200,7 +199,7 @@ def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> sli
     if first == last:
         raise UsageError(f"Good and bad are the same {kind}, {names[first]}. Give two.")
     if first > last:
-        raise UsageError(f"{ends[0]} is later than {ends[1]}. Exchange the two (with --faster good is the later one).")
+        raise UsageError(f"{ends[0]} is later than {ends[1]}. Swap the two (with --faster, good is the later one).")
     return slice(first, last + 1)
 
 
@@ -215,7 +214,7 @@ def _of_builds(given: Given) -> Series:
 
 def _of_releases(given: Given) -> Series:
     if not given.good or not given.bad:
-        raise UsageError("Name the releases between which it became slower, as in --good 0.4.20 --bad 0.12.0.")
+        raise UsageError("Name the good and the bad release, as in --good 0.4.20 --bad 0.12.0.")
     found = frameworks.find(given.framework.partition(":")[0])
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
     # The answer names them as rows: jax-0.4.20.
@@ -235,19 +234,19 @@ def _of_commits(given: Given) -> Iterator[Series]:
     if not given.step or len(given.step) > 1:
         raise UsageError("--repo needs one --step FILE, the path of a training step in the repository.")
     if not given.good or not given.bad:
-        raise UsageError("Name the revisions between which it became slower, as in --good v1.2 --bad HEAD.")
+        raise UsageError("Name the good and the bad revision, as in --good v1.2 --bad HEAD.")
     file, python = Path(given.step[0]), (given.python or [sys.executable])[0]
     if file.is_absolute() or ".." in file.parts:
         raise UsageError(f"--step {file}: with --repo give the file's path in the repository, as in bench/{file.name}.")
     if len(given.python or ()) > 1 or "=" in python:
-        raise UsageError("With --repo --python is one path, of the interpreter that measures every commit.")
+        raise UsageError("With --repo, --python is one path: the interpreter that measures every commit.")
     folder = Path(given.repo).expanduser()
     trees = commits.Worktrees(folder, given.build or "", values.duration(given.build_limit or BUILD_LIMIT))
     subjects = commits.commits(folder, *_reversed_if_faster((given.good, given.bad), given))
     digests = _reversed_if_faster(list(subjects), given)
     names = tuple(digest[: commits.SHORT] for digest in digests)
     if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
-        say("Changes that are not committed are not measured: commits are built in worktrees.")
+        say("Uncommitted changes are not measured: commits are built in worktrees.")
 
     @cache
     def look(interpreter: Path) -> Source:

@@ -68,7 +68,7 @@ _SIDES: options.Options = {
     "same": flag("--same", "Compare identical code, to measure this machine's noise."),
     "pairing": option(
         "--pairing",
-        "Launch both sides of a pair at once, each on CPUs of its own (duet), or one after the other (sequential). "
+        "Launch both sides of a pair at once, each on its own CPUs (duet), or one after the other (sequential). "
         "Default: sequential.",
         metavar="|".join(PAIRINGS),
     ),
@@ -124,7 +124,7 @@ def compare_command(given: Given) -> None:
     if not given.now:
         measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
-            raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
+            raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
         if not given.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
         show(_compare_stored(given), form, given.write)
@@ -140,7 +140,7 @@ def compare_command(given: Given) -> None:
         span = str(first) if first == last else f"{first} to {last}"
         why = f" (fewer than {needed} cannot show a slowdown)" if needed > fewest else ""
         more = f"up to {int(rule.spare * last)} more replace pairs that other programs disturb"
-        say(f"{span} pairs of each cell{why}; {more}")
+        say(f"{span} pairs per cell{why}; {more}")
         return for_compare(host, cells, fewest, most, width, rule)
 
     measured = measure(given, "compare", given.suite_name or "quick", pairs)
@@ -179,7 +179,7 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
     own, files = chosen.own, (given.baseline_step, given.candidate_step)
     step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
     if any(files) and step is None:
-        raise UsageError("--baseline-step and --candidate-step need one --step FILE, whose other side they are.")
+        raise UsageError("--baseline-step and --candidate-step need one --step FILE to compare with.")
     pair = sides.pair(
         (baseline, options.interpreters(given)),
         (given.baseline_env or (), given.candidate_env or ()),
@@ -284,10 +284,10 @@ Found = tuple[Run, list[Record], str, dict[str, Host]]
 
 
 def _compare_stored(given: Given) -> Comparison:
-    """Return the comparison of two stored runs, or with one word that of a run that has two sides.
+    """Return the comparison of two stored runs or, given one, of the two sides of that run.
 
-    Thresholds that are given count instead of the usual ones, or of those that a run of two sides was made with.
-    Raises UsageError for words that name no run and for runs that cannot be compared, and StoreError.
+    Given thresholds replace the default ones, or those of the run with two sides. Raises UsageError for words that
+    name no run and for runs that cannot be compared, and StoreError.
     """
     before = _find(given.first, given.store_file)
     if not given.second:
@@ -312,7 +312,7 @@ def _compare_stored(given: Given) -> Comparison:
 
 
 def _others(before: Found, after: Found) -> str:
-    """Return which other runs of the stores share a cell with the one compared to them, the newest first."""
+    """Return a sentence with the newest other runs in each store that share a cell with the other side's run."""
     shared = []
     for one, other in ((before, after), (after, before)):
         cells = {record.cell for record in other[1]}

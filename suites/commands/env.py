@@ -71,7 +71,7 @@ def env_build(given: Given) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
     Every file is verified by the checksum in its lock. An interrupted build keeps its files, and the same command
-    continues with them. Packages that an adapter of your own locks by version alone are installed without a checksum.
+    continues with them. Packages that your own adapter locks by version alone are installed unverified.
 
     Examples:
 
@@ -110,7 +110,7 @@ def env_build(given: Given) -> None:
     {
         "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
         "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
-        "of_weights": flag("--weights", "Remove large weights and mini-batches kept in files; a run makes its own."),
+        "of_weights": flag("--weights", "Remove the files of large weights and mini-batches; runs recreate theirs."),
     },
     _ADAPTER,
 )

@@ -55,9 +55,9 @@ _HOW: options.Options = {
     *(options.AXES_OF_A_CELL, options.BUILDS, _HOW),
 )
 def explain_command(given: Given) -> None:
-    """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
+    """Show where one cell's step spends its time: its operators, from the framework's own profiler.
 
-    Makes one launch: some steps without the profiler, then some with it. Nothing is stored.
+    Makes one launch: some steps without the profiler, then some with it. Stores nothing.
 
     Examples:
 
@@ -83,7 +83,7 @@ def explain_command(given: Given) -> None:
             raise ReportError(f"{title} ran, but its profiler failed: {failed}")
         others = [name for name, each in offered().items() if (each.directory / "profile.py").exists()]
         raise ReportError(
-            f"{title}'s adapter has no profiler for such a cell. Explain a row of another framework "
+            f"{title}'s adapter has no profiler for this cell. Explain a row of another framework "
             f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
         )
     found = explain(record.cell, outcome, family_of_record(record))
@@ -91,9 +91,9 @@ def explain_command(given: Given) -> None:
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if outcome.status is Status.IMPLAUSIBLE:
-        say(f"These times cannot be: {outcome.reason}")
+        say(f"These times are implausible: {outcome.reason}")
     if disturbed(record, host_of(machine)):
-        say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
+        say("Other programs used the CPUs, so these times are too long. Run it again on a quiet machine.")
 
 
 def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
@@ -107,7 +107,7 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
     one = partial(Suite, name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
     if chosen.own is not None:
         if given.suite_name:
-            raise UsageError("--suite names networks and does not go with --step. Leave one of the two out.")
+            raise UsageError("--suite and --step exclude each other: both define the network. Leave one out.")
         if network != NETWORK or row not in chosen.own.names:
             raise UsageError(f"{given.cell[:60]!r} is not a cell of --step. Write {chosen.own.names[0]}/{NETWORK}.")
         suite = chosen.own.instead_of(one())
@@ -115,7 +115,7 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
         of = load(given.suite_name) if given.suite_name else None
         meant = networks.chosen([network], (), of.known if of else networks.shipped())
         if len(meant) > 1:
-            raise UsageError(f"One cell is explained at a time, and {network} means {len(meant)} networks. {_FORM}.")
+            raise UsageError(f"One cell can be explained at a time; {network} fits {len(meant)} networks. {_FORM}.")
         kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings") if of else ()
         suite = one(networks=meant, **{key: getattr(of, key) for key in kept})
     place = preparation.capacity(machine)
@@ -123,14 +123,14 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
     if len(plan.cells) > 1:
         first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(
-            f"One cell is explained at a time, and this means {len(plan.cells)}: {first}; {second}"
+            f"Only one cell can be explained at a time, and these are {len(plan.cells)}: {first}; {second}"
             f"{'; ...' if len(plan.cells) > 2 else ''}. Give one value to each option, and one row. {_FORM}."
         )
     return plan
 
 
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
-    """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
+    """Run the launch; raises FrameworkEnvironmentError if there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
     sources = environment.prepare_sources(plan.builds, say, build_missing)
     source = sources[planned.cell.framework]
@@ -141,7 +141,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         return launch_process(replace(request, launch=request.launch._replace(profiled_steps=steps)), tick)
 
     def reference(cell: Cell) -> Reference | None:
-        """Return the cell's reference where there is one: none is computed for the sake of a profile."""
+        """Return the cell's reference if there is one: a profile is no reason to compute it."""
         if cell.sync == ASYNC:
             return None
         workers = cell.world_size if cell.local_steps else 1

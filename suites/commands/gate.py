@@ -19,22 +19,22 @@ _GATE: options.Options = {
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
     "undecided": option(
         "--undecided",
-        "Exit code where the evidence does not suffice: `fail` is 6, `pass` is 0.",
+        "Exit code of an undecided gate: `fail` is 6, `pass` is 0.",
         str,
         "fail",
         metavar="fail|pass",
     ),
-    "qualify": flag("--qualify", "Try out what a gate of these cells finds on this machine; nothing is stored."),
+    "qualify": flag("--qualify", "Test which slowdowns a gate of these cells finds on this machine; store nothing."),
 }
 
 
 @takes(_GATE, OPTIONS)
 def gate_command(given: Given) -> None:
-    """Measure a suite beside a baseline now, and fail if it is slower or broken.
+    """Measure a suite against a baseline now, and fail if it is slower or broken.
 
-    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs, as few
-    as its verdict takes; its launches time more steps than a run of the suite where that pays. The last line says
-    "gate passed", "gate failed" or "gate undecided", and why.
+    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs, no
+    more than its verdict needs; its launches time more steps than a run of the suite where that pays. The last line
+    says "gate passed", "gate failed" or "gate undecided", and why.
 
     Exit codes:
 
@@ -43,9 +43,9 @@ def gate_command(given: Given) -> None:
     - 5: failed; the candidate gave no number where the baseline did
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
-    `--qualify` measures identical code and a slowdown of 5 % put in on purpose, and says for each cell which slowdowns
-    are found here, how often and how soon. Exit code 0: all were found; 1: identical code was called
-    slower; 6: neither.
+    `--qualify` measures identical code and a deliberate slowdown of 5 %, and reports for each cell which slowdowns a
+    gate finds here, how often and how soon. Exit code 0: all were found; 1: identical code was called slower; 6:
+    neither.
 
     Examples:
 
@@ -62,7 +62,7 @@ def gate_command(given: Given) -> None:
     show(found, form, given.write)
     ending = gate_outcome(found)
     if form != "terminal":
-        say(ending.line)  # where a report is for programs, a person reads what stands beside it
+        say(ending.line)  # for the person who reads stderr while a program reads the report
     if ending.outcome == "failed":
         raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
     if ending.outcome == "undecided" and not lenient:

@@ -41,10 +41,10 @@ _OPTIONS: options.Options = {
 
 @takes(options.AXES_TO_SHOW, _OPTIONS)
 def history_command(given: Given) -> None:
-    """Which cells became slower or faster, on which night, by how much, and what else changed that night.
+    """Show which cells became slower or faster, on which night, by how much, and what else changed that night.
 
-    A night is a run. Nights that measured a baseline too give the ratio to it; others give absolute seconds, where the
-    machine's own shifts look like changes of the code.
+    A night is a run. Nights that also measured a baseline show the ratio to it; others show absolute seconds, where a
+    shift of the machine looks like a change of the code.
 
     Examples:
 
@@ -68,15 +68,14 @@ def history_command(given: Given) -> None:
         if not history.cells:
             if any((given.suite, given.machine, wanted, start)):
                 raise UsageError(
-                    f"No night of {store.name} matches what was asked. Leave an option out, or see `dlbench report "
-                    "runs`."
+                    f"No night in {store.name} matches these options. Leave one out, or see `dlbench report runs`."
                 )
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
         count, first, _ = history.nights()
         if count < 2:
             raise UsageError(
-                f"{store.name} holds a single night of these cells ({first[:10]}); a history begins with the second, "
-                f"and changes can be confirmed from {2 * ENOUGH_NIGHTS} nights on."
+                f"{store.name} holds a single night of these cells ({first[:10]}). A history needs two or more, and "
+                f"a confirmed change {2 * ENOUGH_NIGHTS}."
             )
         history = explained(history, store.example, None if given.everything else _EXPLAINED)
     if given.plot is not None:
@@ -99,7 +98,7 @@ def _date(text: str | None) -> str:
 
 
 def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
-    """Return the numbers of the cells that the options leave; raises UsageError for a name that no cell has."""
+    """Return the numbers of the cells that the options select; raises UsageError for a name that no cell has."""
     for axis in sorted(wanted.keys() & {"network", "framework"}):
         known = {name for cell in cells.values() for name in names_of(cell, axis)}
         for name in values.words(wanted[axis]):

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         "capabilities": flag(
             "--capabilities", "Ask each framework with an environment here what it can do (takes minutes, once)."
         ),
-        "settings": flag("--settings", "Show the settings that tune rows, and launch settings, and what they cost."),
+        "settings": flag("--settings", "Show the settings that tune rows, the launch settings, and their costs."),
         "frameworks": option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
-        "against": option("--against", "With --capabilities: a published table of them beside, `gurari2021`."),
+        "against": option("--against", "With --capabilities: compare with a published table, `gurari2021`."),
         "adapter": options.ADAPTER,
         "python": options.PYTHON,
         "as_json": options.JSON,
@@ -47,7 +47,7 @@ def list_command(given: Given) -> None:
     """
     for name in ("frameworks", "python", "against"):
         if getattr(given, name) and not given.capabilities:
-            raise UsageError(f"--{name} goes with --capabilities. Add --capabilities, or leave --{name} out.")
+            raise UsageError(f"--{name} needs --capabilities. Add --capabilities, or leave --{name} out.")
     if given.capabilities:
         if given.against:
             values.one_of(given.against, "table of capabilities", (capability_table.NAME,))
@@ -124,8 +124,8 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
             version = name_of(interpreter)
         except FrameworkEnvironmentError:
             reason = (
-                f"The interpreter of its environment, {interpreter}, does not start. `dlbench env remove "
-                f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
+                f"The interpreter of its environment, {interpreter}, does not start. Rebuild it: `dlbench env remove "
+                f"{framework.name}`, then `dlbench env build {framework.name}`."
             )
             state, interpreter = environment.State.UNAVAILABLE, None
     about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
@@ -147,11 +147,11 @@ def _show_settings(frameworks: list[dict[str, Any]]) -> None:
         for setting in each["settings"]:
             _show_setting(each["name"], setting)
     show()
-    show("Launch settings, in force only where they are named (`--tuning tuned+NAME`, `--tuning launch` for each):")
+    show("Launch settings, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for each):")
     for setting in list_launch_settings():
         _show_setting("any", setting)
     show()
-    show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures what each setting is worth.")
+    show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures the effect of each setting.")
 
 
 def _show_setting(row: str, setting: dict[str, Any]) -> None:
@@ -213,7 +213,7 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
         raise UsageError(f"--python is given for {', '.join(sorted(unasked))}, which --frameworks does not name.")
     machine = probe()
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
-    # The tables say at their end what is left out.
+    # Lines below the tables name the frameworks left out.
     sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
     where, cpus = capabilities.place_of(machine), machine.cpu.effective_cpus
     with measuring(say, wait=True):
@@ -272,7 +272,7 @@ def _show_against(asked: list[dict[str, Any]]) -> None:
     """Show each build in the columns of the published table, and the differences."""
     for each in asked:
         rows = [[name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()]
-        title = each["title"] + ("" if each["software"] else ", which the table of 2021 does not have")
+        title = each["title"] + ("" if each["software"] else ", not in the table of 2021")
         table(title, ["", "in 2021", "here", "how it was found out"], rows)
         show()
     differences = [line for each in asked for line in each["differences"]]
@@ -282,7 +282,7 @@ def _show_against(asked: list[dict[str, Any]]) -> None:
 
 
 def _capability_row(framework: Framework, answers: "Capabilities") -> dict[str, Any]:
-    """Return what a framework answered, what is known of its project, and where that was read."""
+    """Return a framework's answers, and its project's facts with their source."""
     project = framework.project
     newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
     kinds: dict[str, list[bool]] = {}

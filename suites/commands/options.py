@@ -23,7 +23,7 @@ DEFAULT_STORE = "dlbench.sqlite"
 Options = dict[str, tuple[Any, Any]]
 """Annotation and default by parameter."""
 Given = SimpleNamespace
-"""What a command was given, by parameter."""
+"""A command's options and arguments, by parameter."""
 
 
 def option(name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any) -> tuple[Any, Any]:
@@ -47,7 +47,7 @@ def argument(metavar: str, text: str, kind: Any = str, usual: Any = inspect.Para
 
 
 def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
-    """Let a function of everything given be a command with the options and arguments of these tables."""
+    """Make a function of `Given` a command with the options and arguments of these tables."""
     found = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
         for table in tables
@@ -69,7 +69,7 @@ def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[...,
 
 
 def suite_of_network(usual: str) -> tuple[Any, Any]:
-    """Return the option of the suite that a network is taken from."""
+    """Return the --suite option of a command that takes networks from a suite."""
     text = "Suite that defines the network and its settings: a name, or a file ending in .toml."
     return option("--suite", text, str, usual, metavar="SUITE")
 
@@ -118,13 +118,13 @@ AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
 LAUNCHES: Options = {
     "launches": option(
         "--launches",
-        "Launches (fresh processes) per cell: 5, or a range, 5-20: until --interval is reached.",
+        "Launches (fresh processes) per cell: 5, or a range such as 5-20, which ends when --interval is reached.",
         metavar="N|N-M",
     ),
     "interval": option(
         "--interval",
-        "Launch a cell until its 95 % interval is ± this share: 1% (default 2%, in 3-20 launches); fastest: until "
-        "it is known who is the fastest of each column.",
+        "Launch a cell until its 95 % interval is within ± this share: 1% (default 2%, in 3-20 launches); fastest: "
+        "until each column's fastest cell is known.",
         metavar="SHARE|fastest",
     ),
     "steps": STEPS,
@@ -157,7 +157,7 @@ SESSION: Options = {
 
 
 def words_of(given: Given, *tables: Options) -> list[str]:
-    """Return the words of a command line that give these options again."""
+    """Return the command-line words that reproduce these options."""
     found: list[str] = []
     for name, (annotation, _) in ((name, each) for table in tables for name, each in table.items()):
         value = getattr(given, name)
@@ -173,7 +173,7 @@ def words_of(given: Given, *tables: Options) -> list[str]:
 
 
 def words_of_store(store_file: str) -> list[str]:
-    """Return the words that give this store again, none for the usual one; a password in its URL is left out."""
+    """Return the words that select this store, none for the default one; a password in its URL is left out."""
     from dlbench.reports.storage import servers
 
     return [] if store_file == DEFAULT_STORE else ["--store", servers.without_password(store_file)]
@@ -182,7 +182,7 @@ def words_of_store(store_file: str) -> list[str]:
 def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
     """Return the name of the format asked for; raises UsageError for an unknown one, and for two."""
     if as_json and form not in (None, "json"):
-        raise UsageError(f"--json and --format {form} contradict one another; leave one of the two out.")
+        raise UsageError(f"--json and --format {form} contradict each other. Leave one of them out.")
     chosen = "json" if as_json else form or "terminal"
     if chosen not in known:
         raise unknown_name("format", chosen, known)
@@ -204,12 +204,12 @@ def in_plural(name: str) -> str:
 
 
 def wanted(given: Given) -> dict[str, str]:
-    """Return the words that narrow stored cells, by axis."""
+    """Return the words that select stored cells, by axis."""
     return {each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)}
 
 
 def own_steps(given: Given) -> own.OwnSteps | None:
-    """Return the training steps of the user's own; raises UsageError."""
+    """Return the user's own training steps; raises UsageError."""
     names = tuple(dict.fromkeys(own.name_of(text) for text in given.step or ()))
     if given.loss_tolerance is None:
         return own.OwnSteps(names) if names else None
@@ -235,11 +235,11 @@ def seconds_of(budget: str | None) -> float | None:
 
 
 def choices(given: Given) -> SuiteOverrides:
-    """Return what the options change of a suite; raises UsageError, also for an invalid --python."""
+    """Return the suite overrides that the options give; raises UsageError, also for an invalid --python."""
     words = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS)}
     steps = own_steps(given)
     if steps is not None and words["networks"] is not None:
-        raise UsageError("--networks has no meaning beside --step: the file says what is trained. Leave one out.")
+        raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
     builds = tuple(values.build(text) for text in interpreters(given))
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
     return SuiteOverrides(words, steps=vars(given).get("steps"), builds=builds, joining=joining, own=steps)

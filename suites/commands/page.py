@@ -97,7 +97,7 @@ def page_command(given: Given) -> None:
 
 
 def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
-    """Return by machine and cell what its nights found, if there are several; of several stores the one with most."""
+    """Return the series of each machine and cell with several nights, from the store with the most."""
     found: dict[tuple[str, Cell, str], Series] = {}
     for target in targets:
         with Store.open(target, create=False) as store:
@@ -114,7 +114,7 @@ def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], l
 
 
 MARKER = "site.json"
-FORM = 1  # rises whenever a reader of the old form would misread the new one
+FORM = 1  # increased whenever a reader of the old form would misread the new one
 _EXPLAINED = 100  # changes whose records are read
 
 
@@ -157,7 +157,7 @@ def site_command(given: Given) -> None:
     """
     address = given.url
     if address and not address.startswith(("https://", "http://")):
-        raise UsageError(f"--url {address[:80]!r} is no address of a site. Write it as https://example.org/nights/.")
+        raise UsageError(f"--url {address[:80]!r} is not a site address. Write it as https://example.org/nights/.")
     if address and not address.endswith("/"):
         address += "/"
     with Store.open(given.store, create=False) as store:
@@ -178,13 +178,13 @@ def site_command(given: Given) -> None:
 
 
 class _Site:
-    """A folder that holds a site of ours and nothing else, and the store that it is made of."""
+    """A folder with a dlbench site and nothing else, and the store that it is built from."""
 
     def __init__(self, path: Path, store: Store) -> None:
-        """Open the folder, or make it; raises UsageError where it holds anything but a site of ours."""
+        """Open the folder, or make it; raises UsageError if it holds anything but a dlbench site."""
         self.path, self.store, self.version = path, store, preparation.version()
         self.written = 0
-        """Files written, since they were new or other than before."""
+        """New or changed files that were written."""
         try:
             self.contents = self._read()
             self.save()
@@ -199,17 +199,17 @@ class _Site:
                 if kept.dlbench_site == FORM:
                     return kept.contents
             raise UsageError(
-                f"{marker} is not of a site that this dlbench can read; name another folder with --out, or remove "
-                "this one to make the site anew."
+                f"{marker} is not from a site that this dlbench can read; name another folder with --out, or remove "
+                "this one to rebuild the site."
             )
         if self.path.is_dir() and any(self.path.iterdir()):
             raise UsageError(
-                f"{self.path} holds files and is no site of dlbench; name a new or an empty folder with --out."
+                f"{self.path} holds files but is not a site of dlbench; name a new or an empty folder with --out."
             )
         return Contents()
 
     def write(self, file: str, text: str) -> None:
-        """Write a file of the site whole, unless it says so already; raises UsageError."""
+        """Write a file of the site whole, unless it has this text already; raises UsageError."""
         path = self.path / file
         try:
             if path.is_file() and path.read_bytes() == text.encode():
@@ -230,7 +230,7 @@ class _Site:
         )
 
     def _digest(self, *parts: Any) -> str:
-        """Return a digest of what a page is made of, this dlbench and its style and script included."""
+        """Return a digest of a page's inputs, including dlbench's version, style and script."""
         look = policy(asset("style.css"), asset("page.js"))
         return hashlib.sha256(json.dumps([self.version, look, *parts], default=str).encode()).hexdigest()
 
@@ -252,8 +252,8 @@ class _Site:
 
     def _add_night(self, run: Run, count: int) -> None:
         """Write the page of a run, and remember it, unless the site has it."""
-        # Of a run nothing changes but its end and the number of its records. Not the machine's description: a page
-        # keeps the one of its night.
+        # Only a run's end and its number of records can change. The machine's description is left out: a page keeps
+        # that of its night.
         digest = self._digest(run.id, run.machine, run.started, run.finished, count)
         if self._has(self.contents.nights.get(run.id), digest):
             return

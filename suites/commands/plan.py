@@ -83,7 +83,7 @@ def plan_command(given: Given) -> None:
 
 
 def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:
-    """Return how long launches of this machine lasted, by a store where there is one that can be read."""
+    """Return the duration of this machine's launches by cell, from the store if it can be read."""
     if not _is_there(store_file):
         return {}
     try:
@@ -118,7 +118,7 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
 
 
 def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str) -> Plan:
-    """Return the plan of a suite, or of what claims need that a store lacks; raises UsageError and StoreError."""
+    """Return the plan of a suite, or of the cells for claims that a store lacks; raises UsageError and StoreError."""
     if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
     results = Results()
@@ -161,7 +161,7 @@ def kind_of_protocol(plan: Plan) -> str:
     if plan.interval:
         return f"a cell gets launches until its 95 % interval is no wider than ±{percent(plan.interval)}"
     if plan.decides:
-        return "columns whose fastest cell is not known after that get more launches, until it is"
+        return "columns whose fastest cell is then still open get more launches, until it is known"
     if plan.launches >= ENOUGH_LAUNCHES:
         return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"
@@ -169,9 +169,9 @@ def kind_of_protocol(plan: Plan) -> str:
 
 
 def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
-    """Return in sentences what is trained behind the timed steps, and on what."""
+    """Return sentences on the training after the timed steps, and on its text."""
     steps, more = plan.protocol.curve_steps, plan.protocol.loss_steps
-    further = [f"After the timed steps, each launch takes {more} steps more, whose losses are kept."] * (more > 0)
+    further = [f"After the timed steps, each launch runs {more} more steps and keeps their losses."] * (more > 0)
     if not steps:
         return further
     first, *others = [f"{row.build.name} {row.mode}" for row in plan.rows]
@@ -185,7 +185,7 @@ def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
 
 
 def _line_of(cell: Cell) -> tuple[str, ...]:
-    """Return the columns of a cell but for its threads; what is not as usual stands beside what it belongs to."""
+    """Return a cell's columns except its threads; unusual axis values are added to network, mode and device."""
     extra = {
         role: " ".join(each.short.format(getattr(cell, each.name)) for each in table_of_axes.unusual(cell, role))
         for role in (table_of_axes.GROUP, table_of_axes.ROW)

@@ -1,4 +1,4 @@
-"""`dlbench probe` and `dlbench doctor`: what this machine is and can do, and what on it harms measurement."""
+"""`dlbench probe` and `dlbench doctor`: this machine's parts and ceilings, and what harms measurements on it."""
 
 import os
 import textwrap
@@ -37,9 +37,9 @@ _WIDTH, _NARROWEST = 80, 20
 def doctor_command(given: Given) -> None:
     """Find what harms measurements on this machine, and say how to fix it; change nothing.
 
-    Looks for some seconds at what else runs and at how well the same work repeats itself, then at the settings of CPU
-    and memory. The exit code is 0 whatever it finds, and 3 if no temporary file can be written. To fail a script, read
-    the counts from --json.
+    For some seconds, observes other programs and how well identical work repeats; then checks the settings of CPU and
+    memory. The exit code is 0 whatever it finds, and 3 if no temporary file can be written. To fail a script, read the
+    counts from --json.
 
     Examples:
 
@@ -48,9 +48,9 @@ def doctor_command(given: Given) -> None:
     """
     facts = gather_facts(variables=os.environ, passed_on=guest_environment({}))
     try:
-        # A measurement must not be disturbed by the doctor, nor would it be a neighbour worth reporting.
+        # The doctor must not disturb a measurement, nor report one as another program.
         with measuring(say):
-            say(f"looking at this machine for some seconds ({READINGS} readings)")
+            say(f"observing this machine for some seconds ({READINGS} readings)")
             facts = replace(facts, sample=take_sample(READINGS))
     except (UsageError, ProbeError) as error:
         words = str(error).partition(",")[0] if isinstance(error, UsageError) else str(error)
@@ -69,7 +69,7 @@ def doctor_command(given: Given) -> None:
 
 
 def show_findings(findings: tuple[Finding, ...]) -> None:
-    """Print the diagnosis in a sentence, and the findings grouped by severity: a remedy for each that harms."""
+    """Print a summary sentence, and the findings grouped by severity, each harmful one with a remedy."""
     width = max(_NARROWEST, min(_WIDTH, out.width))
     grouped = {severity: [each for each in findings if each.severity is severity] for severity in Severity}
     harms, may = len(grouped[Severity.HARMS]), len(grouped[Severity.MAY_HARM])
@@ -116,7 +116,7 @@ def folded(command: str, width: int) -> list[str]:
     }
 )
 def probe_command(given: Given) -> None:
-    """Show what this machine is and, with --ceilings, what it can do.
+    """Describe this machine and, with --ceilings, measure its ceilings.
 
     A ceiling measured while other programs used the CPUs is marked with "?"; `run` does not keep it.
 

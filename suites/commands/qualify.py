@@ -1,9 +1,9 @@
-"""`dlbench gate --qualify`: what can a gate find on this machine?
+"""`dlbench gate --qualify`: which slowdowns can a gate find on this machine?
 
-Identical code first, then the same code with a known slowdown: matrix products of the framework itself, added to each
-step. Both go the gate's own way. How the pairs deviate and how long one takes says what a gate finds here, how often
-and how soon (`verdict.outlook`). The launches are not kept: in a store they would look like regressions of somebody's
-code.
+Measures identical code, then the same code with a known slowdown: matrix products of the framework itself, added to
+each step. Both are judged as in a gate. The deviation and the duration of the pairs determine which slowdowns a gate
+finds here, how often and how soon (`verdict.outlook`). The launches are not stored: they would look like real
+regressions.
 """
 
 import math
@@ -35,11 +35,11 @@ from .compare import planned, rule_given
 from .options import Given
 
 KNOWN = 0.05
-"""The slowdown that is put in."""
+"""The added slowdown."""
 SHOWN = (0.02, 0.05, 0.10)
-"""Slowdowns for which is said how often and how soon a gate finds them."""
+"""Slowdowns whose probability and time of detection are shown."""
 LARGEST_ORDER = 1024
-"""Of a product that is put in: its matrices have 12 MB together, and it is about as fast as the one that was timed."""
+"""Of an added product: its matrices have 12 MB together, and it is about as fast as the one that was timed."""
 
 
 class Measured(NamedTuple):
@@ -48,17 +48,17 @@ class Measured(NamedTuple):
     found: CellComparison
     pair_seconds: float
     products: str
-    """That lengthen its steps by `KNOWN`; empty where the framework offers no matrix product."""
+    """Products that lengthen its steps by `KNOWN`; empty if the framework offers no matrix product."""
 
 
 def qualify(given: Given) -> int:
-    """Measure identical code and a known slowdown in each cell, say what a gate finds here, and return the exit code.
+    """Measure identical code and a known slowdown in each cell, print what a gate finds, and return the exit code.
 
     Raises UsageError.
     """
     if given.resume or given.write or given.as_json or given.form not in (None, "terminal"):
         raise UsageError(
-            "--qualify prints a few lines and keeps nothing: leave --resume, --write, --format, --json out."
+            "--qualify prints a few lines and stores nothing. Leave out --resume, --write, --format and --json."
         )
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
     plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
@@ -99,8 +99,8 @@ def qualify(given: Given) -> int:
         sum(each.found.verdict is Verdict.REGRESSION for each in found.values()) for found in (identical, slowed)
     )
     show(
-        f"Of {counted(len(plan.cells), 'cell')} identical code was called slower in {alarms} (at most "
-        f"{rule.false_alarms:.2%} a cell in the long run), {KNOWN:.0%} more work was found in {hits}."
+        f"{counted(len(plan.cells), 'cell')}: identical code was called slower in {alarms} (long-run limit "
+        f"{rule.false_alarms:.2%} per cell), {KNOWN:.0%} added work was found in {hits}."
     )
     return GATE_FAILED if alarms else 0 if hits == len(plan.cells) else GATE_UNDECIDED
 
@@ -114,25 +114,25 @@ def _measured(found: CellComparison, records: Sequence[Record], duet: bool) -> M
 
 
 def products_for(seconds: float, rate: float) -> str:
-    """Return matrix products that take so long at this rate in FLOP/s, as COUNTxORDER (`EXTRA_PRODUCTS`)."""
+    """Return matrix products that take this long at a rate in FLOP/s, as COUNTxORDER (`EXTRA_PRODUCTS`)."""
     multiplications = seconds * rate / 2
     count = math.ceil(multiplications / LARGEST_ORDER**3)
     return f"{count}x{max(1, round((multiplications / count) ** (1 / 3)))}"
 
 
 def line_of(cell: Cell, same: Measured | None, slowed: Measured | None, rule: Rule) -> str:
-    """Return what a gate finds in a cell: how often, how soon, and what it found of the known slowdown."""
+    """Return which slowdowns a gate finds in a cell, how often and how soon, and whether it found the known one."""
     sets = [each for each in (same, slowed) if each is not None and len(each.found.pairs[0]) > 1]
     if same is None or not sets:
         why = "the budget was spent" if same is None else same.found.judgement.sentence
-        return f"{name_of(cell)}: what a gate finds is not known: {why}."
+        return f"{name_of(cell)}: detectable slowdowns are not known: {why}."
     deviation = fmean(deviation_of(*each.found.pairs) ** 2 for each in sets) ** 0.5
     pair_seconds = fmean(each.pair_seconds for each in sets)
 
     def expected(slowdown: float) -> str:
         found, pairs = outlook(deviation, slowdown, rule)
         after = f" in {pairs * pair_seconds / 60:.1f} min"
-        return f"{slowdown:.0%}{after} with {found:.0%}" if slowdown else f"identical code passes{after}"
+        return f"{slowdown:.0%}{after} with probability {found:.0%}" if slowdown else f"identical code passes{after}"
 
     if slowed is None:
         why = "the budget was spent" if same.products else "this framework offers no matrix product"
@@ -142,6 +142,6 @@ def line_of(cell: Cell, same: Measured | None, slowed: Measured | None, rule: Ru
     else:
         put_in = f"not found: {slowed.found.judgement.sentence}"
     return (
-        f"{name_of(cell)}: {', '.join(map(expected, SHOWN))}; {expected(0.0)}. Pairs deviate by {deviation:.1%} and "
-        f"take {pair_seconds:.1f} s; {KNOWN:.0%} more work put in: {put_in}."
+        f"{name_of(cell)}: finds slowdowns of {', '.join(map(expected, SHOWN))}; {expected(0.0)}. Pairs deviate by "
+        f"{deviation:.1%} and take {pair_seconds:.1f} s; {KNOWN:.0%} added work: {put_in}."
     )

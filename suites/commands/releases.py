@@ -40,8 +40,8 @@ from .report import matrix_so_far
 from .run import resumed
 
 _WHICH: options.Options = {
-    "first": option("--from", "The oldest release (default: the first for a Python here).", metavar="VERSION"),
-    "last": option("--to", "The newest release (default: the newest there is).", metavar="VERSION"),
+    "first": option("--from", "The oldest release (default: the first that a Python here can run).", metavar="VERSION"),
+    "last": option("--to", "The newest release (default: the latest).", metavar="VERSION"),
     "every": option(
         "--every",
         "`minor`: the last release of each minor version, and that of --from; `all`.",
@@ -55,7 +55,7 @@ _WHICH: options.Options = {
     "form": option("--format", f"{', '.join(FORMATS)}."),
     "as_json": options.JSON,
 }
-_PYTHON = "Interpreters in place of the index, in this order: `old=/path/to/python,new=/path/to/python`."
+_PYTHON = "Interpreters to compare instead of releases, in order: `old=/path/to/python,new=/path/to/python`."
 
 
 @takes(
@@ -67,12 +67,12 @@ _PYTHON = "Interpreters in place of the index, in this order: `old=/path/to/pyth
     options.SESSION,
 )
 def releases_command(given: Given) -> None:
-    """Measure the releases of a framework side by side, and show where it became slower or faster.
+    """Measure a framework's releases side by side, and show where it became slower or faster.
 
-    Each release with files for an installed Python gets an environment, with dependencies of its time. First the
-    command says what it will download, and how much room that takes. The launches of all releases are interleaved, and
-    each must compute the same as the reference. A release that cannot be built, imported or run is a line with the
-    reason. `dlbench env remove FRAMEWORK --releases` removes the environments.
+    Each release with files for an installed Python gets an environment, with dependencies of its time. The command
+    first announces the size of the downloads and the disk space they take. The launches of all releases are
+    interleaved, and each must agree with the reference. A release that cannot be built, imported or run gets a line
+    with the reason. `dlbench env remove FRAMEWORK --releases` removes the environments.
 
     Examples:
 
@@ -101,7 +101,7 @@ def releases_command(given: Given) -> None:
     builds = [releases.row_of(framework, each, None, step) for each in wanted]
     builds = builds or values.builds(given.python, (step or framework).name)
     rows = [f"{build.name}:{mode}" if mode else build.name for build in builds]
-    # Before anything is built: whether it can be measured.
+    # Check that the cells can be measured before anything is built.
     plan = plan_of(given.suite, chosen.but(frameworks=",".join(rows), builds=tuple(builds)), machine, given.seed)
     check_count(plan, given.yes)
     sources = (
@@ -152,17 +152,17 @@ def _bisection(point: Point, given: Given, step: Framework | None) -> str:
 
 
 def _wanted(given: Given, framework: Framework, machine: Machine) -> list[Release]:
-    """Return the releases to be measured, the oldest first: of an unfinished run those that it began with."""
+    """Return the releases to measure, the oldest first; when resuming, those of the unfinished run."""
     if given.resume:
         return _of_unfinished(given, framework, machine)
     found = releases.releases_on_index(framework, first=given.first, last=given.last, every=given.every)
     fitting = [each for each in found if each.pythons]
     if unfit := [each for each in found if not each.pythons]:
         names, problem = listed([each.version for each in unfit]), unfit[-1].problem
-        say(f"{framework.title}: without files for a Python here, and left out: {names} (of the last one: {problem}).")
+        say(f"{framework.title}: left out, with no files for a Python here: {names} (the last one: {problem}).")
     if not fitting:
         raise FrameworkEnvironmentError(
-            f"{framework.title} has no release there that a Python here could run. Install another Python (for example "
+            f"No Python here can run any of these releases of {framework.title}. Install another Python (for example "
             "`uv python install 3.11`), or name other releases with --from and --to."
         )
     return fitting

@@ -31,7 +31,7 @@ class _Reports(TyperGroup):
     """The commands of all reports, each imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, those that are no report last."""
+        """Return the names of all commands, the reports first."""
         found = [name for name in catalogue.modules() if name not in _OF_THEIR_OWN]
         return [*found, *super().list_commands(ctx)]
 
@@ -87,9 +87,7 @@ def _options_of(report: Report[Any]) -> options.Options:
         of_reports.CLAIMS: option(
             "--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None, metavar="FILE"
         ),
-        of_reports.FAIL_ON: option(
-            "--fail-on", "Exit code 1 where a claim has this verdict here: differs, ...", str, ""
-        ),
+        of_reports.FAIL_ON: option("--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...", str, ""),
         of_reports.FLEET: option("--fleet", "Only this fleet: its id or the start of it.", str, ""),
         of_reports.TOP: option(
             "--top", "Number of lines to show; JSON and CSV have all.", int, ReportOptions.top, min=1
@@ -154,14 +152,14 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
 
         check_picture(plot)
     if chosen.all_modes and not chosen.against and of_reports.AGAINST in report.options:
-        raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")
+        raise UsageError("--all-modes needs --against; the matrix shows every mode anyway.")
     if not chosen.against or report.published:
         return report
     if chosen.reference or chosen.quantity != report.quantities[0]:
         other = "--reference" if chosen.reference else "--quantity"
-        raise UsageError(f"--against has a table of its own and does not go with {other}; leave one of the two out.")
+        raise UsageError(f"--against shows its own table and excludes {other}. Leave one of the two out.")
     if plot is not None:
-        raise UsageError("--against has a table alone: leave --plot out.")
+        raise UsageError("--against draws no plot. Leave --plot out.")
     return catalogue.report("against")
 
 
@@ -171,7 +169,7 @@ def stores_of(given: Given) -> list[str]:
 
 
 def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, trainings: bool) -> Source:
-    """Return what a report is made of; raises UsageError, ReportError for an ambiguous run, and StoreError."""
+    """Return a report's source; raises UsageError, ReportError for an ambiguous run, and StoreError."""
     runs = cache(partial(runs_of, targets))
     asked = Narrowing()
     if not chosen.reference:

@@ -38,7 +38,7 @@ from .options import Given, flag, option, takes
 from .plan import kind_of_protocol, plan_of, planned, size_of, training_lines
 from .report import matrix_so_far
 
-CONDITIONS: options.Options = {  # a fleet hands them on, too
+CONDITIONS: options.Options = {  # a fleet passes them on
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
     "corpus": option(
@@ -83,7 +83,7 @@ def run_command(given: Given) -> None:
     check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
     text = preparation.text_of(plan, given.corpus)
-    folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
+    folders.make_folder(folders.home())  # fails before anything is built or measured
     node, unfinished = fleet_node(given.node_name, machine, say), None
     earlier = node.newest_run(given.store_file, plan.suite) if node is not None else None
     if earlier is not None and earlier.finished is not None:
@@ -103,7 +103,7 @@ def run_command(given: Given) -> None:
     )
     if node is not None:
         profile = replace(profile, node=node.now, resume_command=node.resume_command(plan.suite))
-    # Resuming needs a store that is there: it must not leave an empty one behind.
+    # Resuming needs an existing store, and must not create an empty one.
     with delivery.opened(given.store_file, say, create=not resumes, unfinished=unfinished) as store:
         matrix = partial(matrix_so_far, store)
         run, schedule = run_plan(
@@ -141,7 +141,7 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
-        # The reports that have something to show of these records.
+        # Reports that these records can fill.
         shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
         shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
         show(f"Next ({shlex.quote(program())} ... --store {shlex.quote(store.name)}):", whole=True)
@@ -162,7 +162,7 @@ _SEARCH: options.Options = {
     "no_quiet_gate": options.NO_QUIET_GATE,
     "write": option(
         "--write",
-        "Write how to set the fastest way: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a container of Kubernetes).",
+        "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a Kubernetes container).",
         Path | None,
         metavar="FILE",
     ),
@@ -178,9 +178,9 @@ def tune_command(given: Given) -> None:
     default (as installed, as many threads as cores) then run in pairs, and the gain comes from these pairs alone. A
     configuration is dropped at its first failed launch (one with valid times, at its third implausible time).
 
-    Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode; every
-    setting both on its own and left out, and, with all of them, each launch setting that is possible here: other
-    allocators, how OpenMP waits and binds its threads, huge pages (`dlbench list --settings`). A budget reserves time
+    Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode. It
+    tries each setting both alone and left out, and adds to all of them each launch setting that is possible here: other
+    allocators, OpenMP wait policies and thread binding, huge pages (`dlbench list --settings`). A budget reserves time
     for the pairs, so a short one tries fewer configurations. Launches are stored, but reports show a search only with
     --run.
 
@@ -203,7 +203,7 @@ def tune_command(given: Given) -> None:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
     ways = len(plan.cells)
     launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
-    steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
+    steps = f"one launch of each, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
@@ -212,8 +212,8 @@ def tune_command(given: Given) -> None:
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
         lines=lambda: (
-            f"{counted(ways, 'way')}, about {launches} launches",
-            f"A search: {steps}.",
+            f"{counted(ways, 'configuration')}, about {launches} launches",
+            f"Search: {steps}.",
             memory_line(plan, machine),
             _not_tried(plan, chosen),
         ),
@@ -243,13 +243,11 @@ def tune_command(given: Given) -> None:
         options.write_file(given.write, deployment.deployment(given.write, found, command), "--write")
         say(f"Written to {given.write}.")
     if schedule.launches_left():
-        say(
-            f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
-        )
+        say(f"The budget ran out before all pairs were run. More pairs make the gain more certain: {resume_command()}")
 
 
 def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
-    """Return in a sentence which launch settings would be tried if they were possible here; empty where all are."""
+    """Return a sentence with the wanted launch settings that are not possible here; empty if all are."""
     if tuning.LAUNCH not in values.words(chosen["tuning"]):
         return ""
     rows = ((plan.row_of(cell).build.framework, cell) for cell in plan.cells)
@@ -259,10 +257,10 @@ def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
 
 
 def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
-    """Return the command that measures a way again; None for a suite that trains: a search leaves that out."""
+    """Return the command that measures a cell again; None for a suite that trains, which a search does not."""
     if load(given.suite).protocol.curve_steps:
         return None
-    # An interpreter of another row would make a row, too.
+    # Another row's interpreter would add a row.
     python = [word for word in given.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)]
     further = options.words_of(
         Given(**{**vars(given), "step": None, "python": python}), options.BUILDS, {"cell_budget": options.CELL_BUDGET}
@@ -273,13 +271,13 @@ def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
 
 
 def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
-    """Return the ways to be tried, and their plan; raises UsageError where times would not compare."""
+    """Return the overrides and the plan of the search; raises UsageError if its times would not be comparable."""
     chosen = options.choices(given)
     if chosen.own is None:
         if not chosen["networks"]:
-            raise UsageError("Name the network to find the fastest way for: --network fcn5.")
+            raise UsageError("Name the network to tune: --network fcn5.")
         if not chosen["frameworks"]:
-            raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
+            raise UsageError("Name the frameworks to try: --framework torch, or --frameworks torch,jax.")
         names = values.words(chosen["frameworks"])
         named = {name.partition(":")[0] for name in names}
         names += [each.name for each in chosen.builds if each.name not in named and each.name != each.framework.name]
@@ -290,9 +288,9 @@ def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
     chosen = chosen.but(**{**every, **chosen.words})
     found = plan_of(given.suite, chosen, machine, given.seed)
     if len(found.cells) == 1:
-        raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
+        raise UsageError("There is only one configuration to try. Vary --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError(
-            "Times of different work do not compare. Name one network, mini-batch, device, CPU quota and precision."
+            "Times of different work are not comparable. Name one network, mini-batch, device, CPU quota and precision."
         )
     return chosen, search.halving_plan(found)

@@ -1,4 +1,4 @@
-"""`dlbench store`, `dlbench export` and `dlbench import`: the care of stores, and the forms of other tools."""
+"""`dlbench store`, `dlbench export` and `dlbench import`: copy and deliver stores; formats of other tools."""
 
 import sys
 
@@ -20,7 +20,7 @@ from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-store_app = typer.Typer(no_args_is_help=True, help="Copy result stores, and deliver to a server.")
+store_app = typer.Typer(no_args_is_help=True, help="Copy result stores, and deliver records to a server.")
 
 
 @store_app.command("copy")
@@ -45,13 +45,13 @@ def copy_command(given: Given) -> None:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
         runs, records = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
         copied = f"{counted(runs, 'run')} and {counted(records, 'record')}"
-        say(f"{copied} that {written.name} did not have copied from {read.name}")
+        say(f"copied {copied} from {read.name} that {written.name} lacked")
 
 
 @store_app.command("deliver")
 @takes({"store_file": options.STORE})
 def deliver_command(given: Given) -> None:
-    """Deliver what was measured while a server could not be reached; the next run into its store does so, too.
+    """Deliver records made while a server could not be reached; the next run into its store does so too.
 
     Examples:
 
@@ -102,7 +102,7 @@ def export_command(given: Given) -> None:
         print(found.to_csv(index=False), end="")
         return
     if sys.stdout.isatty():
-        raise UsageError("Parquet is no text for a terminal. Write it to a file: `... --format parquet > FILE`.")
+        raise UsageError("Parquet is binary. Write it to a file: `... --format parquet > FILE`.")
     try:
         content = found.to_parquet(index=False)
     except ImportError as error:
@@ -124,7 +124,7 @@ def _export_run(given: Given) -> None:
         print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
 
 
-_ONE_RUN = "Take files of other benchmarks as launches (fresh processes) of one run."
+_ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one run."
 
 
 @takes(
@@ -135,7 +135,7 @@ _ONE_RUN = "Take files of other benchmarks as launches (fresh processes) of one 
     }
 )
 def import_command(given: Given) -> None:
-    """Read files of pytest-benchmark into a store: dlbench's own are restored, others become separate rows.
+    """Read pytest-benchmark files into a store: dlbench's own are restored, others become separate rows.
 
     Nothing is written unless every file can be read.
 
@@ -154,7 +154,7 @@ def import_command(given: Given) -> None:
             if each.run.id in present:
                 raise UsageError(f"{store.name} holds run {each.run.id} already. Nothing was imported.")
         for each in imported:
-            # What was probed on the machine itself is not replaced by what a file says of it.
+            # A description probed on the machine itself is not replaced by that in a file.
             if each.machine is not None and store.machine(each.run.machine) is None:
                 store.add_machine(each.run.machine, each.machine)
         store.append_runs((each.run, each.records) for each in imported)

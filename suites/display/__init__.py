@@ -1,1 +1,1 @@
-"""What a person sees while something is measured."""
+"""Terminal output while something is measured."""

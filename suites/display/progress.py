@@ -1,4 +1,4 @@
-"""What a person sees of a run or a comparison: a line per launch or pair, one with the time left, the matrix so far."""
+"""Progress of a run or a comparison: a line per launch or pair, one with the time left, the matrix so far."""
 
 import math
 import time
@@ -49,7 +49,7 @@ def percent(share: float) -> str:
 
 
 def result_line(record: Record) -> str:
-    """Return what one launch gave, in a few words."""
+    """Return the result of a launch in a few words."""
     outcome = record.outcome
     if outcome.gives_a_number():
         seconds = median(outcome.step_seconds())
@@ -60,7 +60,7 @@ def result_line(record: Record) -> str:
 
 
 def remark(schedule: Schedule, record: Record) -> str:
-    """Return what a launch did for its cell's interval, and whether others disturbed it; empty: nothing to say."""
+    """Return the cell's interval after a launch, and whether it was repeated or disturbed; empty if none applies."""
     parts = []
     if record.outcome.samples_ns and schedule.plan.interval is not None:
         launches = schedule.stats[record.cell]
@@ -74,7 +74,7 @@ def remark(schedule: Schedule, record: Record) -> str:
 
 
 def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
-    """Return how many cells reached their precision, or who is fastest; nothing for a fixed number of launches."""
+    """Return how many cells reached their precision, or the fastest cells; empty for a fixed number of launches."""
     if isinstance(schedule, ContestSchedule):
         return headline(schedule.leaders(plan.most))
     if plan.interval is None:

@@ -1,4 +1,4 @@
-"""What the commands share for showing things: lines on stderr, a status line, plain tables and JSON on stdout."""
+"""Output shared by the commands: lines on stderr, a status line, plain tables and JSON on stdout."""
 
 import os
 import shlex
@@ -32,7 +32,7 @@ def as_called(command: str) -> str:
 
 
 def resume_command() -> str:
-    """Return the command that goes on where this one ends early: the same with --resume, as it can be typed.
+    """Return the command that resumes this one if it ends early: the same with --resume, ready to type.
 
     A password in a store's URL is left out.
     """
@@ -57,12 +57,12 @@ def show(line: str = "", whole: bool = False) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line about what is going on, to stderr."""
+    """Print a progress line to stderr."""
     err.print(Text(visible(line)), soft_wrap=True)
 
 
 def complain(error: object) -> None:
-    """Print why a command ends, to stderr, without any library that draws."""
+    """Print an error to stderr, without rich."""
     print(f"dlbench: {visible(str(error)).strip()}", file=sys.stderr)
 
 
@@ -74,7 +74,7 @@ def print_json(content: object) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str] = ()) -> None:
-    """Print a table to stdout, folded to the terminal's width; what is named in ``whole`` is to be copied: no fold."""
+    """Print a table to stdout, folded to the terminal's width; columns in ``whole`` stay unfolded, to be copied."""
     shown = Table(box=None, pad_edge=False)
     for name in columns:
         shown.add_column(Text(name), overflow="fold", no_wrap=name in whole)
@@ -86,9 +86,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], who
 
 
 class StatusLine:
-    """A context manager: one line of a terminal that tells what goes on and vanishes at the end.
+    """A context manager for a status line on a terminal, which disappears at the end.
 
-    Outside it, and where the output is no terminal, nothing is drawn.
+    Nothing is drawn outside the context, or if the output is not a terminal.
     """
 
     def __init__(self, console: Console) -> None:

@@ -1,8 +1,8 @@
-"""Commits of a repository of the user's own, each built in a git worktree: their files and index are never touched.
+"""Commits of the user's repository, each built in a git worktree: the user's files and index are never touched.
 
-The worktrees of a repository lie in a folder of dlbench's own. A commit counts as built once the file beside its
-worktree says so, which is written last. They are removed when the bisection is done, and what was left by one that was
-killed is removed by the next; with --resume those that are built are used.
+The worktrees are in a folder of dlbench. A commit counts as built once the file beside its worktree says so, which is
+written last. Worktrees are removed when the bisection is done, and those of a killed one by the next bisection; with
+--resume those that are built are reused.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ SHORT = 10
 
 
 def git(folder: Path, *words: str) -> str | None:
-    """Return what git says; None where it fails. Raises UsageError where there is no git."""
+    """Return git's output; None if it fails. Raises UsageError if git is not installed."""
     # A hook of the repository would run with each worktree; variables of a hook would mean another repository.
     settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "log.showSignature=false")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -44,7 +44,7 @@ def digest_of(folder: Path, revision: str, option: str) -> str:
     """Return the digest of the commit that a revision means; raises UsageError with the option's name."""
     found = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if found is None:
-        raise UsageError(f"{option}: git knows no revision {revision!r} there. `git log --oneline` lists them.")
+        raise UsageError(f"{option}: git finds no revision {revision!r} there. `git log --oneline` lists them.")
     return found
 
 
@@ -58,9 +58,7 @@ def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
         raise UsageError(f"--good and --bad are the same commit, {first[:SHORT]}. Give two.")
     if git(folder, "merge-base", "--is-ancestor", first, last) is None:
         if git(folder, "merge-base", "--is-ancestor", last, first) is not None:
-            raise UsageError(
-                f"{earlier} is later than {later}. Exchange the two (with --faster good is the later one)."
-            )
+            raise UsageError(f"{earlier} is later than {later}. Swap the two (with --faster, good is the later one).")
         raise UsageError(
             f"{earlier} is not an ancestor of {later}. Give their common ancestor in its place: "
             f"git merge-base {earlier} {later}."
@@ -93,7 +91,7 @@ class Worktrees:
 
     @contextlib.contextmanager
     def used(self, keep: bool) -> Iterator[None]:
-        """Remove what was left by an earlier bisection, with ``keep`` only what was not built to the end."""
+        """Remove the worktrees of an earlier bisection, with ``keep`` only those not fully built."""
         make_folder(self.folder)
         try:
             with written(self.folder):

@@ -1,8 +1,8 @@
 """Packages of a Debian release as part of an environment: locked, downloaded, verified, unpacked without root.
 
-The lock names every file with its size and SHA-256, so it is the lock that is trusted; the mirror only has to have the
-files. apt fetches them with lists and settings of its own, and the machine's own packages are left alone. Of the
-machine's apt configuration it takes the mirror, and how to reach it (proxy, certificates).
+The lock names every file with its size and SHA-256, so the lock is trusted; the mirror only has to have the files. apt
+fetches them with separate lists and settings, and the machine's packages are left alone. From the machine's apt
+configuration come only the mirror and the access to it (proxy, certificates).
 """
 
 import functools
@@ -48,7 +48,7 @@ _REASONS = (
     ),
     (
         r"Hash Sum mismatch|unexpected size",
-        "The Debian mirror gave a file with another checksum than its lists say. Try again later, or set "
+        "The Debian mirror served a file that does not match the checksum in its lists. Try again later, or set "
         "DLBENCH_DEBIAN_MIRROR to another mirror.",
     ),
     (
@@ -231,7 +231,7 @@ class Client:
                 gone = found.groupdict()
                 which = gone.get("lost") or " ".join(filter(None, (gone.get("name"), gone.get("version"))))
                 return meaning.format(release=self._release, keyring=keyring(), which=which)
-        return f"Debian packages cannot be downloaded: {packages.last_line(text)} (the whole log: {self._log})."
+        return f"Debian packages cannot be downloaded: {packages.last_line(text)} (full log: {self._log})."
 
 
 def _megabytes(folder: Path) -> float:
@@ -261,7 +261,7 @@ def install(framework: Framework, environment: Path, kept: Path, log: Path, draw
             path.unlink(missing_ok=True)
             raise FrameworkEnvironmentError(
                 f"The Debian mirror's {package.file_name} is not the file that {debian.lock} names ({state}). Try "
-                "another mirror (DLBENCH_DEBIAN_MIRROR); where that does not help, the lock is wrong."
+                "another mirror (DLBENCH_DEBIAN_MIRROR); if that does not help, the lock is wrong."
             )
     tree = environment / TREE
     tree.mkdir(parents=True)
@@ -294,7 +294,7 @@ def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log:
             if packages.out_of_room(f"{said}{error}", log):
                 raise FrameworkEnvironmentError(f"{failed}: {NO_ROOM}") from error
             reason = packages.last_line(said)
-            raise FrameworkEnvironmentError(f"{failed}: {reason} (the whole log: {log}).") from error
+            raise FrameworkEnvironmentError(f"{failed}: {reason} (full log: {log}).") from error
 
 
 def _link(framework: Framework, environment: Path, link: str, target: str) -> None:

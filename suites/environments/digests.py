@@ -1,9 +1,9 @@
-"""Digests of builds and adapters, in twelve hex digits: whether code that was measured is the code that is here now.
+"""Digests of builds and adapters, in twelve hex digits, to tell whether the code here is the code that was measured.
 
 The digest of a build covers all files of the interpreter's package folders, shared libraries included, the framework's
-own folder where it lies elsewhere, its Debian packages, and the interpreter. Left out is whatever differs between equal
-installations (bytecode, notes of where and how a package was installed), and dlbench. The digest is kept with the
-listing (paths, sizes, times of change) that it was made of, so that a second look reads no file.
+own folder if it is elsewhere, its Debian packages, and the interpreter. Files that differ between equal installations
+are left out (bytecode, notes of where and how a package was installed), and so is dlbench. The digest is stored with
+the listing (paths, sizes, times of change) that it was made of, so that a second look reads no file.
 """
 
 import contextlib

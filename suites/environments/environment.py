@@ -1,9 +1,9 @@
 """Environments: for each framework an interpreter of its own with exactly its locked requirements.
 
-An environment lies in the user's cache under a name made of its framework and a digest of its locks, so a changed
-lock is another environment. It counts as built once its manifest, written last, is there: whatever was interrupted
-before is half-built and is built again. Files that a lock names by checksum are verified as they come, kept by an
-interrupted build and not fetched twice; requirements locked by version alone are left to pip.
+An environment is in the user's cache, named by its framework and a digest of its locks, so a changed lock makes another
+environment. It counts as built once its manifest exists, which is written last: an interrupted build is half-built, and
+is built again. Files that a lock names by checksum are verified on download, and kept by an interrupted build;
+requirements locked by version alone are left to pip.
 """
 
 import fcntl
@@ -131,12 +131,12 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
     """Build the framework's environment unless it is ready, and return it.
 
     ``report`` takes lines that stay, ``draw`` lines of progress that the next may overwrite.
-    Raises FrameworkEnvironmentError, with what to do, when this machine lacks something, the folder cannot be written,
-    or a package cannot be had or does not match the lock; nothing half-built is left behind.
+    Raises FrameworkEnvironmentError, with the remedy, if this machine lacks something, the folder cannot be written, or
+    a package is unavailable or does not match the lock; nothing half-built is left behind.
     """
     current = locate(framework)
     if current.state is State.READY:
-        # Of a build that was killed when it had all but this to do.
+        # Left by a build that was killed just before its end.
         shutil.rmtree(downloads(current.directory), ignore_errors=True)
         return current
     framework, directory = current.framework, current.directory
@@ -160,7 +160,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
 
 def _install(framework: Framework, directory: Path, report: Report, draw: Draw) -> None:
     log = directory.with_name(directory.name + ".log")
-    log.unlink(missing_ok=True)  # an earlier attempt's words would be taken for this one's
+    log.unlink(missing_ok=True)  # so that an earlier attempt's output is not taken for this one's
     kept = make_folder(downloads(directory))
     from_debian: dict[str, str] = {}
     if not framework.interpreter:
@@ -212,7 +212,7 @@ def remove(framework: Framework, releases: bool = False) -> bool:
             environments = [places[0] / name for name in sorted(names) if pattern.fullmatch(name)]
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
-                # The lock's file stays: who waits for it and who comes later must mean the same file.
+                # The lock file stays: present and later waiters must lock the same file.
                 locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
             caches = [] if releases else [home() / "cache" / framework.name]
             folders = [*caches, *environments, *map(downloads, environments)]
@@ -223,7 +223,7 @@ def remove(framework: Framework, releases: bool = False) -> bool:
                 directory.with_name(f"{directory.name}.log").unlink(missing_ok=True)
     except filelock.Timeout as error:
         raise FrameworkEnvironmentError(
-            f"{framework.title} is being built now ({error.lock_file} is taken). Wait for the end of that build, then "
+            f"{framework.title} is being built now ({error.lock_file} is taken). Wait for that build to end, then run "
             f"`dlbench env remove {framework.name}{' --releases' if releases else ''}`."
         ) from error
     except OSError as error:
@@ -257,7 +257,7 @@ def base_python(framework: Framework) -> Path | None:
 def _why_unavailable(framework: Framework, directory: Path) -> str:
     """Return why this machine cannot have the framework's environment, with the remedy; "" if it can.
 
-    No network is asked: the answer is known before the first byte is downloaded.
+    Uses no network: the answer is known before the first byte is downloaded.
     """
     if framework.unavailable:
         successor = f" {framework.successor} takes its place." if framework.successor else ""
@@ -276,7 +276,7 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
             return f"{here} {reason} {give}"
     if not framework.python and not framework.interpreter:
         where = 'as in python = ["3.11"], in framework.toml'
-        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
+        return f"{framework.title} names no Python. List the versions that it supports, {where}."
     if framework.python and base_python(framework) is None:
         newest = framework.python[0]
         return (
@@ -359,8 +359,8 @@ def external_source(build: Build) -> Source:
 def prepare_sources(builds: Iterable[Build], report: Report, build_missing: bool = True) -> dict[str, Source]:
     """Return a source for every build, by row name, building the environments that are not there yet.
 
-    An environment that cannot be had gives a source without interpreter, with the reason: the other frameworks still
-    run. An interpreter the user named and got wrong is an error.
+    An environment that cannot be built gives a source without an interpreter, with the reason: the other frameworks
+    still run. An unusable interpreter that the user named is an error.
     """
     distinct = {build.name: build for build in builds}
     found = {name: external_source(build) for name, build in distinct.items() if build.interpreter is not None}

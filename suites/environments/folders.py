@@ -101,7 +101,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def remembered(file: Path, key: str, stamp: str, find: Callable[[], str]) -> str:
-    """Return what was found for a key, from a file of such answers; where its stamp has changed, find it again."""
+    """Return the answer for a key from a file of answers; if its stamp has changed, find it again."""
     known: dict[str, list[str]] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         known = dict(json.loads(file.read_text(encoding="utf-8")))

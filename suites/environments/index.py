@@ -1,8 +1,8 @@
 """Wheels on the package index, as pip sees it: its index settings, proxies, certificates and passwords apply.
 
-pip has no command that says when a file was uploaded and for which Pythons it is, and the index's own answer (the
-"simple" API) has both. So a small program asks with pip's own session for it: another client would lack pip's
-certificates, proxies and passwords.
+pip has no command that shows the upload time and the Pythons of a file, but the index's own answer (the "simple" API)
+has both. So a small program requests it with pip's own session: another client would lack pip's certificates, proxies
+and passwords.
 """
 
 import contextlib
@@ -72,10 +72,10 @@ class Wheel:
     def fits(self, python: str, later: bool = False) -> bool:
         """Return whether it is for this version of Python ("3.12") on this machine.
 
-        A wheel for any later Python too was tried on those that there were when it was uploaded: others do only where
-        ``later`` says so.
+        A wheel for any later Python was tested on those that existed when it was uploaded; newer ones count only with
+        ``later``.
         """
-        # Of a minor version its last release is meant: ">=3.7.1" is no reason against 3.7.
+        # A minor version means its last release: ">=3.7.1" does not exclude 3.7.
         if not self.requires.contains(f"{python}.99"):
             return False
         fitting = self.made_for & _tags(python)
@@ -94,9 +94,9 @@ def _tags(python: str) -> frozenset[tags.Tag]:
 def wheels(names: Iterable[str]) -> dict[str, tuple[Wheel, ...]]:
     """Return the wheels of these packages on all indexes of pip's settings; none of an unknown package.
 
-    Left out are yanked ones and those of pre-releases. Each package is asked for once in a process. Raises
-    IndexUnreachableError where one has no wheel and an index could not be reached, and FrameworkEnvironmentError where
-    pip cannot be asked.
+    Yanked wheels and those of pre-releases are left out. Each package is requested once per process. Raises
+    IndexUnreachableError if a package has no wheel and an index could not be reached, and FrameworkEnvironmentError if
+    pip cannot be used.
     """
     wanted = list(dict.fromkeys(str(canonicalize_name(name)) for name in names))
     if missing := [name for name in wanted if name not in _known]:

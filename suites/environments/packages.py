@@ -24,7 +24,7 @@ from ..planning.framework import Framework
 from .folders import NO_ROOM, file_digest
 
 ONLY_WHERE = "\n# Only where"
-"""Begins the section of a lock that holds packages to be installed only where another package asks for them."""
+"""Begins the section of a lock with packages to install only if another package requires them."""
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _NO_NETWORK = (
@@ -39,7 +39,7 @@ _NO_ROOM = (
 _A_LINE = 100_000  # bytes; with less a log ends in the middle of a word
 _LOOK_SECONDS, _GRACE_SECONDS = 0.5, 5.0
 SILENT_SECONDS = 1800.0
-"""A program that says nothing for so long hangs: pip says nothing while it downloads one file."""
+"""A program without output for this long is hanging: pip prints nothing while it downloads one file."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -61,11 +61,11 @@ def run(
     limit: float | None = None,
     watch: Callable[[str], object] = str,
 ) -> tuple[int, str]:
-    """Run a command, append its output to the log; return its exit code, and what it said.
+    """Run a command and append its output to the log; return its exit code and output.
 
-    ``watch`` gets now and then what it has said so far. A command that says nothing for `SILENT_SECONDS` is
-    ended, or with a ``limit`` one that takes more seconds than that. The command ends with this process, however that
-    ends: a later build must not find it still writing.
+    ``watch`` gets the output so far now and then. A command without output for `SILENT_SECONDS` is ended, or with a
+    ``limit`` one that takes more seconds than that. The command ends with this process, however that ends: a later
+    build must not find it still writing.
     """
     with log.open("a", encoding="utf-8") as output:
         output.write("$ " + " ".join(command)[:2000] + "\n")
@@ -259,7 +259,7 @@ def run_pip(framework: Framework, command: list[str], log: Path, doing: str, dra
         words = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
         lines = [line.strip() for line in said.splitlines() if line.strip().startswith(words)]
         shown = [word for word in lines[-1].split() if "://" not in word] if lines else []
-        draw(f"{doing}: {' '.join(shown) or 'pip begins'}")
+        draw(f"{doing}: {' '.join(shown) or 'starting pip'}")
 
     code, said = run(command, log, watch=show)
     if code != 0:
@@ -272,8 +272,8 @@ def _why_pip_failed(framework: Framework, text: str, log: Path) -> FrameworkEnvi
         return FrameworkEnvironmentError(f"{tried}: {NO_ROOM}")
     if "DO NOT MATCH THE HASHES" in text:
         return FrameworkEnvironmentError(
-            f"{tried}: the package index gave another file than {framework.lock_file} names by its checksum. Check "
-            f"pip's index settings (the whole log: {log}); or give an interpreter with another build: "
+            f"{tried}: the package index served a file that does not match its checksum in {framework.lock_file}. "
+            f"Check pip's index settings (full log: {log}); or give an interpreter with another build: "
             f"--python {framework.name}=/path/to/python."
         )
     if any(sign in text for sign in _NO_NETWORK):
@@ -281,4 +281,4 @@ def _why_pip_failed(framework: Framework, text: str, log: Path) -> FrameworkEnvi
             f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
             f"`dlbench env build {framework.name}`; or give an interpreter: --python {framework.name}=/path/to/python."
         )
-    return FrameworkEnvironmentError(f"{tried}: {last_line(text)} (the whole log: {log}).")
+    return FrameworkEnvironmentError(f"{tried}: {last_line(text)} (full log: {log}).")

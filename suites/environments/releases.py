@@ -71,7 +71,7 @@ def package_of(framework: Framework) -> Requirement:
     """Return the package whose releases are the framework's; raises UsageError for one that is no such package."""
     if framework.environment != "own" or framework.interpreter or framework.unavailable or not framework.packages:
         raise UsageError(
-            f"{framework.title} is not installed from the package index, so that it has no releases to choose from. "
+            f"{framework.title} is not installed from the package index, so it has no releases to choose from. "
             "Give interpreters instead: --python OLD=PATH,NEW=PATH."
         )
     return Requirement(framework.packages[0])
@@ -90,17 +90,17 @@ def releases_on_index(
 ) -> list[Release]:
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 
-    Of each minor version only the last one where ``every`` says so, and ``first``. They share as few Pythons as
-    possible, so that little else differs, and those of releases that are resolved already. Where the index cannot be
-    reached those that are built here are returned, and ``report`` gets a line.
+    With ``every`` "minor", only ``first`` and the last release of each minor version. They share as few Pythons as
+    possible, so that little else differs; resolved releases keep theirs. If the index cannot be reached, the releases
+    that are built here are returned, and ``report`` gets a line.
 
-    Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError where
-    none is built either.
+    Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError if none
+    is built either.
     """
     package = package_of(framework)
     low, high = _version(first), _version(last)
     if low is not None and high is not None and low > high:
-        raise UsageError(f"{framework.title} {low} is later than {high}. Exchange the two.")
+        raise UsageError(f"{framework.title} {low} is later than {high}. Swap the two.")
     known = known_releases(framework)
     try:
         (found,) = index.wheels([package.name]).values()
@@ -113,7 +113,7 @@ def releases_on_index(
     files = grouped(found, lambda each: Version(each.version.public))
     versions = chosen_versions(files, low, high, every)
     if not versions:
-        raise UsageError(f"The package index has no wheels of {package.name} of these versions.")
+        raise UsageError(f"The package index has no wheels of {package.name} in this range.")
     here = pythons_at_hand()
     order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
     fitting = {
@@ -152,9 +152,9 @@ def _fitting(files: Sequence[Wheel], pythons: Iterable[str]) -> list[str]:
 
 
 def fewest_pythons(fitting: Mapping[Version, Sequence[str]]) -> dict[Version, str]:
-    """Return a Python for each version that any is for: the one that is for most, then for most of the others.
+    """Return a Python for each version that has one: the Python of the most versions, then of the most others.
 
-    Of several that are for as many, the one that is named first.
+    On a tie, the one named first.
     """
     found: dict[Version, str] = {}
     while left := {version: pythons for version, pythons in fitting.items() if pythons and version not in found}:
@@ -213,7 +213,7 @@ def known_releases(framework: Framework) -> dict[Version, Release]:
 
 @contextlib.contextmanager
 def _in_short() -> Iterator[None]:
-    """Leave out of an error what to do about it: that is about the framework's own environment."""
+    """Remove the remedy from an error: it is about the framework's own environment."""
     try:
         yield
     except FrameworkEnvironmentError as error:
@@ -223,9 +223,9 @@ def _in_short() -> Iterator[None]:
 
 @_in_short()
 def source_of(framework: Framework, release: Release, step: Framework | None = None, report: Report = say) -> Source:
-    """Return what a release's row is launched with; its environment is resolved and built unless it is there.
+    """Return the source of a release's row, after resolving and building its environment if needed.
 
-    Raises FrameworkEnvironmentError with the reason, an IndexUnreachableError where that is it.
+    Raises FrameworkEnvironmentError with the reason, or IndexUnreachableError.
     """
     locked = resolved(framework, release).locked
     assert locked is not None
@@ -241,11 +241,11 @@ def sources(
     report: Report = say,
     build_missing: bool = True,
 ) -> list[Source]:
-    """Return what the releases' rows are launched with, in their order; environments that are missing are built.
+    """Return the sources of the releases' rows, in their order, after building missing environments.
 
-    First all are resolved, and ``report`` gets what they will download and take. Once the index cannot be reached, it
-    is not asked again. Raises FrameworkEnvironmentError where the disk would not hold them, before anything is built,
-    and where no release has an environment.
+    All are resolved first, and ``report`` gets a line with their downloads and disk space. An unreachable index is not
+    asked again. Raises FrameworkEnvironmentError if the disk is too small, before anything is built, and if no release
+    has an environment.
     """
     away = None if build_missing else FrameworkEnvironmentError("it is not built.")
     known: list[Release] = []
@@ -359,9 +359,10 @@ def _resolve_for(framework: Framework, release: Release, python: str, log: Path)
 
 
 def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[str, Version]:
-    """Return the newest version that each of these packages may have, beside a release of that day.
+    """Return the newest allowed version of each of these packages for a release of that day.
 
-    It is the newest of the time that fits the Python; where that is too new for any of the time, the oldest that fits.
+    This is the newest one of the time that fits the Python; if the Python is too new for all of them, the oldest that
+    fits.
     """
     if uploaded is None:
         return {}

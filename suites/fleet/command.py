@@ -37,7 +37,7 @@ _NODE: options.Options = {"node": option("--node", "Only this node's job.", meta
 _WAIT = flag("--wait", "Wait until all jobs have ended.")
 _FLEET: options.Options = {
     "on": option(
-        "--on", "Where jobs run: in Slurm (default), or as processes on this machine.", metavar="|".join(_SCHEDULERS)
+        "--on", "Where jobs run: on Slurm (default), or as processes on this machine.", metavar="|".join(_SCHEDULERS)
     ),
     "nodes": option("--nodes", "Number of nodes; idle ones first.", int | None, min=1),
     "nodelist": option("--nodelist", "Use these nodes: n1,n2.", metavar="NAMES"),
@@ -51,8 +51,8 @@ _FLEET: options.Options = {
         "--node-python", "The Python that has dlbench on the nodes (default: this one).", str, "", metavar="PATH"
     ),
     "store_file": options.STORE,
-    "folder": option("--folder", "For logs; all nodes must see it under this name.", Path | None, metavar="FOLDER"),
-    "resume": flag("--resume", "Submit the jobs of the suite's newest fleet again that have not finished."),
+    "folder": option("--folder", "For logs; all nodes must see it under this path.", Path | None, metavar="FOLDER"),
+    "resume": flag("--resume", "Resubmit the unfinished jobs of the suite's newest fleet."),
     "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
     "wait": _WAIT,
 }
@@ -77,7 +77,7 @@ def settings_of(given: Given, scheduler: str) -> dict[str, str]:
     found |= further_options(given.slurm_option or ())
     found = {name: text for name, text in found.items() if text or name.startswith("further.")}
     if found and scheduler != "slurm":
-        raise UsageError(f"--on {scheduler} has no partition, account, time limit and the like. Leave them out.")
+        raise UsageError(f"--on {scheduler} takes no partition, account, time limit and so on. Leave them out.")
     return found | ({"python": given.node_python} if given.node_python else {})
 
 
@@ -90,9 +90,9 @@ def _scheduler(fleet: Fleet) -> Slurm | Local:
 def run_command(given: Given) -> None:
     """Measure a suite on several machines: one job for each, a plain `dlbench run` of the whole suite on that node.
 
-    Each job writes to a store on its node, which is delivered to the server that --store names. Every option of
-    `dlbench run` is passed on. Environments are built where DLBENCH_HOME says: in a folder that all nodes see, or on
-    each node's own disk. The command ends once the jobs are submitted; `dlbench fleet status` follows them.
+    Each job writes to a store on its node, and delivers it to the server that --store names. All options of `dlbench
+    run` are passed on. Environments are built in DLBENCH_HOME: a folder that all nodes see, or one on each node's own
+    disk. The command ends once the jobs are submitted; `dlbench fleet status` follows them.
 
     Examples:
 
@@ -123,7 +123,7 @@ def run_command(given: Given) -> None:
 
 
 def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given: Given) -> None:
-    """Submit jobs, and wait for them where that is asked for; exit with FLEET_INCOMPLETE where one is refused."""
+    """Submit jobs, and wait for them with --wait; exit with FLEET_INCOMPLETE if one is refused."""
     command = [fleet.settings["python"], "-m", "dlbench.suites", "run", fleet.suite, *fleet.options]
     # A password stays in the environment, which others on a node cannot read.
     command += [] if servers.has_password(given.store_file) else ["--store", given.store_file]
@@ -163,7 +163,7 @@ def _resume(given: Given, words: list[str]) -> None:
     with Store.open(given.store_file, create=False) as store:
         broken = [job["node"] for job in _statuses(fleet, store) if job["state"] in BROKEN]
     if not broken:
-        say(f"There is nothing to resume: each job of fleet {fleet.id} has finished, or is at work.")
+        say(f"There is nothing to resume: each job of fleet {fleet.id} has finished, or is active.")
         return
     say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(broken)}")
     _submit(fleet, _scheduler(fleet), broken, given)
@@ -187,9 +187,9 @@ def _check_store(target: str, scheduler: str) -> None:
 @fleet_app.command("status")
 @takes(_WHICH, {"store_file": options.STORE, "wait": _WAIT, "as_json": options.JSON})
 def status_command(given: Given) -> None:
-    """Show the state of each job by the scheduler, and its progress by the newest record in the store.
+    """Show each job's state from the scheduler, and its progress from the records in the store.
 
-    The exit code is 1 where a job ended without finishing its run.
+    The exit code is 1 if a job ended without finishing its run.
 
     Examples:
 
@@ -221,7 +221,7 @@ def status_command(given: Given) -> None:
 @fleet_app.command("cancel")
 @takes(_WHICH, {"store_file": options.STORE, **_NODE})
 def cancel_command(given: Given) -> None:
-    """End the jobs of a fleet that have not ended; every finished launch is stored.
+    """End a fleet's active jobs; every finished launch is stored.
 
     Examples:
 
@@ -233,7 +233,7 @@ def cancel_command(given: Given) -> None:
     jobs = {handle: name for name, handle in fleet.jobs.items() if handle and given.node in (None, name)}
     alive = [handle for handle, (state, _) in scheduler.seen(list(jobs)).items() if state not in ("ended", "gone")]
     if not alive:
-        say(f"No job of fleet {fleet.id} {f'on {given.node} ' if given.node else ''}is at work.")
+        say(f"No job of fleet {fleet.id} {f'on {given.node} ' if given.node else ''}is active.")
         return
     scheduler.cancel(alive)
     say(f"cancelled on {', '.join(jobs[handle] for handle in alive)}")
@@ -265,7 +265,7 @@ def logs_command(given: Given) -> None:
 
 
 def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, Any]]:
-    """Return the status of each job; with ``wait`` once none is at work, showing progress until then."""
+    """Return the status of each job; with ``wait`` once none is active, showing progress until then."""
     scheduler = _scheduler(fleet)
     pause, longest = _WATCH_SECONDS
     with StatusLine(err) as line:
@@ -275,6 +275,6 @@ def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, 
             if not (wait and at_work):
                 return jobs
             done, planned = sum(job["launches"] for job in jobs), sum(job["planned"] or 0 for job in jobs)
-            line.draw(f"  {counted(len(at_work), 'job')} at work, {done} of {planned or '?'} launches")
+            line.draw(f"  {counted(len(at_work), 'job')} active, {done} of {planned or '?'} launches")
             time.sleep(pause)
             pause = min(1.5 * pause, longest)

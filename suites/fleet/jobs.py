@@ -1,4 +1,4 @@
-"""A fleet and its jobs: kept in its folder, and their states from the scheduler and the store's newest records.
+"""A fleet and its jobs: stored in the fleet's folder; job states come from the scheduler and the store.
 
 `Local` runs them on this machine, one process tree each, to try a fleet without a cluster.
 """
@@ -31,8 +31,8 @@ BROKEN = ("ended early", "not submitted")
 _FILE = "fleet.json"
 
 Seen = tuple[str, str]
-"""A scheduler's view of a job: waiting, running, ended, gone (the scheduler does not know it, or no longer) or unknown
-(the scheduler cannot be asked now); and its own words, such as "PENDING (Resources)", or why it cannot be asked."""
+"""A scheduler's view of a job: waiting, running, ended, gone (the scheduler does not know it) or unknown (the scheduler
+does not answer now); and its own words, such as "PENDING (Resources)", or why it does not answer."""
 
 
 @dataclass

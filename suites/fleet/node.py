@@ -103,7 +103,7 @@ def fleet_node(
 ) -> FleetNode | None:
     """Return the node that ``--node FLEET/NODE`` names, and report why it is shared; None without the option.
 
-    Slurm's own name for the node counts more: several of its nodes may be one host. Raises UsageError.
+    Slurm's own name for the node takes precedence: several of its nodes may be one host. Raises UsageError.
     """
     if given is None:
         return None
@@ -113,7 +113,7 @@ def fleet_node(
         raise UsageError(f"--node {given} names no node of a fleet. Write FLEET/NODE.")
     node = FleetNode(fleet, name, lacking(machine, gpus_of_job(variables)))
     for reason in node.now().shared:
-        report(f"node {name} is not this job's alone: {reason}; its records say so")
+        report(f"node {name} is shared: {reason}; its records say so")
     if narrow := quiet.why_narrow(bool(machine.cpu.virtualisation.container)):
         report(narrow)
     return node

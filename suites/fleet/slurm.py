@@ -206,7 +206,7 @@ def ask(*words: str) -> str:
         )
     except FileNotFoundError as error:
         raise FrameworkEnvironmentError(
-            f"Slurm's {words[0]} was not found here: use a machine that submits to the cluster."
+            f"Slurm's {words[0]} was not found here: run this on a machine that submits to the cluster."
         ) from error
     except subprocess.TimeoutExpired as error:
         raise FrameworkEnvironmentError(f"{words[0]} did not respond within {_PATIENCE_SECONDS:.0f} s") from error

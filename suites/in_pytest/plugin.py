@@ -1,11 +1,11 @@
 """The pytest plugin: a suite's cells as benchmarks of pytest-benchmark, and dlbench's verdict instead of a percentage.
 
-`pytest --dlbench-suite quick` adds a benchmark for every cell of the suite, unless tests of one's own take the fixture
-`dlbench_cell` and are run over the cells instead. The launches are carried out first, in processes of their own as
-`dlbench run` does it; a benchmark then replays its cell's samples, so that all of pytest-benchmark works on them.
+`pytest --dlbench-suite quick` adds a benchmark for every cell of the suite, unless the user's tests take the fixture
+`dlbench_cell` and run over the cells instead. The launches are made first, in separate processes as by `dlbench run`; a
+benchmark then replays its cell's samples, so that all of pytest-benchmark works on them.
 
-This module is loaded into every pytest session of an environment that dlbench is installed in. So it imports nothing
-but pytest and the table of axes; the rest is loaded when an option asks for it.
+This module is loaded into every pytest session of an environment with dlbench. So it imports only pytest and the table
+of axes; the rest is loaded when an option needs it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         action="append",
         help="Judge every benchmark against this pytest-benchmark JSON or dlbench store; only a regression fails the "
-        "session. May be repeated. Of a plain benchmark each JSON is one launch, and this session is one more: too few "
-        "to decide; `dlbench import --one-run` brings several together for `dlbench compare`.",
+        "session. Repeatable. For a plain benchmark each JSON counts as one launch, and this session as one more: too "
+        "few to decide; `dlbench import --one-run` combines several for `dlbench compare`.",
     )
     group.addoption(
         "--dlbench-undecided",
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if not hasattr(config.hook, "pytest_benchmark_update_json"):
         if not (suite or baselines):
-            return  # the ini option stands for every session, this one has nothing to judge
+            return  # the ini option applies to every session, and this one has nothing to judge
         raise pytest.UsageError("dlbench: this needs pytest-benchmark. Install it: pip install pytest-benchmark.")
     if suite:
         from .session import SuiteSession
@@ -113,29 +113,29 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "launches (fresh processes) of each cell: 5, or 5-20: as many as its interval needs",
     },
     "interval": {"metavar": "SHARE", "help": "half-width of a cell's interval at which launches end: 1%%"},
-    "steps": {"metavar": "N", "type": int, "help": "timed steps per launch, at most"},
-    "cell-budget": {"metavar": "TIME", "help": "time for one launch: 60s, 10m"},
-    "budget": {"metavar": "TIME", "help": "time for all launches"},
-    "seed": {"metavar": "N", "type": int, "help": "seed of the launching order"},
-    "store": {"metavar": "FILE", "help": "keep the records in this store, too"},
+    "steps": {"metavar": "N", "type": int, "help": "maximum number of timed steps per launch"},
+    "cell-budget": {"metavar": "TIME", "help": "time limit of each launch: 60s, 10m"},
+    "budget": {"metavar": "TIME", "help": "time budget for all launches"},
+    "seed": {"metavar": "N", "type": int, "help": "seed for the order of launches"},
+    "store": {"metavar": "FILE", "help": "also keep the records in this store"},
     "no-quiet-gate": {"action": "store_true", "help": "do not wait for a quiet machine or repeat disturbed launches"},
-    "yes": {"action": "store_true", "help": "measure more than 10,000 cells, too"},
+    "yes": {"action": "store_true", "help": "allow more than 10,000 cells"},
     "python": {
         "metavar": "NAME=PATH",
         "action": "append",
-        "help": "your own interpreter, torch=/path/to/python. May be repeated",
+        "help": "your own interpreter, torch=/path/to/python. Repeatable",
     },
     "step": {
         "metavar": "FILE",
         "action": "append",
-        "help": "a training step of your own in place of the networks: --dlbench-step=train_step.py, written by "
-        "`dlbench new step`. May be repeated",
+        "help": "your own training step instead of the networks: --dlbench-step=train_step.py, as `dlbench new step` "
+        "writes it. Repeatable",
     },
-    "loss-tolerance": {"metavar": "SHARE", "help": "by how much its first losses may differ between launches"},
+    "loss-tolerance": {"metavar": "SHARE", "help": "how far the step's first losses may differ between launches"},
     "adapter": {
         "metavar": "NAME=FOLDER",
         "action": "append",
-        "help": "an adapter of your own, my_framework=path/to/folder. May be repeated",
+        "help": "your own adapter, my_framework=path/to/folder. Repeatable",
     },
 }
 """Options that need --dlbench-suite, besides the axes."""

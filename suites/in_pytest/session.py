@@ -38,7 +38,7 @@ FIXTURE = "dlbench_cell"
 
 
 class ReplayClock:
-    """A timer in seconds: the real one, except during a replay, when it stands still but for the recorded times."""
+    """A timer in seconds: the real one, except during a replay, when it advances only by the recorded times."""
 
     __name__ = "replay"
     nanoseconds: Fraction | None = None
@@ -75,9 +75,9 @@ class MeasuredCell:
         return files.launch_medians(files.counted(self.records))
 
     def check(self) -> None:
-        """Skip the test where the cell cannot be had here, fail it where a launch went wrong, each with the reason."""
+        """Skip the test if the cell is not possible here, fail it if a launch went wrong, each with the reason."""
         if not self.records:
-            pytest.skip("not measured: the time for all launches was over before")
+            pytest.skip("not measured: the time budget was spent before")
         status, reason = files.failure(self.records)
         if status in (Status.UNSUPPORTED, Status.SKIPPED):
             pytest.skip(visible(reason))
@@ -142,7 +142,7 @@ class CellsModule(pytest.Module):
 
 
 class SuiteSession:
-    """The plugin that carries a suite out; registered when --dlbench-suite is given."""
+    """The plugin that measures a suite; registered with --dlbench-suite."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -181,7 +181,7 @@ class SuiteSession:
 
     @pytest.hookimpl(tryfirst=True)  # before -k, -m and --benchmark-only choose among the tests
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Bring in the cells where no test takes them, and give every test that does the replaying timer."""
+        """Add the cells as benchmarks if no test takes them, and give every test that does the replaying timer."""
         if not any(True for _ in _taking(items)):
             folder = session.config.rootpath / "dlbench"
             items.extend(session.genitems(CellsModule.from_parent(session, path=folder, name="dlbench")))
@@ -226,7 +226,7 @@ class SuiteSession:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
             store = stack.enter_context(delivery.opened(target, say))
-            # Building an environment is a download of its own choosing: `dlbench env build`.
+            # Environments are not built here, since that downloads files: `dlbench env build` does it.
             run, _ = run_plan(plan, self._machine, store, profile, budget_seconds=self._budget, build_missing=False)
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)

@@ -25,10 +25,10 @@ MOST_WORKERS = 64
 
 @dataclass(frozen=True)
 class AxisOption:
-    """How an axis is chosen: among ``known`` names, by whole numbers up to ``most``, or by words of its own.
+    """How the values of an axis are chosen: ``known`` names, whole numbers up to ``most``, or words of its own.
 
-    ``key`` is that of suite files and of the option ("world_sizes" is --world-sizes), ``example`` gives --help two
-    names where there is no list of them.
+    ``key`` is the key in suite files and names the option ("world_sizes" is --world-sizes); ``example`` gives --help
+    two names if there is no list of them.
     """
 
     axis: str
@@ -46,7 +46,7 @@ class AxisOption:
 
     @property
     def usual(self) -> str:
-        """The word that holds where a suite does not name the axis; empty where it must."""
+        """The default word if a suite does not name the axis; empty if it must."""
         usual = {"device": "cpu", **Cell._field_defaults}
         return word(self.axis, usual[self.axis]) if self.axis in usual else ""
 
@@ -74,8 +74,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "threads",
         "threads",
-        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` (none is "
-        "set), `quota` (the CPU quota rounded up).",
+        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` (no "
+        "count is set), `quota` (the CPU quota rounded up).",
         "COUNTS",
     ),
     AxisOption(
@@ -92,8 +92,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "placement",
         "placements",
-        "Where a step finds its mini-batch: `resident` on the device; copied to a GPU from `pinned`, `pageable` "
-        "memory; another one each time: `fed` from memory, `prefetched`, from a file by the framework's `loader`.",
+        "Where a step gets its mini-batch: `resident` on the device; copied to a GPU from `pinned` or `pageable` "
+        "memory; a new one at each step: `fed` from memory, `prefetched`, or from a file by the framework's `loader`.",
         "NAMES",
         known=PLACEMENTS,
     ),
@@ -122,7 +122,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "instances",
         "instances",
-        "Independent processes at once, each with its threads on CPUs of its own; their throughput counts: `1,2`.",
+        "Independent processes that run at once, each on its own CPUs; their joint throughput counts: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
     ),
@@ -136,13 +136,13 @@ AXIS_OPTIONS = (
     AxisOption(
         "loader_workers",
         "loader_workers",
-        "Threads or processes of a framework's loader, beside the step's threads: `0,1,2` (0: the step waits).",
+        "Threads or processes of a framework's loader, in addition to the step's threads: `0,1,2` (0: the step waits).",
         "COUNTS",
     ),
     AxisOption(
         "storage",
         "storage",
-        "Where a loader finds its file: `cache` (read before, so that it is in memory), `disk` (dropped from memory).",
+        "Where a loader finds its file: `cache` (in memory, since it was read before), `disk` (dropped from memory).",
         "NAMES",
         known=STORAGES,
     ),

@@ -1,9 +1,9 @@
-"""Claims to be planned: one of a user's own, from a TOML file, and the suite `claims`.
+"""Claims to plan: the user's own, from a TOML file, and the suite `claims`.
 
-That suite is no file, but the cells that the papers' claims still need from this machine. Each claim names the
-command that measures what it is about (`reports/data/claims.toml`). Its cells are those of that command's plan, all
-with the protocol of this suite, but those that the store has of this machine already. What brings most claims a
-minute comes first.
+That suite is not a file, but the cells that the papers' claims still need from this machine. Each claim names the
+command that measures it (`reports/data/claims.toml`). Its cells are those of that command's plan, all with the protocol
+of this suite, except those that the store already has for this machine. Cells that decide the most claims per minute
+come first.
 """
 
 import shlex
@@ -40,7 +40,7 @@ def plan_of_claims(
     """Return the plan of the cells that these claims need from this machine; None if there is none left.
 
     ``measured`` are the cells that need no further launch, ``known`` says how long launches lasted; says which claims
-    are left out. Raises UsageError for choices that a suite made of claims has no use for.
+    are left out. Raises UsageError for choices that this suite does not take.
     """
     _check(chosen)
     plans = []
@@ -73,7 +73,7 @@ def _check(chosen: SuiteOverrides) -> None:
     if narrowing or chosen.own is not None:
         what = narrowing[0] if narrowing else "--step"
         raise UsageError(
-            f"{what} cannot be chosen with {NAME}, whose cells are those that the claims name. Run a suite instead; "
+            f"{what} cannot be combined with {NAME}: the claims determine the cells. Run a suite instead; "
             "`dlbench report claims` says which."
         )
 
@@ -85,11 +85,11 @@ def _here(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) 
     left: dict[str, list[str]] = {}
     for claim in claims:
         if not claim.measure:
-            why = "no command measures what they are about"
+            why = "no command measures them"
         elif not claim.can_be_on(place.cores, gpus):
             why = f"for a machine with {claim.machine}"
         elif _of(claim).protocol.curve_steps:
-            why = f"networks are trained for them by `{claim.measure}`"
+            why = f"they need networks trained by `{claim.measure}`"
         else:
             found.append(claim)
             continue
@@ -104,9 +104,9 @@ def _of(claim: Claim) -> suite.Suite:
 
 
 def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, float]) -> tuple[Cell, ...]:
-    """Return the cells in the order that decides most claims a minute.
+    """Return the cells in the order that decides the most claims per minute.
 
-    Claims about the same cells count together; what was chosen for one costs nothing for the next.
+    Claims about the same cells count together; cells chosen for one claim cost nothing for the next.
     """
     left = Counter(frozenset(cells) for cells in wanted if cells)
     in_order = {frozenset(cells): cells for cells in wanted}

@@ -1,4 +1,4 @@
-"""The devices that launches are given: what words name them, which this machine has, what a launch sees of them.
+"""The devices of launches: the words that name them, those of this machine, and those that a launch sees.
 
     cpu          the CPU
     gpus         every GPU, if any: for a suite that many machines share
@@ -132,7 +132,7 @@ def _named(word: str, gpus: Gpus) -> Device:
             )
         raise UsageError(f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {slices}.")
     if found[0].uuid is None:
-        raise UsageError(f"{found[0].words} does not answer ({gpus.reason or 'the driver says no more'}).")
+        raise UsageError(f"{found[0].words} does not answer ({gpus.reason or 'the driver gives no reason'}).")
     return found[0]
 
 
@@ -151,8 +151,8 @@ def _listed(devices: Iterable[Device]) -> str:
 def variables(uuid: str | None) -> dict[str, str]:
     """Return the environment variables by which a launch sees this device alone, or these; None: no GPU at all.
 
-    For the framework the one device is number 0. A launch on the CPU sees none, lest a framework that was built for
-    GPUs starts one, or takes its memory.
+    The framework sees a single device as number 0. A launch on the CPU sees none, so that a framework built for GPUs
+    does not initialise one or take its memory.
     """
     if uuid is None:
         return {"CUDA_VISIBLE_DEVICES": ""}
@@ -170,7 +170,7 @@ def locate(
     known = present(planned)
     first = next((place for place, device in enumerate(known) if device.name == name), None)
     if first is None:
-        return f"this machine has no {name}, but: {_listed(known) or 'no GPU'}"
+        return f"this machine has no {name}; it has: {_listed(known) or 'no GPU'}"
     offered = set(named) if len(named) > 1 else {device.name for device in _left(known, visible)}
     chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
     if len(chosen) < count:

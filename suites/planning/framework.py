@@ -36,7 +36,7 @@ _AVX2 = {"avx2", "fma"}
 def openblas_kernels(present: frozenset[str]) -> str:
     """Return OPENBLAS_CORETYPE for a processor with these instruction sets; empty: let OpenBLAS choose.
 
-    An OpenBLAS older than the processor does not know its model number and takes kernels of another age for it.
+    An OpenBLAS older than the processor does not know its model number and chooses outdated kernels.
     """
     if present >= _AVX512 | _AVX2:
         return "SkylakeX"
@@ -276,8 +276,8 @@ def read(path: Path) -> Framework:
 def shipped() -> dict[str, Framework]:
     """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their folders.
 
-    A folder whose framework.toml cannot be used is one too, under the folder's name and unavailable for that reason:
-    the others can be used.
+    A folder with an unusable framework.toml is included under the folder's name, unavailable for that reason: the
+    others can be used.
     """
     found: dict[str, Framework] = {}
     for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")):
@@ -298,7 +298,7 @@ _added: dict[str, Framework] = {}
 
 
 def add(framework: Framework) -> None:
-    """Let a framework whose adapter lies outside dlbench be one of the catalogue, for the life of this process."""
+    """Add a framework whose adapter is outside dlbench to the catalogue, for the life of this process."""
     _added[framework.name] = framework
 
 

@@ -55,7 +55,7 @@ def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[s
     ours = shipped()
     for name, network in own.items():
         if name in ours and digest_of(ours[name]) != digest_of(network):
-            raise SuiteError(f"{where}: {name} is a network of dlbench, with other numbers. Choose another name.")
+            raise SuiteError(f"{where}: {name} is a network of dlbench with other numbers. Choose another name.")
     return {**own, **ours}
 
 

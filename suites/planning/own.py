@@ -1,13 +1,13 @@
-"""Adapters and training steps of the user's own, outside dlbench.
+"""The user's own adapters and training steps, outside dlbench.
 
     dlbench run quick --adapter my_framework=path/to/folder
     DLBENCH_ADAPTERS=my_framework=path/to/folder:other=another/folder
     [project.entry-points."dlbench.adapters"]        in an installed package's pyproject.toml
     my_framework = "my_package.dlbench_adapter"      the package that is the adapter's folder
 
-The folder is what an adapter's folder in ``adapters/`` is; adapters/TUTORIAL.md says how to write one. What was named
-for this very command must do; of the variable and of packages, which stand for every command, what will not do is left
-out with a warning.
+The folder has the form of an adapter's folder in ``adapters/``; adapters/TUTORIAL.md says how to write one. An unusable
+adapter is an error if this command names it. Those in the variable and in packages, which apply to every command, are
+left out with a warning.
 
     dlbench run threads --step train_step.py --python ~/venv/bin/python
 """
@@ -40,7 +40,7 @@ def read_adapter(text: str, where: str) -> Framework:
     name, equals, path = text.partition("=")
     if not equals or not path or not _ADAPTER_NAME.fullmatch(name):
         raise UsageError(
-            f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in small letters, digits and underscores, "
+            f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in lower case, digits and underscores, "
             "for example my_framework=adapters/my_framework."
         )
     folder = _resolved(path, where)
@@ -57,8 +57,8 @@ def read_adapter(text: str, where: str) -> Framework:
 def register_adapters(texts: list[str] | None) -> list[str] | None:
     """Add the adapters named on the command line and in DLBENCH_ADAPTERS, and those of installed packages.
 
-    For typer's callbacks: gives back what it was given. Raises UsageError for the first of the command line that will
-    not do; of the others each gives a line on stderr, once, and is left out.
+    A callback for typer: returns its argument. Raises UsageError for the first unusable one on the command line; each
+    unusable one of the others is left out, with one line on stderr.
     """
     for each in _of_packages():
         framework.add(each)
@@ -124,7 +124,7 @@ _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class OwnSteps:
-    """What a command was given of them."""
+    """The user's own steps in a command."""
 
     names: tuple[str, ...]
     loss_tolerance: float = LOSS_TOLERANCE
@@ -179,11 +179,11 @@ def _resolved(text: str, where: str) -> Path:
 
 
 def register_steps(texts: list[str] | None) -> list[str] | None:
-    """Add a row for each file; for typer's callbacks: gives back what it was given. Raises UsageError."""
+    """Add a row for each file; a callback for typer: returns its argument. Raises UsageError."""
     seen: dict[str, str] = {}
     for text in texts or []:
         made = read_step(text)
         if seen.setdefault(made.name, text) != text:
-            raise UsageError(f"--step: {seen[made.name]} and {text} have one name. Rename one of the files.")
+            raise UsageError(f"--step: {seen[made.name]} and {text} have the same name. Rename one of the files.")
         framework.add(made)
     return texts

@@ -56,17 +56,17 @@ class Plan:
     seed: int
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
     launches_most: int | None = None
-    """A cell's launches at most, while more of them are wanted; None: ``launches``, no more."""
+    """Maximum number of launches per cell; None: exactly ``launches``."""
     interval: float | None = None
     """Relative half-width at which a cell gets no further launch; None: a fixed number of launches, or a contest."""
-    left_out: tuple[Cell, ...] = ()  # that this machine cannot have: bound to more CPUs than there are
+    left_out: tuple[Cell, ...] = ()  # not possible on this machine: bound to more CPUs than there are
     curve_check_steps: int = 0
-    """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
+    """Steps that rows after the first train on a text, to check the first row's; the protocol has the first row's."""
     cold_start: bool = False
-    """Whether the cache of each launch is empty, so that it compiles what an earlier launch had compiled."""
+    """Whether each launch has an empty cache and compiles again what earlier launches compiled."""
     networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
     by_worth: bool = False
-    """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
+    """Whether its cells are those that a store lacks, the most useful first: launched in order, never shuffled."""
 
     @property
     def most(self) -> int:
@@ -119,7 +119,7 @@ class Plan:
                 f"{cell.network} is not a network of dlbench. Give the suite file that defines it instead of a name."
             )
         if cell.specification != specification_of_cells(found):
-            raise UsageError(f"{cell.network} had other numbers when this was planned. Start a new run.")
+            raise UsageError(f"{cell.network} was planned with other numbers. Start a new run.")
         return found
 
     def order(self) -> Iterator[PlannedLaunch]:
@@ -130,11 +130,11 @@ class Plan:
     def block(self, block: int) -> Iterator[PlannedLaunch]:
         """Yield one launch of each cell, shuffled by the seed.
 
-        Within the first block the cell with the fewest threads comes first in its group (same row, network, device
-        and mini-batch): its time tells whether the rest of the group fits the cell's budget. On a GPU the cells that
-        differ in their mini-batch only come the smaller first: where one runs out of memory, larger ones would too.
-        Other than that the order is random, so that a drift of the machine falls on all cells alike; but cells that
-        differ in the settings in force only are launched one after another, as the pairs that they are.
+        Within the first block, the cell with the fewest threads comes first in its group (same row, network, device
+        and mini-batch): its time shows whether the rest of the group fits the cell's budget. On a GPU, cells that
+        differ only in their mini-batch come in rising order: if one runs out of memory, larger ones would too.
+        Otherwise the order is random, so that a drift of the machine affects all cells alike; but cells that differ
+        only in the settings in force are launched one after another, as pairs.
         """
         cells = list(self.cells)
         if not self.by_worth:
@@ -215,8 +215,8 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     )
     if choices["threads"] and devices.CPU not in used:
         raise UsageError(
-            "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
-            "threads that only start work there: --device-threads."
+            "--threads applies to cells on the CPU, and none of the devices is the CPU. Cells on a GPU have one thread "
+            "count, since their threads only launch kernels: --device-threads."
         )
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
     threads = cache(partial(_threads, suite, choices, capacity, on_gpu))
@@ -224,9 +224,9 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     left_out = {cell: None for cell in cells if binds(cell) and cell.all_threads > capacity.cpus}
     if len(left_out) == len(cells):
         raise UsageError(
-            f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
-            f"its workers and instances together. Give --threads, --world-sizes and --instances whose product is at "
-            f"most {capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
+            f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, counting all "
+            "workers and instances. Give --threads, --world-sizes and --instances whose product is at most "
+            f"{capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
         )
     section = suite.protocol
     if choices.steps is not None:
@@ -277,7 +277,7 @@ def _cells(
     idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
     if idle and LOADER not in plain["placement"]:
         raise UsageError(
-            f"{option_of(idle[0])} is about mini-batches that a framework loads from a file. Add --placements {LOADER}."
+            f"{option_of(idle[0])} is for mini-batches that a framework loads from a file. Add --placements {LOADER}."
         )
     apart = [word for word in plain["sync"] if word != EVERY_STEP]
     if apart and max(plain["world_size"]) == 1:
@@ -302,10 +302,10 @@ def _cells(
     of_cells = [(*names, *framework.launchable(cell.mode, cell.device)) for cell, framework, names in begun]
     _check_settings(plain["tuning"], rows, of_cells if choices["tuning"] else None)
     if not any(names or plain["tuning"] != (tuning.EACH,) for _, _, names in begun):
-        raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
+        raise UsageError("No row here has such settings. `dlbench list --settings` lists those of each row.")
     if plain["tuning"] == (tuning.LAUNCH,) and not any(_possible(cell, framework) for cell, framework, _ in begun):
         missing = {name for cell, framework, _ in begun for name in framework.launchable(cell.mode, cell.device)}
-        raise UsageError(f"No launch setting can be tried here: {not_possible(missing) or 'none is for these rows'}.")
+        raise UsageError(f"No launch setting can be tried here: {not_possible(missing) or 'none suits these rows'}.")
 
     def varied() -> Iterator[Cell]:
         for cell, framework, names in begun:
@@ -335,7 +335,7 @@ def _cells(
     if not found:
         if BOUND in plain["affinity"] and not set(plain["placement"]) <= set(COPIED):
             raise UsageError(
-                f"Only a given number of threads can be bound to CPUs. Give --threads, or --affinity {OVERSUBSCRIBED}."
+                f"Binding threads to CPUs needs a thread count. Give --threads, or --affinity {OVERSUBSCRIBED}."
             )
         raise UsageError(
             f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or another placement. "
@@ -387,7 +387,7 @@ def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collect
             several = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
             raise UsageError(
                 f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` shows where each "
-                "setting means anything."
+                "setting applies."
             )
         check_launch_settings(names)
 
@@ -517,7 +517,7 @@ def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
 
 
 MOST_CELLS = 10_000
-"""More than these are measured when --yes is given: most who ask for so many mistyped a list."""
+"""A larger plan needs --yes: it is usually a mistyped list."""
 
 
 def check_count(plan: Plan, confirmed: bool) -> None:

@@ -1,7 +1,7 @@
 """Settings that may be in force in a launch or not (the axis ``tuning``): a row's, and those of any launch.
 
-A row's stand in its ``framework.toml``. Launch settings stand in ``definitions/launch_settings.toml``; what they need
-of the machine (a library, huge pages, NUMA nodes) is looked for here.
+A row's settings are in its ``framework.toml``, launch settings in ``definitions/launch_settings.toml``. This module
+checks whether the machine has what launch settings need (a library, huge pages, NUMA nodes).
 """
 
 import itertools
@@ -51,7 +51,7 @@ class LaunchSetting(Tuned):
     openmp: tuple[OpenMP, ...] = ()  # for rows that compute with one of these OpenMP libraries; empty: for all
     libraries: tuple[str, ...] = ()  # file names: the first that is found is {library}
     package: str = ""  # that brings the library
-    huge_pages: bool = False  # needs a kernel that gives huge pages to those alone that ask
+    huge_pages: bool = False  # needs a kernel that gives huge pages only on request
     one_node: bool = False  # the process is bound to the CPUs of one NUMA node
 
 
@@ -126,5 +126,5 @@ def check_launch_settings(names: Iterable[str]) -> None:
         why = f"both set {', '.join(both)}" if both else f"one {one.group} can be in force"
         if both or (one.group and one.group == two.group):
             raise UsageError(
-                f"The launch settings {name} and {other} exclude one another: {why}. Leave one of them out."
+                f"The launch settings {name} and {other} exclude each other: {why}. Leave one of them out."
             )

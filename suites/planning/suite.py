@@ -1,6 +1,6 @@
-"""Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured.
+"""Suites as data: the measurements that a TOML file in suites/definitions (or the user's own) describes.
 
-And the command that measures a cell again, written from the table of axes.
+Also the command that measures a cell again, written from the table of axes.
 """
 
 import json
@@ -38,9 +38,9 @@ Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 USUAL_INTERVAL = 0.02
 FASTEST = "fastest"
-"""The interval that is narrow enough to say who is the fastest of a column."""
+"""The interval that is narrow enough to tell the fastest cell of a column."""
 USUAL_RANGE = "3-20"
-"""Of launches, where a precision is asked for and no number of them."""
+"""Of launches, if a precision is requested without a number of launches."""
 _USUAL = Protocol()
 
 
@@ -170,7 +170,7 @@ def _check_frameworks(suite: Suite) -> None:
 def _check_training(suite: Suite) -> None:
     if not suite.protocol.curve_steps:
         if suite.protocol.curve_check_steps:
-            raise UsageError("curve_check_steps needs curve_steps, such as 600: there is nothing to check without.")
+            raise UsageError("curve_check_steps needs curve_steps, such as 600: without it there is nothing to check.")
         return
     for name in suite.its_networks:
         found = suite.known[name].family.alphabet
@@ -209,7 +209,7 @@ def load(name: str) -> Suite:
     suites = shipped()
     if name not in suites:
         unknown = unknown_name("suite", name, suites)
-        raise UsageError(f"{unknown} A suite of your own is given as a file ending in .toml.")
+        raise UsageError(f"{unknown} Give your own suite as a file ending in .toml.")
     return suites[name]
 
 
@@ -249,11 +249,11 @@ def _of_suite(suite: str, option: AxisOption) -> tuple[str, ...]:
 
 
 def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
-    """Return the command for a cell of whose run only names are known.
+    """Return the command for a cell when only the names of its run are known.
 
-    A suite that does not come with dlbench, and a user's own step, are files of their names. A cell that its suite
-    gathered from others (`claims`) is measured by one that has its network. The path of a row's own interpreter or
-    adapter is left to the reader. "" for a benchmark of others, which no suite measures.
+    A suite that does not come with dlbench, and a user's own step, are assumed to be files of their names. A cell that
+    its suite gathered from others (`claims`) is measured by one that has its network. The path of a row's own
+    interpreter or adapter is left to the reader. "" for other tools' benchmarks, which no suite measures.
     """
     from dlbench.reports.pytest_benchmark.imported import FRAMEWORK  # loads much that plans do not need
 

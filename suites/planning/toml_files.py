@@ -1,4 +1,4 @@
-"""TOML files of a user's own: reading one, and what is wrong with it: key, what is wrong, what would be right."""
+"""The user's TOML files: reading one, and errors that name the key, the fault and the remedy."""
 
 import difflib
 import errno
@@ -27,7 +27,7 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would be waited for without end."""
+    """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would block forever."""
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is not a file")
@@ -70,14 +70,14 @@ _MEANT: Mapping[str, str] = {
     "model": _A_TABLE,
     "date": "a date, as in 2026-03-01",
 }
-"""What a value must be, by what the name of pydantic's complaint begins with."""
+"""The expected value, by the beginning of pydantic's error name."""
 _SAID: Mapping[str, str] = {
     "missing": "it is missing",
     "too_short": "it must not be empty",
     "string_too_short": "it must not be empty",
     "literal_error": "{value!r} is not one of {expected}",
-    "string_pattern_mismatch": "{value!r} may hold letters, digits, '.', '_' and '-' only, and begins with a letter or "
-    "digit",
+    "string_pattern_mismatch": "{value!r} may contain only letters, digits, '.', '_' and '-', and must begin with a "
+    "letter or digit",
     "finite_number": "it must be a finite number",
     "greater_than_equal": "{value!r} is out of range: it must be at least {ge:g}",
     "greater_than": "{value!r} is out of range: it must be more than {gt:g}",

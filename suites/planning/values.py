@@ -79,7 +79,7 @@ def words(text: str) -> list[str]:
     """Split a comma-separated list, dropping blanks around the words; raises UsageError when nothing is left."""
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found:
-        raise UsageError(f"{text!r} is empty. Give one value or several with commas between.")
+        raise UsageError(f"{text!r} is empty. Give one value, or several separated by commas.")
     return found
 
 
@@ -98,7 +98,7 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
 
 
 def parse_threads(text: str, capacity: Capacity, none: str = DEFAULT, what: str = "thread count") -> tuple[int, ...]:
-    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``: there none is set."""
+    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``, which sets no count."""
     counted = [word for word in words(text) if word != none]
     counts = parse_counts(",".join(counted), capacity, what) if counted else ()
     return counts if len(counted) == len(words(text)) else (0, *counts)
@@ -151,7 +151,7 @@ def _ends(word: str, sign: str, example: str, read: Callable[[str], Number]) -> 
     """Return the ends of a range, of a single number that twice; raises UsageError."""
     first, dash, last = (part.strip() for part in word.partition(sign))
     if dash and not (first and last):
-        raise UsageError(f"The range {word!r} lacks an end. Write both, as in {example}.")
+        raise UsageError(f"The range {word!r} lacks an end. Write both ends, as in {example}.")
     low = read(first)
     high = read(last) if dash else low
     if high < low:
@@ -163,7 +163,7 @@ def one_count(text: str, capacity: Capacity) -> int:
     """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
     found = parse_counts(text, capacity)
     if len(found) > 1:
-        raise UsageError(f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU have no more.")
+        raise UsageError(f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU take a single count.")
     return found[0]
 
 
@@ -244,7 +244,7 @@ def builds(texts: Iterable[str], framework: str) -> list[Build]:
         name, equals, path = word.partition("=")
         found.append(build(f"{name}:{framework}={path}" if equals else word))
     if len({each.name for each in found}) < len(found):
-        raise UsageError("Two interpreters in --python have one name. Name each: --python old=PATH,new=PATH.")
+        raise UsageError("Two interpreters in --python have the same name. Name each: --python old=PATH,new=PATH.")
     return found
 
 
@@ -254,7 +254,7 @@ def _absolute(path: str, option: str) -> Path:
         # Without a slash it is a command, as the shell would take it.
         return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
     except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
-        raise UsageError(f"{option}: {path} is in no home folder. Give the full path of a python.") from error
+        raise UsageError(f"{option}: {path} is not in a known home folder. Give its full path.") from error
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
@@ -297,7 +297,7 @@ def _syncs(text: str, capacity: Capacity) -> tuple[str, ...]:
     for word in found:
         if word not in (EVERY_STEP, ASYNC) and not _LOCAL_STEPS.fullmatch(word):
             raise UsageError(
-                f"{word[:40]!r} is not a way in which workers exchange. Give {EVERY_STEP} (gradients at every step), "
+                f"{word[:40]!r} is not a known sync. Give {EVERY_STEP} (workers exchange gradients at every step), "
                 f"{LOCAL}:4 (parameters after every 4 steps; a whole number from 1 to 999999) or {ASYNC} (without "
                 "waiting)."
             )

@@ -1,9 +1,9 @@
 """The launches of a bisection: pairs of the good end and of the candidate that the search asks for next.
 
-A candidate is a row of the plan, so that a cell of the run is a candidate, its baseline the good end. First the bad end
-is compared by the looks of a gate; only where it is slower is the rest searched (`reports.bisection.posterior`). A
-candidate is built when its first pair is wanted, between two pairs and never within one. One that cannot be built is
-kept as a skipped launch with its reason, so a resumed run needs nothing but its records.
+Each candidate is a row of the plan, and a cell of the run whose baseline is the good end. First, the bad end is judged
+by the looks of a gate; the others are searched only if it is slower (`reports.bisection.posterior`). A candidate is
+built before its first pair, never within a pair. One that cannot be built is stored as a skipped launch with the
+reason, so a resumed run needs only its records.
 """
 
 from collections import defaultdict
@@ -37,21 +37,21 @@ class Series:
     """What each is: "release", "commit" or "build"."""
     names: tuple[str, ...]
     prepare: Callable[[int], Source]
-    """Returns what a candidate is launched with, by its place, building it where that is needed.
+    """Returns the source of the candidate at a place, building it if needed.
 
-    Raises UsageError or FrameworkEnvironmentError with the reason where it cannot be built.
+    Raises UsageError or FrameworkEnvironmentError with the reason if it cannot be built.
     """
     about: Mapping[str, str] = field(default_factory=dict)
-    """What else is to be known of some, such as a commit's subject, by name."""
+    """Descriptions of some candidates by name, such as a commit's subject."""
     done: Callable[[], None] = lambda: None
-    """Called when nothing is left to be measured."""
+    """Called when nothing is left to measure."""
     faster: bool = False
     """Whether they go backwards in time, the good one being the latest."""
     sources: dict[str, Source] = field(default_factory=dict)
-    """What those that were prepared are launched with, by name."""
+    """Sources of the prepared candidates, by name."""
 
     def end(self, place: int) -> Source:
-        """Return what the good end (0) or the bad one (-1) is launched with; raises the error of its build."""
+        """Return the source of the good end (0) or the bad one (-1); raises the error of its build."""
         name = self.names[place]
         if name not in self.sources:
             try:
@@ -62,7 +62,7 @@ class Series:
         return self.sources[name]
 
     def source(self, name: str) -> Source:
-        """Return what a candidate is launched with; without an interpreter where it cannot be built."""
+        """Return a candidate's source; it has no interpreter if the candidate cannot be built."""
         if name not in self.sources:
             say(f"preparing {name}")
             try:
@@ -118,7 +118,7 @@ class BisectionSchedule(PairSchedule):
         self._decide()
 
     def _decide(self) -> None:
-        """Find out what all pairs say, and how many more of which candidate are wanted."""
+        """Assess all pairs, and set the candidate to measure next and its number of pairs."""
         last, count = self.plan.cells[-1], len(self.plan.cells)
         self.assessment: Assessment | None = None
         self._left = dict.fromkeys(self.plan.cells, 0)
@@ -164,7 +164,7 @@ class BisectionSchedule(PairSchedule):
         return f"{'the good end: ' if side == BASELINE else ''}{status}{why}"
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the next pair, its sides in an order drawn by the seed; of a candidate without a build its side."""
+        """Return the next pair, its sides in an order drawn by the seed; without a build, the candidate's side only."""
         return [
             tuple(
                 each for each in pair if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter
@@ -173,7 +173,7 @@ class BisectionSchedule(PairSchedule):
         ]
 
     def result(self, cell: Cell, command: str) -> Bisection:
-        """Return what was found so far; ``cell`` is what is measured, under the framework's own name."""
+        """Return the result so far; ``cell`` is the measured cell, under the framework's own name."""
         found, series = self.assessment, self._series
         reached = dict(zip(found.candidates, np.cumsum(found.places), strict=True)) if found else {}
         tried = [

@@ -39,9 +39,9 @@ class Capabilities:
     """The answers of a framework's default mode.
 
     ``answers`` ("gpu", "automatic_gradients", "several_processes", "openmp", "opencl", "pretrained_models",
-    "boltzmann_machines") have how each was found out beside them.
-    ``networks`` has the reason why each network is refused, empty where it is not. ``threads`` says how many threads
-    the operating system saw working when so many were asked for in these ways, and that in ``words``.
+    "boltzmann_machines") come with how each was found out. ``networks`` has the reason why each network is refused,
+    empty if it is supported. ``threads`` has the number of threads that the operating system saw working for a count
+    requested in each way, with a summary in ``words``.
     """
 
     version: str  # of the framework's distribution; "" where its metadata lack it
@@ -49,9 +49,9 @@ class Capabilities:
     networks: dict[str, str] = field(default_factory=dict)
     threads: dict[str, Any] | None = None
     project: dict[str, str] = field(default_factory=dict)
-    """What the metadata of the framework's distribution say: `adapters/libraries/inventory.py`."""
+    """Metadata of the framework's distribution: `adapters/libraries/inventory.py`."""
     problem: str = ""
-    """Why nothing was answered; empty where something was."""
+    """Why there are no answers; empty if there are some."""
 
 
 def ask(
@@ -72,7 +72,7 @@ def ask(
     """
     known, mode = networks.shipped(), mode or framework.default_mode
     network = known[_NETWORK]
-    # What a build can do must not hang on a setting that it may lack.
+    # A build's capabilities must not depend on a setting that it may lack.
     chosen = () if installed or only_capabilities else None
     launch = Launch(
         Cell(framework.name, framework.folder, mode, network.name, devices.CPU, calls, network.batch_size),
@@ -94,7 +94,7 @@ def _seen(outcome: Outcome) -> int | None:
 
 
 def place_of(machine: Machine) -> str:
-    """Return what an answer that is kept depends on besides the framework: the machine and the CPUs it may use."""
+    """Return the part of a stored answer's key besides the framework: the machine and the CPUs it may use."""
     return f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
 
 
@@ -103,10 +103,10 @@ def threads_by_default(
 ) -> dict[tuple[str, str, str], int]:
     """Return the default thread count of each framework's mode and tuning with a cell on the CPU, where known.
 
-    It is observed in one short launch that sets no thread count: the framework's own word counts where it has one,
-    else the threads that the operating system saw working. As installed a framework may compute its products with
-    another library, so those cells have an answer of their own. Answers are kept for each place (see `place_of`),
-    environment, adapter's code and mode.
+    It is observed in one short launch that sets no thread count: the framework's report counts if it has one, else the
+    threads that the operating system saw working. As installed, a framework may compute its products with another
+    library, so those cells have their own answer. Answers are kept for each place (see `place_of`), environment,
+    adapter code and mode.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
     answers: dict[str, int | None] = _read(path, TypeAdapter(dict[str, int])) or {}
@@ -115,7 +115,7 @@ def threads_by_default(
     for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
         source = sources[name]
         framework = source.build.framework
-        # A step of a user's own may take its time for it; releases are not compared over threads.
+        # A user's own step may be slow; releases are not compared over threads.
         own_or_release = framework.file is not None or source.build.released is not None
         if source.interpreter is None or not framework.computes or own_or_release:
             continue
@@ -147,7 +147,7 @@ def _keep(path: Path, content: Any) -> None:
 
 NETWORK = "network:"
 _ASKED = "without settings, with libraries"
-"""How they are asked: answers of before this is another are asked for again."""
+"""How they are asked: answers stored under another text are asked for again."""
 _KEPT = TypeAdapter(tuple[str, Capabilities])
 
 
@@ -165,7 +165,7 @@ def probe(
     kept = _read(path, _KEPT)
     if kept is not None and kept[0] == key:
         return cast(Capabilities, kept[1])
-    report(f"asking {framework.title} what it can do, once")
+    report(f"asking {framework.title} for its capabilities, once")
     statuses = set()
 
     def watched(request: LaunchRequest, tick: Tick) -> Launched:
@@ -191,7 +191,7 @@ def probe(
         threads,
         {str(key): str(text) for key, text in outcome.software.get("project", {}).items()},
     )
-    # What failed may have failed by chance; a refusal is an answer.
+    # A failure may be chance and is not stored; a refusal is an answer.
     if statuses <= {Status.OK, Status.UNSUPPORTED}:
         _keep(path, (key, asdict(found)))
     return found

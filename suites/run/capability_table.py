@@ -15,13 +15,13 @@ from typing import Any
 NAME = "gurari2021"
 _FILE = "data/gurari2021_capabilities.csv"
 _ACTIVE = timedelta(days=548)
-"""A project whose newest release is younger, 18 months, is actively developed."""
+"""18 months: a project with a newer release is actively developed."""
 _FREE = re.compile(r"apache|bsd|mit\b|mit license|mozilla|mpl|gpl|isc|osi approved|zlib|unlicense", re.IGNORECASE)
 UNKNOWN = "-"
 Found = tuple[str, str]
-"""What a build shows in a column: "yes", "no", a text, or "-"; and how it was found out."""
+"""A build's answer in a column: "yes", "no", a text, or "-"; and how it was found out."""
 Row = Mapping[str, Any]
-"""What `dlbench list --capabilities --json` has of a framework."""
+"""A framework's entry in `dlbench list --capabilities --json`."""
 
 
 def columns(row: Row) -> dict[str, Found]:
@@ -51,7 +51,7 @@ def columns(row: Row) -> dict[str, Found]:
         else (UNKNOWN, "unknown"),
         "platform": said("platform"),
         "written in": said("languages", "libraries"),
-        "interface": ("Python", "this adapter drives it from there; other interfaces are not asked"),
+        "interface": ("Python", "its adapter uses this interface; others are not probed"),
         "OpenMP": answered("openmp"),
         "OpenCL": answered("opencl"),
         "CUDA": answered("gpu"),
@@ -84,13 +84,13 @@ def published() -> Mapping[str, Mapping[str, str]]:
 
 
 def differs(then: str, here: str) -> bool:
-    """Tell whether an answer is another one than the table's; what either does not know, or says in words, is not."""
+    """Tell whether an answer differs from the table's; unknown answers, and answers in words, do not."""
     first = then.strip().lower()
     return first not in ("", "?") and here in ("yes", "no") and first.split(",")[0] != here
 
 
 def beside(row: Row) -> dict[str, Any]:
-    """Return a framework's columns, each as in the table, here and how it was found out, and the differences."""
+    """Return a framework's columns (the table's answer, the one here and its source), and the differences."""
     then = published().get(row["name"], {})
     found = {name: {"then": then.get(name, ""), "here": here, "how": how} for name, (here, how) in columns(row).items()}
     return {

@@ -1,7 +1,7 @@
 """`dlbench tune --write FILE`: the fastest way to run a network, as a file to paste from.
 
-The file's name says what it is: a shell line, an env file, lines of a Dockerfile, or a container of Kubernetes.
-Comments say what it gains, what else is to be done (settings of the program), and how to measure it again.
+The file's name selects the form: a shell line, an env file, lines of a Dockerfile, or a Kubernetes container.
+Comments state the gain, the remaining steps (settings of the program), and the command that measures it again.
 """
 
 import json
@@ -22,11 +22,11 @@ def _form(path: Path) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Raise UsageError where a file's name does not say its form, or its folder is missing."""
+    """Raise UsageError if a file's name selects no form, or its folder is missing."""
     if _form(path) not in _FORMS:
         raise UsageError(
-            f"--write {path}: the name must say what to write. Name it FILE.sh (a shell line), FILE.env (an env file), "
-            "Dockerfile (ENV lines) or FILE.yaml (a container of Kubernetes)."
+            f"--write {path}: the name must select a form. Name it FILE.sh (a shell line), FILE.env (an env file), "
+            "Dockerfile (ENV lines) or FILE.yaml (a Kubernetes container)."
         )
     if not path.absolute().parent.is_dir():
         raise UsageError(f"--write {path}: there is no folder {path.parent}. Make it first.")
@@ -38,12 +38,12 @@ def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
     if form == ".sh":  # to be read by `. FILE`
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
         return [f"export {words}"] if words else []
-    if form == ".env":  # for `docker run --env-file`, which knows no quotation marks
+    if form == ".env":  # for `docker run --env-file`, which has no quoting
         return [f"{name}={value}" for name, value in variables.items()]
     if form == "Dockerfile":
         escaped = {ord(each): f"\\{each}" for each in '\\"$'}
         return [f'ENV {name}="{value.translate(escaped)}"' for name, value in variables.items()]
-    # Of Kubernetes: the container's quota is that of the cell, or a CPU for each thread.
+    # Kubernetes: the container gets the cell's quota, or a CPU for each thread.
     count = cell.cpu_quota or cell.all_threads
     cpus = json.dumps({"cpu": f"{count:g}"})
     resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if count else []
@@ -52,7 +52,7 @@ def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
 
 
 def deployment(path: Path, found: SearchResult, command: str | None) -> str:
-    """Return what the file of this name holds."""
+    """Return the content of the file of this name."""
     variables, _, _ = recipe(found)
     sentences = [line for line in lines(found, command) if not line.startswith(VARIABLES)]
     comments = [f"# {' '.join(line.split())}" for line in sentences]

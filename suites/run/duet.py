@@ -1,9 +1,9 @@
-"""Duet pairs: both launches of a pair at once, each on CPUs of its own (Bulej et al. 2020, arXiv 2001.05811).
+"""Duet pairs: both launches of a pair at once, each on its own CPUs (Bulej et al. 2020, arXiv 2001.05811).
 
-What slows the whole machine then slows both sides alike, and their ratio keeps still. The launches begin their timed
-steps together, and neither goes on to its parity check before the other has ended its own
-(`launcher.LaunchMonitor`). Which side has which CPUs is drawn for each pair. Of a pair, the samples of their common
-time are compared (`reports.compare.comparison.common_time`).
+A disturbance of the whole machine then slows both sides alike and leaves their ratio unchanged. The launches start
+their timed steps together, and neither starts its parity check before the other has finished its timed steps
+(`launcher.LaunchMonitor`). The assignment of CPUs to sides is drawn for each pair. The samples of a pair are compared
+over their common time (`reports.compare.comparison.common_time`).
 """
 
 import os
@@ -31,7 +31,7 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
     if not cell.threads:
-        return "without a thread count nothing says how many CPUs each side needs"
+        return "without a thread count, the number of CPUs for each side is unknown"
     needed, usable = 2 * cell.all_threads, len(cpu.affinity)
     if needed > usable:
         return f"both sides need {needed} CPUs and may use {usable}"
@@ -50,9 +50,9 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
 
 
 def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Masks], list[str]]:
-    """Return the CPUs of the cells that are measured in duet pairs, and lines that say why others are not.
+    """Return the CPUs of the cells to measure in duet pairs, and lines with the reasons why others are not.
 
-    Raises UsageError for an unknown pairing, and for duet pairs where no cell can have them.
+    Raises UsageError for an unknown pairing, and for duet pairs if no cell can have them.
     """
     values.one_of(pairing, "pairing", PAIRINGS)
     if pairing == SEQUENTIAL:

@@ -1,7 +1,7 @@
-"""Instances: independent processes of one cell at once, each on CPUs of its own, whose throughput together counts.
+"""Instances: independent processes of one cell that run at once, each on its own CPUs; their joint throughput counts.
 
-Each is a launch that is judged by itself. As one they take, for a mini-batch, one over the sum of their rates: the i-th
-samples of all make one sample. Only what all of them timed at the same time counts.
+Each is a launch that is judged by itself. Together they take one over the sum of their rates for a mini-batch, so the
+i-th samples of all make one sample. Only the time during which all were timed counts.
 """
 
 import threading
@@ -22,7 +22,7 @@ SAMPLES = "samples_ns_of_instances"
 
 
 def run_instances(request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick) -> Launched:
-    """Carry out the instances of a launch, whose CPUs and quota are divided among them, and return them as one."""
+    """Run the instances of a launch, which divide its CPUs and quota, and return their joint result."""
     count, cpus = request.launch.cell.instances, request.launch.cpus or []
     each, meeting = len(cpus) // count, threading.Barrier(count)
 
@@ -44,7 +44,7 @@ _HOW: dict[str, Callable[[Any], Any]] = {
     "steady": min,
     "cpu_seconds_by_thread": lambda found: sorted(chain.from_iterable(found), reverse=True),
 }
-"""How the values of all instances become one; those of other fields are added up."""
+"""Functions that merge the values of all instances; values of other fields are added up."""
 _OF_OUTCOME = (
     *("import_seconds", "prepare_seconds", "first_step_seconds"),
     *("peak_memory_bytes", "gemm_flops_per_second", "steady"),
@@ -52,7 +52,7 @@ _OF_OUTCOME = (
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the outcomes of all instances as one; of one that failed, why."""
+    """Return the outcomes of all instances as one, or the first failed one's with its reason."""
     first = outcomes[0]
     if failed := next((each for each in outcomes if each.status is not Status.OK), None):
         return failed._replace(samples_ns=[], reason=f"an instance: {failed.reason}")
@@ -77,7 +77,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _samples(outcome: Outcome, begin: float, end: float) -> np.ndarray:
-    """Return the nanoseconds of a step of each sample in this time; of the first one where none is."""
+    """Return the nanoseconds per step of each sample in this time, or of the first sample if there is none."""
     lengths = np.array(outcome.samples_ns, dtype=float)
     steps = lengths / outcome.steps_per_sample
     if outcome.timed_between is None:

@@ -1,8 +1,7 @@
 """The verdict on a launch: parity with the float64 reference, plausibility, and the status that follows.
 
-A guest can report anything. Whether it can have done so is judged by the network's arithmetic, the limits of the
-machine, the host's clock and the parity check's own steps. These rules allow for noise: a smaller error is left to
-statistics.
+A guest can report anything. Its report is checked against the network's arithmetic, the limits of the machine, the
+host's clock and the steps of the parity check. These rules allow for noise: smaller errors are left to statistics.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,20 +29,20 @@ FirstLosses = dict[tuple[object, ...], tuple[float, ...]]
 
 
 def losses_key(file: str, cell: Cell) -> tuple[object, ...]:
-    """Return what launches share whose first losses must agree: the file's name, not threads, launch or build."""
+    """Return the key of launches whose first losses must agree: the file's name, not threads, launch or build."""
     return file, cell.network, cell.device, cell.batch_size, cell.precision
 
 
 def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family) -> None:
-    """Keep the losses of a launch, where its mathematics is its author's and it is the first."""
+    """Keep the losses of the first launch of a user's own step."""
     losses = outcome.parity.losses if outcome.parity is not None else []
     if not family.specified and outcome.status is Status.OK and losses:
         # Launches report their file's name as their framework: each of several files has its own.
         known.setdefault(losses_key(str(outcome.software.get("framework", "")), cell), tuple(losses))
 
 
-_STILL = "no parameter changed in all the timed steps: what was timed does not train"
-_ASYNCHRONOUS = "asynchronous: updates come in any order, so no reference can say what they give"
+_STILL = "no parameter changed during the timed steps: they did not train"
+_ASYNCHRONOUS = "asynchronous: updates come in any order, so no reference can predict their result"
 
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
@@ -150,9 +149,9 @@ class Limits:
         return None if measured is None else measured * self._unmeasured(threads) * (1 + self._spread(threads))
 
     def _unmeasured(self, threads: int) -> float:
-        """Return how many times as many CPUs these threads have as the most threads, up to them, with a ceiling.
+        """Return the CPUs of these threads over those of the most threads, up to them, that have a ceiling.
 
-        The ceiling of one thread says nothing against two, where that of two was disturbed and left out.
+        The ceiling of one thread does not limit two threads whose own ceiling was disturbed and left out.
         """
         assert self.ceilings is not None
         most = max(each.threads for each in self.ceilings.measured if each.threads <= threads)
@@ -185,7 +184,7 @@ def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
 def judged(
     request: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
 ) -> Outcome:
-    """Return a launch's outcome with its parity and the status that it deserves; without limits no rate is too high.
+    """Return a launch's outcome with its parity and final status; without limits no rate is too high.
 
     ``telemetry`` are the samples of its GPU. An outcome without a host observation is returned as it is: nothing was
     timed.
@@ -222,13 +221,13 @@ _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
 _FASTER = 0.15
 # More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250.
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
-# A CPU quota is given out in periods of so many seconds; of what it allows a launch may have this much more.
+# A CPU quota is granted in periods of this many seconds; a launch may exceed it by this share.
 _PERIOD_SECONDS, _QUOTA_SHARE = 0.1, 0.15
 # NVML's utilisation is of the last second, at most.
 _GPU_SECONDS = 2.0
-# To put the weights in place, or to read them, takes no more CPU time than this: Keras copied 0.23 GB/s on a slow host.
+# Setting or reading the weights takes no more CPU time than this: Keras copied 0.23 GB/s on a slow host.
 _READ_BYTES_PER_SECOND, _READ_SECONDS = 0.2e9, 0.5
-# To settle the random numbers of a sampling machine takes so much more.
+# Settling the random numbers of a sampling machine takes this much more.
 _SETTLE_SECONDS = 1.5
 
 
@@ -240,7 +239,7 @@ def implausible(
     telemetry: Mapping[str, Any] | None = None,
     computes: bool = True,
 ) -> str:
-    """Return why a launch's number cannot be, with the figures of both sides; empty where nothing speaks against it.
+    """Return why a launch's number is implausible, with the figures of both sides; empty if it is plausible.
 
     ``telemetry`` is that of its GPU, by the driver.
     """
@@ -255,7 +254,7 @@ def implausible(
         if not cell.on_cpu:
             limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
             if (rate := flops / step) > limit:
-                found.append(f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s, and no GPU does {limit / 1e12:.3g}")
+                found.append(f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s; no GPU reaches {limit / 1e12:.3g}")
             seconds, seen = (
                 outcome.outside.timed_seconds,
                 observe_launch(outcome, telemetry, cell.world_size).utilisation,
@@ -325,7 +324,7 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObserva
 
 def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits) -> Iterator[str]:
     assert outcome.outside is not None
-    # Where none were asked for it may have a thread for each CPU.
+    # Without a thread count it may have a thread for each CPU.
     threads, steps, used = cell.all_threads or limits.cpus, outcome.observed_steps(), outcome.outside.timed_cpu_seconds
     limit, under = limits.flops(threads, cell.precision), ""
     if cell.cpu_quota:

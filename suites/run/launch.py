@@ -7,9 +7,8 @@ machine is quiet, and where it is not, there is none. `reports.storage.record.la
 The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
 
-Records are kept free of who measured, on which host, the paths of files, and any password. Of a file of the system
-(``/usr/lib/...``) the whole name is kept, of one in the user's home folder what stands behind ``~``, of any other its
-last part alone.
+Records do not contain the user, the host's name, paths of files, or any password. The name of a system file
+(``/usr/lib/...``) is kept whole, that of one in the user's home folder from ``~`` on, of any other only its last part.
 """
 
 import getpass
@@ -166,7 +165,7 @@ class LaunchRunner:
         tick: Tick,
         meeting: threading.Barrier | None,
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
-        """Launch a cell on its device and judge it; return it with what the record's software says besides."""
+        """Launch a cell on its device and judge it; return it with additions to the record's software."""
         cell = planned.cell
         unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
         reason = unfit or (skip if source.interpreter else source.reason)
@@ -330,7 +329,7 @@ def private(text: str) -> str:
 
 
 def private_anywhere(value: Any) -> Any:
-    """Return plain JSON types, or tuples of the launch's contract, with every text so, all the way down."""
+    """Return plain JSON types, or tuples of the launch's contract, with every text made private at all depths."""
     if isinstance(value, str):
         return value if isinstance(value, Enum) else private(value)
     if isinstance(value, Mapping):

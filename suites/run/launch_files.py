@@ -1,8 +1,8 @@
 """Files that launches map: large weights, and the mini-batches that steps take one after another.
 
-To draw a hundred million numbers anew takes memory and up to a second. A run makes the files that it needs, and checks
-each number of those that are there: what was cut or changed is written anew. A launch whose weights are gone or cut
-draws the same numbers.
+Drawing a hundred million numbers in each launch takes memory and up to a second. A run makes the files that it needs,
+checks each number of existing ones, and rewrites truncated or changed files. A launch whose weights are missing or
+truncated draws the same numbers.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 def megabytes() -> int:
-    """Return how much room they take."""
+    """Return the disk space that they take."""
     kept = (*folder().rglob("*.f4"), *folder().rglob("*.feed"))
     return sum(path.stat().st_size for path in kept) // folders.MEGABYTE
 
@@ -129,7 +129,7 @@ def _checked(
     otherwise: str,
     report: Report,
 ) -> Path | None:
-    """Return the folder of a network's files with these parts in them; None, with a report, where they cannot be."""
+    """Return the folder of a network's files with these parts; None, with a report, if they cannot be written."""
     place, drawing = folder() / f"{network.name}-{network_digest(network)}", False
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -138,13 +138,13 @@ def _checked(
                 if path.exists():
                     if _holds(path, parts):
                         continue
-                    report(f"{path} was cut or changed: it is written anew")
+                    report(f"{path} was truncated or changed; rewriting it")
                 elif not drawing:
                     drawing = True
                     report(f"drawing {what} of {network.name}, once: {size / folders.MEGABYTE:.1f} MB in {place}")
                 _write(path, parts)
     except OSError as error:
-        report(f"{what} of {network.name} cannot be kept in {place} ({error.strerror or error}): {otherwise}")
+        report(f"{what} of {network.name} cannot be stored in {place} ({error.strerror or error}): {otherwise}")
         return None
     return place
 
@@ -161,7 +161,7 @@ def _write(path: Path, parts: Parts) -> None:
         with begun.open("wb") as file:
             file.writelines(parts())
             file.flush()
-            os.fsync(file.fileno())  # lest it is written while a launch is timed
+            os.fsync(file.fileno())  # so that nothing is written back while a launch is timed
         begun.chmod(0o444)
         begun.replace(path)
     finally:

@@ -1,8 +1,8 @@
 """Carries out one launch, data in and data out: ``launch_process`` starts the framework's interpreter.
 
-A `Launcher` is any function that does so; tests replace it by one that answers at once. The host's clock and the CPU
-time that it observes are taken at each mark of the guest, which waits at a mark until it is answered: nothing is read
-while a step runs. The parity check that follows the timed samples is drawn at random here, and sent only then.
+A `Launcher` is any function that does so; tests replace it by one that answers at once. The host reads its clock and
+the guest's CPU time at each mark of the guest, which waits for an answer there: nothing is read while a step runs. The
+parity check after the timed samples is drawn at random here, and sent only then.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ class LaunchRequest:
             return parity.steps_in(str(self.reference))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise FrameworkEnvironmentError(
-                f"The reference {self.reference} cannot be read ({error}). Remove it: it is computed again."
+                f"The reference {self.reference} cannot be read ({error}). Remove it to compute it again."
             ) from error
 
 
@@ -128,7 +128,7 @@ class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
 
 
 def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Barrier, tick: Tick) -> list[Result]:
-    """Carry out launches that meet at this barrier, each in a thread, and return what they return.
+    """Run launches that meet at this barrier, each in a thread, and return their results.
 
     The first shows the progress of all. Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
     any launch is left then.
@@ -201,13 +201,13 @@ class LaunchMonitor:
         line.setblocking(False)
         self.line = line
         self.wrong = ""
-        """What the guest said that it should not have."""
+        """The guest's violation of the protocol; empty: none."""
         self.timed_steps: int | None = None
         """How many the guest says it timed."""
         self.over = False
-        """Nothing more is to be heard."""
+        """Whether the guest can send nothing more."""
         self.held_seconds = 0.0
-        """For which the guest had to wait for the other launch."""
+        """Seconds that the guest had to wait for the other launch."""
         self._meeting, self._group = meeting, group
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
         self._counters = PackageCounters() if counters is None else counters
@@ -308,7 +308,7 @@ class LaunchMonitor:
         return self._spent[END][0] / max(1, self.timed_steps or 0)
 
     def _order(self) -> bytes:
-        """Draw the check that is asked for: the guest cannot know its length before."""
+        """Draw the requested check: the guest cannot know its length in advance."""
         step_seconds = self._step_seconds()
         shortest, longest = min(self._check_steps), max(self._check_steps)
         if step_seconds > _LONG_STEP:
@@ -323,10 +323,10 @@ class LaunchMonitor:
 
 
 def used_and_awaited(supervisor: int) -> tuple[float, float]:
-    """Return the CPU seconds so far of this process and its descendants, and those in which they waited for a CPU.
+    """Return the CPU seconds so far of this process and its descendants, and the seconds they waited for a CPU.
 
-    Of the first, those of ended descendants too. Of the second those of the main threads, the host's own and what the
-    hypervisor took; 0 where the kernel does not report it.
+    The first include ended descendants. The second are those of the main threads, of the host itself, and the
+    hypervisor's steal time; 0 if the kernel does not report them.
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
     try:
@@ -351,7 +351,7 @@ def _waited(process: int) -> float:
 
 
 def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
-    """Carry out one launch in a process group of its own; its processes are gone when this returns or raises.
+    """Run one launch in its own process group; its processes are gone when this returns or raises.
 
     A launch whose CPU quota cannot be set is skipped.
     """
@@ -542,8 +542,8 @@ def outcome_of(
         observation = monitor.observation()
         if observation is not None and monitor.timed_steps == outcome.observed_steps():
             return outcome._replace(outside=observation)
-        said = f"it reports {outcome.observed_steps()} timed steps, and {monitor.timed_steps} on the line"
-        wrong = wrong or (said if observation else "it came without the parity check that was asked for")
+        said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
+        wrong = wrong or (said if observation else "it came without the requested parity check")
     except FileNotFoundError:
         if not wrong:
             return _without_answer(code, stderr, oom_kills)

@@ -1,8 +1,8 @@
 """Reads the folder that a guest leaves: its phase and its outcome.
 
-Nothing in it is trusted. A guest can put anything in the place of a file (a link, a FIFO, a folder, a gigabyte), so
-reading neither hangs nor fills the memory; types, ranges, lengths and consistency of an outcome are checked by models
-made from the protocol's own tuples.
+Nothing in it is trusted. A guest can replace a file by anything (a link, a FIFO, a folder, a gigabyte), and reading
+must neither hang nor fill the memory. Types, ranges, lengths and consistency of an outcome are checked by models made
+from the protocol's own tuples.
 """
 
 import itertools
@@ -68,7 +68,7 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no number in JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def read_phase(directory: Path) -> tuple[str, float | None]:
@@ -105,7 +105,7 @@ _SOFTWARE_BYTES, _SOFTWARE_DEPTH = 4 * 1024**2, 20
 _SIGNED = ("final_loss", "losses", "updates", "curve", "test_loss")
 """Numbers that may be below zero."""
 _OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
-"""The other statuses are the host's to give."""
+"""The other statuses are reserved for the host."""
 
 
 def read_answer(directory: Path, launch: Launch) -> Outcome:
@@ -160,9 +160,9 @@ def _checked(hint: Any, signed: bool) -> Any:
 
 
 def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
-    """Yield what is inconsistent in an answer, or does not fit the request."""
+    """Yield the inconsistencies in an answer, and its mismatches with the request."""
     if outcome.status not in _OF_A_GUEST:
-        yield f"status {outcome.status.value} is not a guest's to give"
+        yield f"status {outcome.status.value} is reserved for the host"
     for name in ("parity", "outside"):
         if getattr(outcome, name) is not None:
             yield f"it reports what only the host can know: {name}"

@@ -1,8 +1,9 @@
 """What a run needs before its first launch: ceilings, interpreters, parity references, and the run's own record.
 
-A mini-batch that repeats a smaller one k times has its mean loss, gradients and batch statistics. So the reference of
-the smaller one proves a large mini-batch too, whose own would take hours and more memory than there is. With labels of
-their own in equal parts, one for each worker, it proves that workers average, batch normalisation or not.
+A mini-batch that repeats a smaller one k times has the same mean loss, gradients and batch statistics. So the smaller
+one's reference also checks a large mini-batch, whose own reference would take hours and more memory than there is. With
+different labels in equal parts, one for each worker, it checks that workers average, with or without batch
+normalisation.
 """
 
 import contextlib
@@ -143,14 +144,14 @@ def check_interpreters(builds: Iterable[Build]) -> None:
 
 @contextlib.contextmanager
 def exclusive(run: Run) -> Iterator[None]:
-    """Hold a run, so that no second process of this user resumes it meanwhile; raises UsageError where one does."""
+    """Lock a run, so that no second process of this user can resume it; raises UsageError if one holds it."""
     folder = folders.make_folder(folders.home() / "runs")
     lock = filelock.FileLock(folder / f"{run.id}.lock")
     try:
         with folders.written(folder):
             lock.acquire(timeout=0)
     except filelock.Timeout as error:
-        raise UsageError(f"Run {run.id} is being carried out by another dlbench. Wait for it, or end it.") from error
+        raise UsageError(f"Run {run.id} is in progress in another dlbench process. Wait for it, or end it.") from error
     try:
         yield
     finally:
@@ -191,21 +192,21 @@ class ReferenceKey(NamedTuple):
 
 
 def parts(network: Network, batch_size: int, world_size: int) -> int:
-    """Return how many equal parts of a mini-batch its reference must have, where workers deal it out among them.
+    """Return the number of equal parts in the reference of a mini-batch that workers share.
 
-    Workers average over their parts: that is the whole mini-batch's result, but for batch normalisation, whose means
-    and variances are those of a part. Only of equal parts they are those of the whole.
+    Workers average over their parts, which gives the whole mini-batch's result except with batch normalisation, whose
+    means and variances are those of a part. They match the whole only if the parts are equal.
     """
     return world_size if network.family.normalises and batch_size % world_size == 0 else 1
 
 
 def fitting(wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1) -> Reference | None:
-    """Return the reference for cells of such steps, computing one where that is worth its while.
+    """Return the reference for cells with these steps, computing one if that is worthwhile.
 
-    Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of
-    several equal parts repeats a smaller one anyway, with labels of their own in each part. None is repeated for local
-    steps, and where each step has a mini-batch of its own. None, with a report, where there is no reference: parity is
-    then unchecked for these cells, and shown so.
+    GPUs have large mini-batches: for them, an existing reference of a smaller mini-batch is repeated before one is
+    computed. A reference with several equal parts repeats a smaller one anyway, with different labels in each part.
+    None is repeated for local steps, or if each step has its own mini-batch. Returns None, with a report, if there is
+    no reference: parity is then unchecked for these cells, and shown so.
     """
     network, batch_size, equal_parts, local_steps, fed = wanted
     if local_steps or fed:
@@ -277,7 +278,7 @@ def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | Non
         return None
     path = _own(wanted)
     folders.make_folder(path.parent)
-    of = f" with {parts} sets of labels" if parts > 1 else ", another one in each step" if fed else ""
+    of = f" with {parts} sets of labels" if parts > 1 else ", a new one at each step" if fed else ""
     of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once")
     why = references.compute(network, batch_size, path, threads, parts, local_steps, fed)

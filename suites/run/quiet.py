@@ -58,10 +58,10 @@ def shared_folder() -> Path | None:
 def why_narrow(in_container: bool) -> str:
     """Return why the lock does not cover everyone on this machine, in a sentence; empty where it does."""
     if shared_folder() is None:
-        return "No folder is shared by all users, so only this user's dlbench take turns. Set DLBENCH_LOCK_FOLDER."
+        return "No folder is shared by all users, so only this user's runs take turns. Set DLBENCH_LOCK_FOLDER."
     if in_container and not os.environ.get("DLBENCH_LOCK_FOLDER"):
         return (
-            "This is a container, and dlbench outside of it is not seen: mount a folder of the host, and name it in "
+            "This is a container, which cannot see dlbench outside of it: mount a folder of the host, and name it in "
             "DLBENCH_LOCK_FOLDER."
         )
     return ""
@@ -128,8 +128,8 @@ def _opened() -> int:
                     os.fchmod(descriptor, 0o644)  # whatever the umask
                 return descriptor
     raise FrameworkEnvironmentError(
-        f"The lock {own / _NAME} cannot be written. It keeps two dlbench from measuring at the same time; set TMPDIR "
-        "to a folder that you may write to."
+        f"The lock {own / _NAME} cannot be written. It keeps two runs from measuring at the same time; set TMPDIR to "
+        "a folder that you may write to."
     )
 
 
@@ -160,7 +160,7 @@ _QUARTILE, _RARE = 0.674, 3.0
 PATIENCE_SECONDS = 15.0
 """Before a block, and before a disturbed launch is repeated."""
 GIVE_UPS = 3
-"""After waiting in vain so often in a row the gate waits no more."""
+"""Vain waits in a row after which the gate no longer waits."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
 _WORTH_SAYING = 2.0  # seconds
 
@@ -206,10 +206,10 @@ Judged = tuple[Reading, tuple[str, ...]]
 
 @dataclass
 class QuietGate:
-    """Stands before the blocks of one run: waits for a quiet machine, and stores its readings.
+    """Waits for a quiet machine before each block of a run, and stores its readings.
 
-    After a wait in vain its patience is half as long, after some there is none, and it is whole again once the machine
-    was quiet: on a machine that never is, a run waits little more than twice the patience.
+    Each vain wait halves its patience, and after some it no longer waits; a quiet machine restores it. On a machine
+    that is never quiet, a run waits little more than twice the patience.
     """
 
     store: Store
@@ -291,10 +291,10 @@ class QuietGate:
 
 
 def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[str]:
-    """Return a line for each device of these cells that others compute on already, and one where they hold all of them.
+    """Return a line for each device of these cells that other processes compute on, and one if that is every device.
 
-    Several workers may be given any GPU: all are looked at then. Launches on a GPU in use are measured all the same,
-    and marked: the other process may use any part of it at any time.
+    Several workers may get any GPU, so all are checked then. Launches on a GPU in use are measured anyway, and marked:
+    the other process may use any part of it at any time.
     """
     used = {cell.device for cell in cells}
     several = any(cell.world_size > 1 and not cell.on_cpu for cell in cells)
@@ -306,7 +306,7 @@ def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[st
     for device in wanted:
         if device.uuid is not None and (count := found.get(device.uuid, 0)):
             others = f"{count} other process{'es compute' if count > 1 else ' computes'}"
-            lines.append(f"{device.words}: {others} on it now; what is measured there meanwhile is marked (~)")
+            lines.append(f"{device.words}: {others} on it now; launches that share it are marked (~)")
     if len(lines) == len(wanted):
-        lines.append("every GPU of this run is in use: end what runs there, or name others with --devices")
+        lines.append("every GPU of this run is in use: end those processes, or name other GPUs with --devices")
     return lines

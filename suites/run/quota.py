@@ -1,8 +1,8 @@
-"""CPU quotas: a control group around all processes of one launch, to which the kernel gives so many CPUs.
+"""CPU quotas: a control group around all processes of one launch, whose CPU time the kernel limits.
 
-With control groups of version 2 it is made in the nearest group around dlbench that this user may write to and that
-hands the CPU controller on, of version 1 in dlbench's own group. Either way a tighter quota that dlbench runs under
-stays in force. The group goes with its launch; where dlbench was killed, the next run removes it.
+With cgroup v2 it is made in the nearest group around dlbench that this user may write to and that delegates the CPU
+controller, with v1 in dlbench's own group. Either way a tighter quota on dlbench itself stays in force. The group is
+removed with its launch or, if dlbench was killed, by the next run.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
 
 @contextlib.contextmanager
 def limited(cpus: float) -> Iterator[Group | None]:
-    """Give a group with this quota, and remove it in the end with whatever still runs in it; None for a quota of 0.
+    """Give a group with this quota, and finally remove it with all processes left in it; None for a quota of 0.
 
     Raises NoQuotaError.
     """
@@ -106,14 +106,15 @@ def limited(cpus: float) -> Iterator[Group | None]:
 
 
 def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
-    """Return what a user must know of the quotas of a plan's cells before they are launched, in sentences."""
+    """Return notes for the user on the quotas of a plan's cells, as sentences."""
     wanted = [cell for cell in cells if cell.cpu_quota]
     outer, place = machine.cpu.quota_cpus, groups_of_launches() if wanted else ()
     if isinstance(place, str):
         return [f"{counted(len(wanted), 'cell')} with a CPU quota will not be launched: {place}."]
     if outer is None or not (larger := [cell for cell in wanted if cell.cpu_quota > outer]):
         return []
-    return [f"dlbench runs under a CPU quota of {outer:g}: {counted(len(larger), 'cell')} with a larger one get that."]
+    also = f"{counted(len(larger), 'cell')} with a larger quota"
+    return [f"dlbench runs under a CPU quota of {outer:g}, which also limits {also}."]
 
 
 @cache
@@ -128,7 +129,7 @@ def groups_of_launches() -> tuple[Path, ...] | str:
         times = [each for each in directories(ROOT, "cpuacct") if (each / "cpuacct.usage").exists()]
         return tuple(dict.fromkeys([folder, *times[:1]]))
     if not around:
-        return "this system shows no control groups, by which the kernel sets a CPU quota"
+        return "this system shows no control groups, which a CPU quota needs"
     return f"no control group for a CPU quota can be made here; {_REMEDY}"
 
 
@@ -145,7 +146,7 @@ def remove_left() -> None:
 
 
 def _hands_on(folder: Path) -> bool:
-    """Let a group of version 2 hand the CPU controller on; only the root group can while it has processes."""
+    """Make a v2 group delegate the CPU controller; return whether it does: only the root group can with processes."""
     has_processes = (folder / "cgroup.type").exists() and _words(folder / "cgroup.procs")
     if "cpu" not in _words(folder / "cgroup.controllers") or has_processes:
         return False

@@ -37,8 +37,8 @@ def compute(
     """Compute a reference and write it to ``path``, whole or not at all; return why not, empty where it is there.
 
     The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone;
-    ``fed``: each step takes the next mini-batch of the parity check's feed. From a second (a fully connected network)
-    to a few minutes (ResNet-50), and so long for each of ``local_steps``; memory up to about 0.5 GB per example for
+    ``fed``: each step takes the next mini-batch of the parity check's feed. Takes a second (a fully connected network)
+    to a few minutes (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB of memory per example for
     ResNet-50.
     """
     cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)

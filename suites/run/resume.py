@@ -95,7 +95,7 @@ def resume(
 
 
 def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
-    """Return the option that the run's first row which is not here came by."""
+    """Return the option that gave the first row of the run that is missing here."""
     here = {*offered(), *(build.name for build in builds)}
     adapters = {framework.folder for framework in catalogue().values()}
     came_by = (cell.adapter for cell in run.plan if cell.framework not in here)
@@ -150,7 +150,7 @@ def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
 
 
 def check_same_settings(plan: Plan, record: Record, framework: Framework) -> None:
-    """Refuse settings that the row did not have then: tuned would be something else from here on.
+    """Refuse other settings than the row had then: "tuned" would change its meaning within the run.
 
     ``framework`` is the row's as it is now. Raises UsageError.
     """
@@ -184,7 +184,7 @@ def differences(plan: Plan, run: Run) -> list[str]:
     """Return in words the differences between a plan and an unfinished run; empty where it can be resumed."""
     now, then = set(plan.cells), set(run.plan)
     compared: list[tuple[str, object, object]] = []
-    # What a store lacks is less once a run has measured some of it.
+    # A store lacks fewer cells once a run has measured some of them.
     if now != then and not (plan.by_worth and now <= then):
         compared = [(axis.name, _listed(now, axis.name), _listed(then, axis.name)) for axis in AXES]
         if all(here == there for _, here, there in compared):

@@ -131,8 +131,8 @@ def run_plan(
 def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Callable[[Cell], Path | None]:
     """Return a look-up of the files with a cell's weights: for all sides, or for none.
 
-    Another version of the adapters may know nothing of such files. A gate of identical code whose one side drew its
-    weights differed by 2.5 % (± 2.0 %).
+    Another version of the adapters may not support such files. In a gate of identical code, where only one side drew
+    its weights, the sides differed by 2.5 % (± 2.0 %).
     """
     if any(side.guest != GUEST_DIRECTORY for side in of_run):
         return lambda cell: None
@@ -140,7 +140,7 @@ def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Ca
 
 
 def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
-    """Return the first losses for each side: two files compute different things, even where they have one name."""
+    """Return the first losses for each side: two files compute different things, even under the same name."""
     apart = any(side.step is not None for side in of_run)
     shared: FirstLosses = {}
     found: dict[str, FirstLosses] = {side.name: {} if apart else shared for side in of_run}
@@ -169,9 +169,9 @@ class Runner:
         self._start, self._launched = self.clock(), 0
 
     def run(self) -> Schedule:
-        """Launch what is missing until all is done or the budget is spent; only then the run is marked finished.
+        """Make the missing launches until the budget is spent; mark the run finished once none is missing.
 
-        Returns the schedule, which knows what is left. Raises StoreError when a record cannot be stored, and
+        Returns the schedule, which knows the launches left. Raises StoreError when a record cannot be stored, and
         KeyboardInterrupt as it comes.
         """
         self._start = self.clock()
@@ -201,9 +201,9 @@ class Runner:
         return self.schedule
 
     def _fits(self, launches: Group) -> bool:
-        """Whether launches fit what is left of the budget; the first ones always do.
+        """Whether launches fit the rest of the budget; the first ones always do.
 
-        Half of the budget at most is kept for what follows.
+        At most half of the budget is reserved for later launches.
         """
         left = self._seconds_of_budget()
         if left is None or self.budget_seconds is None or self._launched == 0:
@@ -221,7 +221,7 @@ class Runner:
         seconds = self.schedule.seconds(cell)
         total = self._launched + self.schedule.launches_left() - len(launches)
         self.observer.starts(planned, self._launched, total, seconds)
-        # What computes nothing is not worth repeating.
+        # A framework that computes nothing is not worth repeating.
         repeats = self._gate is not None and build.framework.computes
         protocol, most = self.schedule.protocol(cell), self.schedule.most_attempts() if repeats else 1
         tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds))
@@ -237,7 +237,7 @@ class Runner:
             self._check_named(record)
 
     def _check_named(self, record: Record) -> None:
-        """Raise UsageError where a file of the user's own needs an interpreter that was not named."""
+        """Raise UsageError if the user's own step needs an interpreter that was not named."""
         build, reason = self._plan.row_of(record.cell).build, record.outcome.reason
         unnamed = build.framework.file is not None and build.interpreter is None
         if unnamed and record.outcome.status is Status.CRASHED and "ModuleNotFoundError" in reason:

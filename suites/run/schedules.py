@@ -1,9 +1,8 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `ContestSchedule`
-the cells of a column until it is known which is the fastest, `PairSchedule` both sides of a comparison in
-interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
-schedule from the records so far.
+`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `ContestSchedule` the
+cells of a column until the fastest is known, `PairSchedule` both sides of a comparison in interleaved pairs, and
+`search.HalvingSchedule` searches for the fastest cell. A resumed run makes its schedule from the records so far.
 
 A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk towards what the
 run's cells have in common (`reports.statistics`); its relative half-width is exp(half) - 1. A cell is done when that
@@ -12,8 +11,8 @@ reaches the wanted precision, or at the most launches allowed.
 Stopping at the first look that meets the precision would favour samples whose spread came out small by chance:
 simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches deviate by twice the precision. So
 the spread that decides on stopping is a mean of that and of an assumed one (`DOUBT_DEVIATION` times the precision), as
-a Bayesian estimate of a variance is; the interval itself is not touched. Without other cells the assumed one weighs as
-much as `DOUBT_FREEDOM` degrees of freedom, else as one: others have dispelled most of the doubt.
+in a Bayesian estimate of a variance; the interval itself is unchanged. Without other cells the assumed one weighs as
+much as `DOUBT_FREEDOM` degrees of freedom, else as one: other cells remove most of the doubt.
 
 Simulated for 24 cells, +-2 %, 3 to 20 launches, coverage is 94.6 to 96.1 % whether cells deviate alike or not. They
 need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %; by their own launches alone they would need
@@ -65,14 +64,14 @@ _REPEATS, _REPEATS_SHARE = 4, 0.25
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
 
 LOOKS_APART = 1.4
-"""A comparison or contest is looked at after this many times the pairs or launches of the previous look. Looking after
-each of them would favour what came out clear or narrow by chance."""
+"""A comparison or contest is evaluated after this many times the pairs or launches of the previous look. A look after
+each one would favour results that are clear or narrow by chance."""
 
 EARLY_CONFIDENCE = 0.995
 """Of comparisons that end a contest before its last look."""
 FAR_BEHIND = 1.25
-"""A cell at least so many times as slow as the fastest leaves a contest. Nearer cells stay until it is decided, even if
-they are clearly slower: a machine may change its speed between blocks, and all of them must have seen that."""
+"""A cell that takes at least this many times as long as the fastest leaves a contest. Nearer cells stay until it is
+decided, even if clearly slower: the machine's speed may change between blocks, and that must affect all of them."""
 
 DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""
@@ -81,9 +80,9 @@ DOUBT_FREEDOM = 3
 SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
 DECISIVE = DEFAULT.tolerance / 2
-"""Where pairs deviate by no more, the first looks decide: `verdict.outlook` says 6.7 pairs, and 13.6 at +5 %."""
+"""If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.7 pairs, 13.6 at +5 %."""
 LONGER = 10
-"""A launch of a pair times at most so many times the suite's samples."""
+"""A launch of a pair times at most this many times the suite's samples."""
 _ENOUGH_SAMPLES = 10
 """Degrees of freedom with which a cell's own samples say how samples vary."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
@@ -94,8 +93,8 @@ _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / va
 class LaunchStats:
     """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample and of all the rest.
 
-    ``log_variance`` is that of the logarithms of its samples, from their quartiles: a median does not mind spikes. Of
-    few samples it is the plain one, since their quartiles lie too close together.
+    ``log_variance`` is that of the logarithms of its samples, from their quartiles, since spikes do not affect a
+    median. For few samples, whose quartiles are too close together, it is the plain variance.
     """
 
     seconds: float
@@ -116,7 +115,7 @@ def log_variance(steps: npt.NDArray[np.float64]) -> float:
 
 
 def launch_stats(record: Record) -> LaunchStats | None:
-    """Return what planning needs of a record; None where nothing was timed."""
+    """Return the statistics of a record that planning needs; None if nothing was timed."""
     outcome = record.outcome
     if not outcome.samples_ns:
         return None
@@ -302,7 +301,7 @@ class Schedule:
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return the launches of a block, shuffled by the plan's seed; ``seconds_left`` are those of a budget.
 
-        Where time is short, those come first that gain most precision.
+        If time is short, the launches that gain the most precision come first.
         """
         self._learn(block)
         found = [planned for planned in self.plan.block(block) if self.wants(planned.cell, block)]
@@ -360,7 +359,7 @@ class Schedule:
         return next((list(itertools.chain(*stats)) for stats in found if any(stats)), [])
 
     def skip_reason(self, cell: Cell) -> str:
-        """Return why a cell is not worth starting, judged by others like it; else nothing."""
+        """Return why a cell is not worth starting, judged by similar cells; empty if it is."""
         out_of_memory = [
             each.cell.batch_size
             for each in self._records[sizes_of(cell)]
@@ -386,11 +385,11 @@ class Schedule:
 
 
 class ContestSchedule(Schedule):
-    """Launches of each cell, then only in columns whose fastest cell is not known yet, until it is.
+    """Launches of each cell, then only of columns whose fastest cell is not known yet, until it is.
 
-    Cells far behind (`FAR_BEHIND`) get no more. The comparisons are those of `dlbench report fastest`. One ends before
-    the last launch where it is decided at `EARLY_CONFIDENCE`, so that all early looks together add little to the error
-    of the report, or where more launches than the plan allows would be needed to decide it.
+    Cells far behind (`FAR_BEHIND`) get no more. The comparisons are those of `dlbench report fastest`. A comparison
+    ends early if it is decided at `EARLY_CONFIDENCE`, so that all early looks together add little to the error of the
+    report, or if deciding it would need more launches than the plan allows.
     """
 
     def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
@@ -421,7 +420,7 @@ class ContestSchedule(Schedule):
             self._update(cell)
 
     def leaders(self, block: int, confidence: float = CONFIDENCE) -> Compared[Leader]:
-        """Return who is fastest by the launches before a block."""
+        """Return the fastest cell of each column by the launches before a block."""
         records = (each for cell in self.plan.cells for each in self._records[cell] if each.launch < block)
         hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
@@ -446,8 +445,8 @@ PairRule = Callable[[Sequence[Record]], int]
 class PairSchedule(Schedule):
     """Pairs of launches, one of each side, until a rule wants no more.
 
-    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more where the noise
-    within the cell's launches so far makes that pay (`samples_of_launch`).
+    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more if that pays by the
+    noise within the cell's launches so far (`samples_of_launch`).
     """
 
     strict = True
@@ -494,8 +493,8 @@ class PairSchedule(Schedule):
     def protocol(self, cell: Cell) -> Protocol:
         """Return how both launches of the next pair measure, from the whole pairs before it.
 
-        What counts is how far apart the sides of a pair are, never which of them is slower: a gate takes the signs of
-        identical code's pairs for fair coins, so nothing that follows may depend on them.
+        Only the distance between the sides of a pair counts, never which one is slower: a gate treats the signs of
+        identical code's pairs as fair coins, so nothing may depend on them.
         """
         protocol = self.plan.protocol_of(cell)
         launches: list[LaunchStats] = []
@@ -547,7 +546,7 @@ def pairs_begun(records: Iterable[Record]) -> int:
 def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     """Return the rule of a gate: pairs until a look decides, or until too many were disturbed."""
     at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
-    """Any cell may have so many pairs, a suspect one more."""
+    """Pairs that any cell may have; a suspect cell may have more."""
 
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)

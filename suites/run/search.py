@@ -30,15 +30,15 @@ from .schedules import Group, Schedule
 
 FINALISTS = 2
 PAIRS = 8
-"""Launches of each finalist after the choice is made: only these enter the gain, so that luck in the race does not."""
+"""Launches of each finalist after the selection: the gain comes from these alone, so luck in the race adds no bias."""
 SPARE = 4
-"""Further blocks at most, in the place of pairs that other programs disturbed."""
+"""Further blocks at most, to replace pairs that other programs disturbed."""
 IMPLAUSIBLE = 3
-"""So many launches with an implausible time put a cell out that has times: other programs may cause one."""
+"""Implausible times that drop a cell with valid ones: other programs may cause a single one."""
 
 
 def halving_sizes(cells: int) -> list[int]:
-    """Return how many cells each block has, beside the one to beat: halved to the finalists, who run pairs."""
+    """Return the number of cells in each block, besides the one to beat: halved down to the finalists' pairs."""
     found = [cells]
     while found[-1] > FINALISTS:
         found.append(max(FINALISTS, math.ceil(found[-1] / 2)))
@@ -46,7 +46,7 @@ def halving_sizes(cells: int) -> list[int]:
 
 
 def halving_plan(plan: Plan) -> Plan:
-    """Return the plan with as many blocks as a search of its cells has; no launch trains beyond what it times."""
+    """Return the plan with as many blocks as a search of its cells has; launches train no further than they time."""
     protocol = plan.protocol._replace(curve_steps=0, loss_steps=0)
     blocks = len(halving_sizes(len(plan.cells)))
     return replace(plan, protocol=protocol, curve_check_steps=0, launches=blocks, launches_most=None, interval=None)
@@ -55,8 +55,8 @@ def halving_plan(plan: Plan) -> Plan:
 def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
     """Return the cells that a user may start from, the likeliest first.
 
-    They are of the first row that has cells: its default mode, as installed, on as many threads as cores comes first,
-    then the nearest to that.
+    They belong to the first row with cells. Its default mode, as installed, on as many threads as cores comes first,
+    then the cells nearest to that.
     """
 
     def distance(cell: Cell) -> tuple[object, ...]:
@@ -73,9 +73,8 @@ class HalvingSchedule(Schedule):
     """A search: after each block of launches the slower half drops out, and the last ones run pairs.
 
     Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
-    optimization"): every cell still in the race gets one launch a block, so all have been through the same times of
-    the machine. The cell that the others must beat stays to the end. The survivors of a block follow from the records
-    of the blocks before it.
+    optimization"): every cell still in the race gets one launch per block, so all share the machine's good and bad
+    times. The cell to beat stays to the end. The survivors of a block follow from the records of earlier blocks.
     """
 
     def __init__(
@@ -90,9 +89,9 @@ class HalvingSchedule(Schedule):
         super().__init__(plan, records, host)
         begun = self.count and self._block >= self._pairs_from
         if begun and any(self.wants(cell, self._block) for cell in plan.cells):
-            self._block += 1  # a pair is neighbours in time: one that another session began is not completed
+            self._block += 1  # pairs must be close in time: one begun before the interruption is not completed
         elif not begun and self.tried() < len(plan.cells):
-            # A budget was too short for some cells: they come first now, though at another time than the others did.
+            # An earlier budget was too short for some cells: they come first now, though later than the others.
             self._block = 0
 
     def _take(self, record: Record) -> None:
@@ -111,7 +110,7 @@ class HalvingSchedule(Schedule):
     def survivors(self, block: int) -> list[Cell]:
         """Return the cells that a block launches: the fastest of the blocks before it, and the one to beat."""
         if block not in self._survivors:
-            # The cell to beat is settled when the pairs begin: a failure in them brings none back.
+            # The cell to beat is fixed once the pairs begin: a failure in them does not change it.
             cells, stays = list(self.plan.cells), self._to_beat(min(block, self._pairs_from))
             for past, size in enumerate(self._sizes[1 : block + 1], start=1):
                 times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
@@ -126,7 +125,7 @@ class HalvingSchedule(Schedule):
         return [cell for cell in self.survivors(self._pairs_from) if not self._failed(cell)]
 
     def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
-        """Return a cell's seconds a step by block, of its pairs alone; ``fit``: without disturbed launches."""
+        """Return a cell's seconds per step by block, for its pairs only; ``fit`` leaves out disturbed launches."""
         return {
             record.launch: median(record.outcome.step_seconds())
             for record in last_attempts(self._records[cell])
@@ -152,7 +151,7 @@ class HalvingSchedule(Schedule):
         return sum(bool(self._records[cell]) for cell in self.plan.cells)
 
     def without_number(self) -> dict[str, int]:
-        """Return why cells are out, and how many for each reason, the most frequent first."""
+        """Return the number of failed cells by reason, the most frequent first."""
         failed = (found[0].outcome for cell in self.plan.cells if (found := self._failed(cell)))
         return dict(Counter(outcome.reason or outcome.status.value for outcome in failed).most_common())
 
@@ -160,7 +159,7 @@ class HalvingSchedule(Schedule):
         return last_attempts(each for each in self._records[cell] if before is None or each.launch < before)
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
-        """Return the launches that put a cell out: one is enough, except for an implausible time."""
+        """Return the launches that drop a cell: one failure is enough, except for an implausible time."""
         counting = self._counting(cell, before)
         return [] if _forgiven(counting) else [each for each in counting if each.outcome.status is not Status.OK]
 
@@ -175,10 +174,10 @@ class HalvingSchedule(Schedule):
         return [median(each.outcome.step_seconds()) for each in counting if each.outcome.gives_a_number()]
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block; in the first one the most informative first, since time may be short.
+        """Return the launches of a block; in the first block the most informative come first, since time may be short.
 
-        That is the cell to beat, the same tuned, then one of each row and number of threads, tuned where that is among
-        them.
+        These are the cell to beat, the same cell tuned, then one cell of each row and number of threads, the tuned one
+        if there is one.
         """
         cells = [launches[0].cell for launches in super().wanted(block)]
         if block == 0:
@@ -190,7 +189,7 @@ class HalvingSchedule(Schedule):
         return [(PlannedLaunch(cell, block, SEARCH),) for cell in cells]
 
     def wants(self, cell: Cell, block: int) -> bool:
-        """Whether a cell still needs its launch of a block; one that others have followed launches nothing more."""
+        """Whether a cell still needs its launch of a block; a past block launches nothing more."""
         if block < self._block or not super().wants(cell, block) or cell not in self.survivors(block):
             return False
         if block < self._pairs_from:
@@ -198,17 +197,17 @@ class HalvingSchedule(Schedule):
         return not self._failed(cell) and (block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS)
 
     def reserved(self, cell: Cell, block: int) -> float:
-        """Return the seconds that a budget must leave behind this launch.
+        """Return the seconds of a budget that must remain after this launch.
 
-        Until the pairs begin: the expected seconds of all pairs; then those of the rest of this pair, since a single
-        launch of a pair is worth nothing.
+        Until the pairs begin: the expected seconds of all pairs; then those of the rest of this pair, since an
+        incomplete pair is worthless.
         """
         if block >= self._pairs_from:
             return sum(self.seconds(each) for each in self.finalists() if each != cell and self.wants(each, block))
         return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self.plan.cells))
 
     def launches_left(self) -> int:
-        """Return the launches still to come, at most: where cells fail they are fewer."""
+        """Return the maximum number of launches still to come; failing cells reduce it."""
         now, survivors = self._block, self.survivors(self._block)
         here = sum(self.wants(cell, now) for cell in survivors)
         if now < self._pairs_from:
@@ -224,7 +223,7 @@ class HalvingSchedule(Schedule):
 
 
 def _forgiven(counting: Sequence[Record]) -> bool:
-    """Whether all that a cell's launches lack is some times: too few are implausible to put it out."""
+    """Whether a cell's only failures are implausible times, too few to drop it."""
     statuses = Counter(each.outcome.status for each in counting)
     return set(statuses) == {Status.OK, Status.IMPLAUSIBLE} and statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE
 
@@ -245,7 +244,7 @@ class SearchResult:
     slower: Mapping[Cell, PairedEstimate]
     """Seconds over the fastest's, in pairs, of each finalist but the fastest."""
     confidence: float
-    """Of each interval, so that all hold together: the fastest is chosen by the same pairs that its gain comes from."""
+    """Of each interval, so that all hold together: the same pairs select the fastest and give its gain."""
     disturbed: int
     """Pairs that are left out, since other programs disturbed one of their launches."""
 
@@ -256,7 +255,7 @@ class SearchResult:
 
     @property
     def gain(self) -> PairedEstimate | None:
-        """How many times as fast the fastest is as the one to beat; None where that is it, or has no number."""
+        """The speed-up of the fastest over the cell to beat; None if they are the same, or that has no number."""
         return self.slower.get(self.schedule.to_beat)
 
 
@@ -274,7 +273,7 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
         return estimate_pairs(timed[than], timed[cell], confidence)
 
     def place(cell: Cell) -> tuple[int, float]:
-        # By the very estimates that are shown, so that none of them says that another is faster.
+        # Ranked by the estimates that are shown, so that none of them contradicts the order.
         return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
 
     cells = sorted(timed, key=place)
@@ -288,9 +287,9 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
 
 
 def recipe(found: SearchResult) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return how to run the fastest way: variables to set, the settings with their effect, and steps besides in words.
+    """Return how to run the fastest cell: variables to set, settings with their effect, and further steps in words.
 
-    What a row's process has besides, to keep it quiet or in its own folder, is left out.
+    Variables that only keep a row's process quiet, or in its own folder, are left out.
     """
     cell, plan = found.best, found.schedule.plan
     build = plan.row_of(cell).build
@@ -312,13 +311,13 @@ def recipe(found: SearchResult) -> tuple[dict[str, str], dict[str, str], list[st
     if cell.world_size > 1:
         besides.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
     if cell.instances > 1:
-        besides.append(f"Instances: {cell.instances} independent processes, each bound to CPUs of its own")
+        besides.append(f"Instances: {cell.instances} independent processes, each bound to its own CPUs")
     elif cell.affinity == BOUND:
-        besides.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
+        besides.append(f"CPUs: bind the process to {cell.all_threads} of them, as taskset does")
     elif framework.bound_to_one_node(in_force):
-        besides.append("CPUs: the process is bound to those of one NUMA node, as by numactl --cpunodebind")
+        besides.append("CPUs: bind the process to those of one NUMA node, as numactl --cpunodebind does")
     if cell.on_cpu and cell.threads and not of_threads:
-        hint = f"`dlbench list --capabilities` says how {framework.title} takes a thread count"
+        hint = f"`dlbench list --capabilities` shows how to set {framework.title}'s thread count"
         besides.append(f"Threads: {cell.threads}; {hint}")
     return {name: value for name, value in variables.items() if name in wanted}, settings, besides
 
@@ -329,7 +328,7 @@ def lines(found: SearchResult, command: str | None) -> list[str]:
     planned = len(plan.cells)
     of = f"{tried} of {planned}" if tried < planned else f"{planned}"
     speed = f"{found.seconds[best]:.4g} s a step, {best.batch_size / found.seconds[best]:.4g} items/s"
-    sentences = [f"Fastest of {of} ways: {_named(plan, best)}: {speed}.", _gain(found)]
+    sentences = [f"Fastest of {of} configurations: {_named(plan, best)}: {speed}.", _gain(found)]
     for cell, slower in found.slower.items():
         if cell != found.schedule.to_beat:
             sentences.append(f"Next: {_named(plan, cell)} takes {_times(slower)} as long{_doubt(found, slower)}.")
@@ -348,14 +347,14 @@ def lines(found: SearchResult, command: str | None) -> list[str]:
     sentences += reasons(found.schedule.without_number())
     if others := planned - tried:
         sentences.append(
-            f"The budget was too short for the other {others}: a new search with a longer one tries them too."
+            f"The budget was too short for the other {others}. To try them too, search again with a longer one."
         )
     return sentences + ([f"Measure it again: {as_called(command)}"] if command else [])
 
 
 def reasons(failed: Mapping[str, int]) -> list[str]:
-    """Return in sentences why ways gave no number, the most frequent reasons."""
-    shown = [f"No number from {counted(count, 'way')}: {reason}" for reason, count in failed.items()]
+    """Return sentences with the most frequent reasons why configurations gave no number."""
+    shown = [f"No number from {counted(count, 'configuration')}: {reason}" for reason, count in failed.items()]
     return shown[:_REASONS] + ([f"{len(shown) - _REASONS} more reasons"] if len(shown) > _REASONS else [])
 
 
@@ -396,8 +395,8 @@ def _named(plan: Plan, cell: Cell) -> str:
 def _gain(found: SearchResult) -> str:
     plan, start, beaten = found.schedule.plan, found.schedule.starts[0], found.schedule.to_beat
     if found.best == start:
-        return "This is already the configuration as installed."
-    lost = f"{_named(plan, start)}, where a user starts, failed"
+        return "This is the default configuration: nothing tried was faster."
+    lost = f"The default, {_named(plan, start)}, failed"
     if found.gain is None:
         return f"{lost}."
     gain = f"{_times(found.gain)} as fast as {_named(plan, beaten)}{_doubt(found, found.gain)}."

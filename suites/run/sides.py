@@ -60,7 +60,7 @@ def variables(words: Sequence[str]) -> dict[str, str]:
                 f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
             )
         if "\0" in value:
-            raise UsageError(f"The value of {name} contains a zero byte, which no environment variable can.")
+            raise UsageError(f"The value of {name} contains a NUL byte, which environment variables cannot hold.")
         found[name] = value
     return found
 
@@ -72,7 +72,7 @@ def guest_at(revision: str) -> Path:
     """
     where = GUEST_DIRECTORY.resolve()
     if git(where, "rev-parse", "--show-prefix") is None:
-        raise UsageError("The adapters do not lie in a git checkout: a revision of them needs a clone of dlbench.")
+        raise UsageError("The adapters are not in a git checkout: a revision of them needs a clone of dlbench.")
     commit = digest_of(where, revision, "The adapters")
     target = folders.make_folder(folders.home() / "cache" / "adapters") / commit
     if target.exists():
@@ -81,8 +81,7 @@ def guest_at(revision: str) -> Path:
         archive = Path(scratch) / "adapters.tar"
         if git(where, "archive", f"--output={archive}", commit, ".") is None:
             raise UsageError(
-                f"The adapters at revision {revision} cannot be unpacked: there were none, or {target.parent} has no "
-                "room."
+                f"The adapters at revision {revision} cannot be unpacked: it has none, or {target.parent} is full."
             )
         unpacked = Path(scratch) / "unpacked"
         with tarfile.open(archive) as content:
@@ -96,7 +95,7 @@ def guest_at(revision: str) -> Path:
 
 
 def _step(framework: Framework | None) -> tuple[Path, str] | None:
-    # Files beside it can be imported by it, and are not looked into: only in one folder can files be the same.
+    # A step can import files beside it, which are not compared: steps in different folders count as different.
     if framework is None or framework.file is None:
         return None
     return framework.file.parent, adapter_digest(framework)
@@ -112,10 +111,10 @@ def pair(
 ) -> tuple[Side, Side]:
     """Return (baseline, candidate) from the command line's words; raises UsageError where they do not differ at all.
 
-    ``python`` are the words of --baseline and of --python: of two in --python for one framework the first is the
-    baseline's; a single one is the candidate's, and the framework's own environment the baseline. ``environments`` are
-    NAME=VALUE words, ``revisions`` those of the adapters and ``files`` steps of the user's own, each (baseline's,
-    candidate's); ``own`` is the one that a side without a file of its own runs.
+    ``python`` are the words of --baseline and of --python. Of two in --python for one framework, the first is the
+    baseline's; a single one is the candidate's, and the framework's own environment is the baseline. ``environments``
+    are NAME=VALUE words, ``revisions`` those of the adapters and ``files`` the user's steps, each (baseline's,
+    candidate's); a side without a file runs ``own``.
     """
     by_framework: dict[str, list[Build]] = {}
     for made in map(values.build, python[1]):
@@ -129,7 +128,7 @@ def pair(
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
         first = tuple(values.build(word, "--baseline") for word in python[0])
-    # A step of the user's own has no environment that a baseline could have: a single interpreter serves both sides.
+    # The user's own step has no environment to serve as a baseline: a single interpreter serves both sides.
     named = {build.framework.name for build in first}
     first += tuple(each for each in second if each.framework.file is not None and each.framework.name not in named)
     sides = []
@@ -153,10 +152,10 @@ Sources = Mapping[str, dict[str, Source]]
 
 
 def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
-    """Return what each row of the plan is launched with on this side, under the row's own name.
+    """Return the build of each row of the plan on this side, under the row's own name.
 
-    Raises UsageError for an interpreter of a framework that is no row, and for a revision of the adapters where a
-    framework's own lies outside dlbench: it would not vary.
+    Raises UsageError for an interpreter of a framework that is not a row, and for a revision of the adapters if a
+    framework's adapter lies outside dlbench: it would not vary.
     """
     given = {build.framework.name: build.interpreter for build in side.builds}
     planned = {build.framework.name for build in plan.builds}

@@ -37,7 +37,7 @@ class Text:
         return {"name": self.name, "digest": self.digest, "symbols": len(self.symbols), "floor": self.floor}
 
     def file(self) -> Path:
-        """Return the file that launches read, written where it is not there yet or is another's."""
+        """Return the file that launches read, after writing it if it is missing or differs."""
         path = make_folder(home() / "texts") / f"{self.digest}.bin"
         if not (path.is_file() and path.read_bytes() == self.symbols.tobytes()):
             partial = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -69,15 +69,15 @@ def read_corpus(path: Path) -> Text:
         raise UsageError(f"--corpus: {path} has {len(content)} bytes. Give a text of {LEAST_BYTES} bytes or more.")
     counts = np.bincount(content, minlength=256)
     if counts[_CONTROL].sum() > _MOST_CONTROL * len(content):
-        raise UsageError(f"--corpus: {path} is not a text but binary data. Give a text, in UTF-8 for example.")
-    note = f"of {size} bytes the first {MOST_BYTES} are read" if size > MOST_BYTES else ""
+        raise UsageError(f"--corpus: {path} is binary data, not text. Give a text file, for example in UTF-8.")
+    note = f"only the first {MOST_BYTES} of {size} bytes are read" if size > MOST_BYTES else ""
     return Text("corpus", as_symbols(content), note=note)
 
 
 def as_symbols(content: Symbols) -> Symbols:
-    """Return each byte as a symbol: the most frequent one as 0 and so on, of equally frequent ones the smaller first.
+    """Return each byte as a symbol, numbered from the most frequent byte (0), on a tie from the smaller one.
 
-    Where there are more than `ALPHABET`, those beyond the most frequent ones share the last symbol.
+    If there are more than `ALPHABET`, the rarest bytes share the last symbol.
     """
     counts = np.bincount(content, minlength=256)
     ranks = np.empty(256, dtype=np.int64)

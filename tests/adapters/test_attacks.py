@@ -46,10 +46,10 @@ CAUGHT = {
     "slows_the_clock": (Status.IMPLAUSIBLE, "the host's clock saw"),
     "reads_the_reference": (Status.IMPLAUSIBLE, "GFLOP/s"),
     "tells_losses_from_a_table": (Status.IMPLAUSIBLE, "GFLOP/s.*update of"),
-    "writes_its_own_outcome": (Status.CRASHED, "without the parity check that was asked for"),
+    "writes_its_own_outcome": (Status.CRASHED, "without the requested parity check"),
     "speaks_for_itself_to_the_host": (Status.IMPLAUSIBLE, "of CPU time for"),
     "says_that_it_computes_nothing": (Status.CRASHED, "it carried out no parity check"),
-    "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed in all the timed steps"),
+    "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed during the timed steps"),
     "judges_itself": (Status.CRASHED, "entries of"),
 }
 #: Needs PyTorch.

@@ -185,23 +185,23 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
     ("words", "said"),
     [
         (["null", "--python", "a=/x,b=/y"], "--network fcn5"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y"], "One cell is bisected at a time"),
-        (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have one name"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b=/y"], "cells, and a bisection takes one"),
+        (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have the same name"),
         (["null", "--network", "fcn5", "--python", "a=/x"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"], "no build named 'c'"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Exchange the two"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Swap the two"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--good", "a"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--bad", "b"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b:torch=/y"], "no framework named 'torch:null'"),
         (["null", "--network", "fcn5", "--confidence", "40%", "--python", "a=/x,b=/y"], "more than 50%"),
         (["--network", "fcn5"], "Name the framework"),
-        (["jax", "--network", "fcn5"], "Name the releases"),
+        (["jax", "--network", "fcn5"], "Name the good and the bad release"),
         (["jax", "--network", "fcn5", "--good", "nonsense", "--bad", "1.0.0"], "by its version"),
         (["null", "--network", "fcn5", "--good", "1.0", "--bad", "1.1"], "releases to choose from"),
         (["jax", "--network", "fcn5", "--build", "make"], "--build and --build-limit are for"),
         (["--repo", "."], "--repo needs one --step"),
         (["jax", "--repo", ".", "--step", "step_of_mine.py"], "Leave the framework out"),
-        (["--repo", ".", "--step", "mine.py"], "Name the revisions"),
+        (["--repo", ".", "--step", "mine.py"], "Name the good and the bad revision"),
         (["--repo", ".", "--step", "/mine.py", "--good", "a", "--bad", "b"], "path in the repository"),
         (["--repo", ".", "--step", "mine.py", "--good", "a", "--bad", "b", "--python", "a=/x"], "is one path"),
         (["--repo", ".", "--step", "mine.py", "--good", "a", "--bad", "b"], "is not a git repository"),
@@ -282,7 +282,7 @@ def test_the_first_slower_commit_is_named_and_the_repository_is_as_it_was(commit
     code, said, complaints = commits.bisect("--build", "cp number built")
     assert code == 1, complaints
     assert f"The first slower commit is {commits.digests[6][:10]} (change 6), with" in " ".join(said.split())
-    assert "Changes that are not committed are not measured" in " ".join(complaints.split())
+    assert "Uncommitted changes are not measured" in " ".join(complaints.split())
     assert (git(commits.folder, "status", "--porcelain"), git(commits.folder, "rev-parse", "HEAD")) == state
     assert worktrees(commits) == 1
     assert not list((commits.home / "bisect").glob("*/*"))
@@ -347,11 +347,11 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
-        ("main", "main~3", "Exchange the two"),
+        ("main", "main~3", "Swap the two"),
         ("main", "main", "the same commit"),
-        ("nowhere", "main", "git knows no revision 'nowhere'"),
+        ("nowhere", "main", "git finds no revision 'nowhere'"),
         ("side", "main", "is not an ancestor"),
-        ("--help", "main", "git knows no revision"),
+        ("--help", "main", "git finds no revision"),
     ],
 )
 def test_revisions_that_cannot_be_bisected_are_refused(commits, good, bad, said):

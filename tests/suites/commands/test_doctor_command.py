@@ -16,7 +16,7 @@ from dlbench.suites.run import quiet
 def test_the_command_on_this_machine(tmp_path: Path) -> None:
     ended = run_command(tmp_path, "doctor", "--json", TMPDIR=str(tmp_path), OMP_NUM_THREADS="3")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.splitlines() == ["looking at this machine for some seconds (5 readings)"]
+    assert ended.stderr.splitlines() == ["observing this machine for some seconds (5 readings)"]
     report = json.loads(ended.stdout)
     assert len(report["readings"]) == 5
     seen = {finding["name"]: finding["seen"] for finding in report["findings"]}

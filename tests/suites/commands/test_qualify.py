@@ -42,17 +42,17 @@ def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, com
     code, said, complaints = command("gate", "mine.toml", "--qualify", "--pairing", "sequential")
     assert code == 0, complaints
     said = " ".join(said.split())
-    assert "5% in 4.0 min with 100%" in said  # twelve pairs of two launches
+    assert "5% in 4.0 min with probability 100%" in said  # twelve pairs of two launches
     assert "identical code passes in 2.0 min" in said
-    assert "5% more work put in: found, 1.0" in said
+    assert "5% added work: found, 1.0" in said
     assert not list(tmp_path.glob("*.sqlite")), "a slowdown put in would look like a regression of somebody's code"
 
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("deviation", 0.3, "5% more work put in: "),
-        ("rate", None, "5% more work put in: could not be tried: this framework offers no matrix product"),
+        ("deviation", 0.3, "5% added work: "),
+        ("rate", None, "5% added work: could not be tried: this framework offers no matrix product"),
     ],
 )
 def test_where_the_known_slowdown_is_not_found_the_exit_code_says_so(machine, command, name, value, words):
@@ -69,7 +69,7 @@ def test_a_budget_that_is_spent_before_the_first_look_is_said_and_proves_nothing
     assert "not known: the budget was spent" in " ".join(said.split())
     code, said, complaints = command("gate", "mine.toml", "--qualify", "--write", "report.md")
     assert (code, said) == (2, "")
-    assert "keeps nothing" in complaints
+    assert "stores nothing" in complaints
 
 
 @given(st.floats(1e-4, 10.0))

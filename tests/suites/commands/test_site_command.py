@@ -155,11 +155,11 @@ def test_what_is_no_site_of_ours_is_left_alone(tmp_path, command, store):
     Store.open(tmp_path / "empty.sqlite").close()
     before = files(tmp_path)
     for words, reason in (
-        (("--out", "mine"), "mine holds files and is no site of dlbench; name a new or an empty folder with --out."),
-        (("--out", "other"), "site.json is not of a site that this dlbench can read"),
+        (("--out", "mine"), "mine holds files but is not a site of dlbench; name a new or an empty folder with --out."),
+        (("--out", "other"), "site.json is not from a site that this dlbench can read"),
         (("--out", "file"), "The site file cannot be written"),
         (("--store", "empty.sqlite"), "holds no measured run yet"),
-        (("--url", "javascript:x"), "is no address of a site"),
+        (("--url", "javascript:x"), "is not a site address"),
     ):
         assert reason in refusal(command, "report", "site", *words)
         assert files(tmp_path) == before

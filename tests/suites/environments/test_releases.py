@@ -392,10 +392,10 @@ def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apa
 
 def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
     for good, bad, complaint in (
-        ("1.1", "1.0", "Exchange the two"),
+        ("1.1", "1.0", "Swap the two"),
         ("1.0", "tiny-1.0", "Good and bad are the same release, 1.0"),
         ("0.9", "1.1", "There is no release named '0.9'"),
-        ("2.0", "3.0", "has no wheels of tiny of these versions"),
+        ("2.0", "3.0", "has no wheels of tiny in this range"),
     ):
         code, _, said = command("bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad)
         assert (code, complaint in said) == (2, True), said
@@ -422,7 +422,7 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
         (["jax", "--network", "small", "--every", "year"], "--every"),
         (["jax", "--network", "small", "--resume"], "no"),
         (["null", "--network", "small", "--python", "a"], "cannot be read"),
-        (["null", "--network", "small", "--python", "a=/x,a=/y"], "have one name"),
+        (["null", "--network", "small", "--python", "a=/x,a=/y"], "have the same name"),
         (["null", "--network", "small", "--python", "a=/x", "--from", "1.0"], "--from and --to choose"),
         (["null", "--network", "small", "--plot", "x.gif", "--python", "a=/x"], "PNG or SVG"),
     ],

@@ -69,7 +69,7 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
         "left out: cores: for a machine with 16 cores",
         "left out: gpu: for a machine with a GPU",
         "left out: old: for a machine with 2 GPUs (GTX 1080, Tesla K80)",
-        "left out: text: no command measures what they are about",
+        "left out: text: no command measures them",
     ]
     said.clear()
     large = Capacity(16, 32, gpus(TWO))
@@ -97,7 +97,7 @@ def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
 def test_nothing_can_be_narrowed_but_launches_may_be_asked_for() -> None:
     one = claim("one", f"{RUN} fcn5")
     for words in ({"networks": "fcn5"}, {"threads": "1"}, {"frameworks": "null"}):
-        with pytest.raises(UsageError, match="cannot be chosen with claims"):
+        with pytest.raises(UsageError, match="cannot be combined with claims"):
             planned(one, **words)
     plan = planned(one, launches="5-9", cell_budget="60s")
     assert plan is not None

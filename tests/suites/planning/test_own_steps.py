@@ -177,11 +177,11 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         (["--step", "step.txt"], "is not a Python file that can be imported"),
         (["--step", "my-step.py"], "Name it with letters, digits and underscores"),
         (["--step", "torch.py"], "torch is the name of a framework of dlbench"),
-        (["--step", "train_step.py", "--networks", "fcn5"], "--networks has no meaning beside --step"),
+        (["--step", "train_step.py", "--networks", "fcn5"], "--networks and --step exclude each other"),
         (["--step", "train_step.py", "--loss-tolerance", "200%"], "--loss-tolerance 200% is out of range"),
         (["--loss-tolerance", "2%"], "Give one with --step FILE"),
         (["--python", "/usr/bin/python3"], "--python '/usr/bin/python3' cannot be read"),
-        (["--step", "train_step.py", "--step", "other/train_step.py"], "have one name"),
+        (["--step", "train_step.py", "--step", "other/train_step.py"], "have the same name"),
     ],
 )
 def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):

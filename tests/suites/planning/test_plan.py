@@ -175,7 +175,7 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
     # A tighter quota around dlbench counts in the number of CPUs, not in what can be asked for.
     within = plan_of(SuiteOverrides(cpu_quota="2"), machine=Capacity(1, 1, mask=2))
     assert values_of(within, "cpu_quota") == {2.0}
-    with pytest.raises(UsageError, match="Only a given number of threads can be bound"):
+    with pytest.raises(UsageError, match="Binding threads to CPUs needs a thread count"):
         counts_by_quota(threads="default", affinity="bound")
 
 
@@ -404,10 +404,10 @@ def test_one_worker_exchanges_with_none():
         ({"sync": "async", "world_sizes": "1"}, "--sync async is for several workers, and there is one"),
         ({"sync": "step,local:2", "world_sizes": "1"}, "--sync local:2 is for several workers"),
         ({"sync": "local:4"}, "local:4 has more local steps than the 3 steps that a launch times. Give --steps 4"),
-        ({"sync": "local"}, "'local' is not a way in which workers exchange"),
-        ({"sync": "local:0"}, "'local:0' is not a way"),
-        ({"sync": "local:1000000"}, "'local:1000000' is not a way"),
-        ({"sync": "never"}, "'never' is not a way"),
+        ({"sync": "local"}, "'local' is not a known sync"),
+        ({"sync": "local:0"}, "'local:0' is not a known sync"),
+        ({"sync": "local:1000000"}, "'local:1000000' is not a known sync"),
+        ({"sync": "never"}, "'never' is not a known sync"),
     ],
 )
 def test_exchanges_that_cannot_be_are_refused(words, complaint):

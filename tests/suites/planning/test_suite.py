@@ -79,7 +79,7 @@ def refused(text, where="my.toml"):
         ({"networks": "fcn5"}, ['key networks: "fcn5" is not a list, as in ["fcn5", "lstm32"].']),
         ({"networks": []}, ["key networks: Name at least one"]),
         ({"threads": True}, ["key threads: true is not a list of counts, as in [1, 2, 4]."]),
-        ({"name": "a b"}, ["key name: 'a b' may hold letters"]),
+        ({"name": "a b"}, ["key name: 'a b' may contain only letters"]),
         ({"protocol": {"steps": 0}}, ["key protocol.steps: 0 is out of range: it must be at least 1."]),
         ({"protocol": {"launches": True}}, ["key protocol.launches: true is not a whole number."]),
         ({"protocol": {"seconds": -1}}, ["key protocol.seconds: -1 is out of range: it must be more than 0."]),
@@ -183,7 +183,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
         (SMALL.replace('"small"', '"a b"'), r"key name: give a name of letters"),
         (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
         (SMALL.replace("batch_size", "batchsize"), r"key batchsize: there is no such key here. Did you mean 'batch_"),
-        (SMALL.replace('"small"', '"fcn5"'), r"fcn5 is a network of dlbench, with other numbers. Choose another name"),
+        (SMALL.replace('"small"', '"fcn5"'), r"fcn5 is a network of dlbench with other numbers. Choose another name"),
         (GRID.replace("{hidden}", ""), r"\[\[grid\]\] 1, key name: several networks .*Put \{hidden\} into it"),
         (GRID.replace("{hidden}", "{hiden}"), r"key name: \{hiden\} is not a number of this grid"),
         (GRID.replace("{hidden}", "{}"), r"key name: .*brace"),
@@ -201,7 +201,7 @@ def test_a_plan_of_other_numbers_is_not_gone_on_with():
     before, now = plan(SMALL), plan(SMALL.replace("784", "783"))
     assert before.cells[0].network == now.cells[0].network
     assert before.cells != now.cells
-    with pytest.raises(UsageError, match="small had other numbers when this was planned"):
+    with pytest.raises(UsageError, match="small was planned with other numbers"):
         now.network_of(before.cells[0])
 
 

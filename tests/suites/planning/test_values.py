@@ -80,7 +80,7 @@ def test_what_is_typed_is_valid_or_refused_in_one_line(parse, are_valid, text):
     ("parse", "text", "remedy"),
     [
         (counts, "-1", "'-1' is not a thread count"),
-        (counts, "..8", "lacks an end. Write both, as in 4..8"),
+        (counts, "..8", "lacks an end. Write both ends, as in 4..8"),
         (counts, "4-", "Write both"),
         (counts, "8-4", "Write 4-8"),
         (counts, "5000", "4096"),

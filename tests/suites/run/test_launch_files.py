@@ -99,7 +99,7 @@ def test_a_damaged_file_is_written_anew_and_said(check, name, damage, tmp_path):
     assert check(said.append) is not None
     assert path.read_bytes() == right
     (line,) = said
-    assert ("once: " if damage is Path.unlink else f"{path} was cut or changed") in line
+    assert ("once: " if damage is Path.unlink else f"{path} was truncated or changed") in line
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink])

@@ -86,7 +86,7 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
         ({"steps_per_sample": 0}, "there must be one at least"),
         ({"reason": "x" * 10**6}, "reason"),
         ({"final_loss": True}, "final_loss"),
-        ({"status": "parity_failed"}, "is not a guest's to give"),
+        ({"status": "parity_failed"}, "is reserved for the host"),
         ({"evidence_steps": 1}, "2 steps timed of 1 observed"),
         ({"threads": {**reported()["threads"], "requested": 3}}, "where 1 were asked for"),
         ({"threads": {**reported()["threads"], "cpu_seconds": -1.0}}, "out of range"),

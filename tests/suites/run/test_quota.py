@@ -212,7 +212,7 @@ def test_a_tighter_quota_around_dlbench_is_said(places: tuple[Path, ...]) -> Non
     machine = probe()
     machine = replace(machine, cpu=replace(machine.cpu, quota_cpus=0.5))
     (line,) = quota.notes([null_cell(cpu_quota=each) for each in (0.25, 0.5, 1.0)], machine)
-    assert line == "dlbench runs under a CPU quota of 0.5: 1 cell with a larger one get that."
+    assert line == "dlbench runs under a CPU quota of 0.5, which also limits 1 cell with a larger quota."
 
 
 def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(

@@ -86,7 +86,7 @@ def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(stor
     run = preparation.begin(plan_of(), store, HERE)
     with (
         preparation.exclusive(run),
-        pytest.raises(UsageError, match="carried out by another"),
+        pytest.raises(UsageError, match="in progress in another"),
         preparation.exclusive(run),
     ):
         pass

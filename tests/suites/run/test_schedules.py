@@ -537,7 +537,7 @@ def search_with_failures(failing, how=WRONG):
 def test_a_way_that_fails_parity_in_one_launch_is_out_and_the_others_keep_their_pairs(block):
     liar, found, lines = search_with_failures(lambda at: at == block)
     assert liar not in set(found.seconds)
-    assert "No number from 1 way: it computed something else" in lines
+    assert "No number from 1 configuration: it computed something else" in lines
 
 
 @pytest.mark.parametrize(("times", "stays"), [(2, True), (3, False)])
@@ -577,7 +577,7 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
     assert (found.schedule.starts[0], found.schedule.to_beat) == (first, second)
     assert found.gain is not None or found.best == second
     line = fastest.lines(found, None)[1]
-    assert line.startswith("torch eager, installed, 4 threads, where a user starts, failed; it is ")
+    assert line.startswith("The default, torch eager, installed, 4 threads, failed; it is ")
 
 
 def test_disturbed_pairs_are_left_out_and_others_take_their_place():

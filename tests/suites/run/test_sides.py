@@ -37,7 +37,7 @@ def test_which_side_an_interpreter_is_of(python, before, baselines, candidates) 
 
 @pytest.mark.parametrize("word", ["", "A", "=1", "1A=2", "A B=1", "Ä=1", "A=\0", "A-B=1"])
 def test_what_sets_no_variable_is_refused(word) -> None:
-    with pytest.raises(UsageError, match=r"NAME=VALUE|zero byte"):
+    with pytest.raises(UsageError, match=r"NAME=VALUE|NUL byte"):
         sides.variables([word])
 
 
