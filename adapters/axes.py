@@ -102,8 +102,8 @@ def legends(cells: Iterable[Cell]) -> List[str]:
     """Return the legends of the axes that are unusual in one of these cells."""
     shown = list(cells)
     found = [axis.legend for axis in AXES if axis.legend and any(getattr(c, axis.name) != axis.usual for c in shown)]
-    own = "own: the framework's default number of threads"
-    return ([own] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
+    default = "default: the number of threads that the framework chooses where none is set"
+    return ([default] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
 
 
 def sort_key(cell: Cell) -> Tuple[Any, ...]:

@@ -78,11 +78,11 @@ class Adapter:
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     #:
     #: Where ``further_axes`` has "sync", it knows other workers than those that average gradients at every step. With
-    #: ``cell.local_steps`` each updates parameters of its own, by the gradient of its own part, and after every so many
-    #: steps since ``reset`` all take the mean of their parameters; ``parameters`` are the first worker's. Asynchronous
-    #: workers (``cell.sync`` is `ASYNC`) share parameters, and each adds its update to them whenever it has one, at the
-    #: rate over the number of workers: a step of each moves as far as one of the whole mini-batch. ``last_loss`` is the
-    #: mean of the workers' losses in every case.
+    #: ``cell.local_steps`` each updates its own parameters, by the gradient of its own part, and all average them after
+    #: every such number of steps since ``reset``; ``parameters`` are the first worker's. Asynchronous workers
+    #: (``cell.sync`` is `ASYNC`) share parameters, and each adds its update to them whenever it has one, at the rate
+    #: divided by the number of workers: a step of each moves as far as one of the whole mini-batch. ``last_loss`` is
+    #: the mean of the workers' losses in every case.
     data_parallel = ""
     #: Words of exceptions other than MemoryError that mean that memory ran out.
     out_of_memory: Tuple[str, ...] = ()
@@ -162,7 +162,7 @@ class Adapter:
         return not reason, reason
 
     def chosen(self, setting: str, *known: str) -> str:
-        """Return the value of a setting, by default the first known one; raises ValueError for any other."""
+        """Return the value of a setting, by default the first known one; raises ValueError for an unknown one."""
         value = str(self.settings.get(setting, known[0]))
         if value not in known:
             raise ValueError("the setting %s is %r; it can be %s" % (setting, value, ", ".join(known)))
@@ -310,7 +310,7 @@ class Adapter:
         return None
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many further steps under the framework's own profiler and return the profile; None where it has none.
+        """Run this many further steps under the framework's own profiler; return the profile, None where it has none.
 
         Called after the timed steps, on the CPU too. An exception is noted and costs nothing but the profile.
         """

@@ -208,7 +208,7 @@ class HostObservation(NamedTuple):
     read_seconds: float = 0.0  # to read the parameters afterwards
     read_cpu_seconds: float = 0.0
     timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: meanwhile no sample proceeds
-    checks: int = 1  # resetting and reading are those of so many checks, the steps those of the last one
+    checks: int = 1  # resetting and reading are those of this many checks, the steps those of the last one
     energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
     quota: Optional[QuotaUse] = None  # None without a CPU quota of the launch's own
 

@@ -54,7 +54,7 @@ class PackageCounters:
     def spent(
         self, before: Microjoules | str, after: Microjoules | str, seconds: float
     ) -> tuple[dict[str, float] | None, str]:
-        """Return the joules of each package between two readings so many seconds apart, or None and the reason."""
+        """Return the joules of each package between two readings this many seconds apart, or None and the reason."""
         if isinstance(before, str):
             return None, before
         if isinstance(after, str):

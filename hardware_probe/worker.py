@@ -153,7 +153,7 @@ SENTINEL_SECONDS, SENTINEL_REPETITIONS = 0.1, 5
 
 
 def sentinel_times(work: "Callable[[], object]") -> "list[float]":
-    """Return the seconds of each repetition: at least so many, and until the time is over."""
+    """Return the seconds of each repetition: at least this many, and until the time is over."""
     work()  # caches and pages cold
     measured = []  # type: list[float]
     until = time.perf_counter() + SENTINEL_SECONDS

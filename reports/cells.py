@@ -88,7 +88,7 @@ class Place(NamedTuple):
 
     @property
     def world_size(self) -> int:
-        """Workers, each on a device like this one or with so many threads."""
+        """Workers, each on a device like this one or with this many threads."""
         return self.cell.world_size
 
     @property

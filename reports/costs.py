@@ -49,7 +49,7 @@ class Choice(NamedTuple):
     at: Cell
     """The axes of work and place; the framework, or "" for all frameworks."""
     rows: dict[int, tuple[CellResult, ...]]
-    """For so many steps the row with the least time, and those that do not clearly take longer."""
+    """For this many steps the row with the least time, and those that do not clearly take longer."""
 
 
 Costs = Compared[list[Cost]]
@@ -68,18 +68,18 @@ def costs(matrix: Matrix) -> Costs:
 
 
 def _terms(cell: CellResult, steps: int, sign: int = 1) -> tuple[tuple[float, Summary], tuple[float, Summary]]:
-    """Return the summands of so many steps: the start, and the further steps."""
+    """Return the summands of this many steps: the start, and the further steps."""
     assert cell.seconds is not None  # it is timed
     return (sign, cell.measured["start"]), (sign * (steps - 1), cell.seconds)
 
 
 def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
-    """Return the seconds of so many steps, the start included, with the ends of their interval."""
+    """Return the seconds of this many steps, the start included, with the ends of their interval."""
     return combination(*_terms(cell, steps))
 
 
 def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
-    """Return the row that takes least for so many steps, and those that do not clearly take longer."""
+    """Return the row that takes least for this many steps, and those that do not clearly take longer."""
     first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
 
     def more(cell: CellResult) -> float:

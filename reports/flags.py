@@ -74,7 +74,7 @@ CEILING_SLACK = 1.02
 DEVICE_TIME_SHARE = 0.02
 """Events and wall time disagree by more than this share ..."""
 DEVICE_TIME_SLACK = 50e-6
-"""... and by more than so many seconds a sample: the cost of a mark, the fence and waking up."""
+"""... and by more than this many seconds a sample: the cost of a mark, the fence and waking up."""
 BUSY_SHARE = 0.80
 """Host-bound: the device worked for less than this share of a step."""
 LAUNCH_BOUND_SHARE = 0.50

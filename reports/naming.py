@@ -34,7 +34,7 @@ def row_name(cell: Cell) -> str:
 
 
 def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
-    """Return how to name rows, and what to add to their title: there alone are settings that all have in common."""
+    """Return how to name rows, and what to add to their title: settings that all rows share are named only there."""
     settings = {row.tuning for row in rows}
     if len(settings) > 1:
         return row_name, ""

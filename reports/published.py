@@ -42,7 +42,7 @@ class CorePeak(NamedTuple):
 
 
 class Counterpart(NamedTuple):
-    """The framework of now that is compared with one of the table."""
+    """The framework here that is compared with one of the table."""
 
     adapter: str
     """Its folder; empty: there is none."""

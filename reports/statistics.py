@@ -244,7 +244,7 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
 
 
 def student_half(launches: int, variance: float, freedom: float) -> float:
-    """Return the half-width of Student's interval of the mean of so many logarithms of this variance."""
+    """Return the half-width of Student's interval of the mean of this many logarithms of this variance."""
     return _student(freedom, CONFIDENCE) * math.sqrt(variance / launches)
 
 
@@ -321,7 +321,7 @@ def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
     """Return the sum of independent times, each with its factor, and the ends of its interval.
 
     The interval is MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it takes each time's own
-    interval, widened by the deviation between launches if they are fewer than `ENOUGH_LAUNCHES`, as in `ratio`.
+    interval, widened by the deviation between launches if there are fewer than `ENOUGH_LAUNCHES`, as in `ratio`.
     """
     value, down, up = 0.0, 0.0, 0.0
     for factor, each in terms:

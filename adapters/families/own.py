@@ -38,7 +38,7 @@ class Own(Family):
         return ParityRecipe(1, LEARNING_RATE, LOSS_TOLERANCE, LOSS_TOLERANCE, why)
 
     def words(self) -> str:
-        return "a user-defined step"
+        return "your own step"
 
     def size_words(self) -> str:
         return "unknown"

@@ -19,7 +19,7 @@ from .family import (
     output_side,
 )
 
-_EXPANSION = 4  # a block has so many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
+_EXPANSION = 4  # a block has this many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
 
 
 class Bottleneck(NamedTuple):

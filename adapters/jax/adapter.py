@@ -210,7 +210,7 @@ class JaxAdapter(EveryFamily):
         self._parameters, self.loss = self._step(self._parameters, self._rate, *batch)
 
     def _averaging(self, own_step: Callable[[], None]) -> Callable[[], None]:
-        """Return the step of workers that take the mean of their parameters after every so many of their own."""
+        """Return the step of workers that average their parameters after every ``cell.local_steps`` of their own."""
 
         def step() -> None:
             own_step()

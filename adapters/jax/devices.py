@@ -99,7 +99,7 @@ def in_memory(place: Any, kind: str) -> Any:
 
 
 def probe(name: str, size: int, device: Any) -> Optional[Probe]:
-    """Return JAX's probe of this name (see ``libraries/gpus.py``), for arrays of so many bytes; None where it has none.
+    """Return JAX's probe of this name (see ``libraries/gpus.py``), for arrays of this many bytes, or None.
 
     It has none of the smallest operator, since a step is one program whose operators XLA starts itself, nor of the copy
     back into ordinary memory, since an array keeps the copy that it was once read as. Every array is written to before:
@@ -263,7 +263,7 @@ PROFILER = "jax.profiler"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run so many steps under the profiler; None where this version of JAX cannot read its output."""
+    """Run this many steps under the profiler; None where this version of JAX cannot read its output."""
     if not hasattr(jax.profiler, "ProfileData"):
         return None
     with tempfile.TemporaryDirectory(prefix="jax-", dir=adapter.cache_directory) as directory:

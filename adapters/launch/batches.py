@@ -252,7 +252,7 @@ def text_refusal(training: np.ndarray, kept: np.ndarray, network: Network) -> st
 def text_blocks(
     training: np.ndarray, kept: np.ndarray, network: Network, batch_size: int, steps: int
 ) -> Iterator[Block]:
-    """Yield the blocks of so many steps, and last one of mini-batches that were kept, at rate 0."""
+    """Yield the blocks of this many steps, and last one of mini-batches that were kept, at rate 0."""
 
     def drawn(symbols: np.ndarray, name: str, numbers: Iterable[int]) -> Iterator[Batch]:
         for number in numbers:

@@ -155,7 +155,7 @@ def _decoded(record: bytes, part: Part) -> np.ndarray:
 
 
 def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Generator[Any, None, None]:
-    """Yield make(0), make(1) and so on without end, ``depth`` of them made ahead by so many threads.
+    """Yield make(0), make(1) and so on without end, ``depth`` of them made ahead by this many threads.
 
     Without threads each is made when it is asked for.
     """

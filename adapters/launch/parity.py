@@ -118,7 +118,7 @@ def steps_in(path: str) -> Tuple[int, ...]:
 
 
 def load(path: str, steps: Optional[int] = None) -> Observation:
-    """Read a reference file, as it is after so many steps; after all of them without a number."""
+    """Read a reference file, as it is after this many steps; after all of them without a number."""
     with np.load(path, allow_pickle=False) as archive:
         losses = [float(loss) for loss in archive["losses"]]
         start = "update:" if steps in (None, len(losses)) else "update%d:" % steps
@@ -227,7 +227,7 @@ class Host:
         return answer if isinstance(answer, dict) else {}
 
     def end(self, steps: int) -> Optional[CheckRequest]:
-        """Send that so many steps were timed, and return the check that is asked for."""
+        """Send that this many steps were timed, and return the check that is asked for."""
         return _request(self.mark("%s %d" % (END, steps)))
 
     def read(self) -> Optional[CheckRequest]:

@@ -138,7 +138,7 @@ def self_durations(spans: Iterable[Span]) -> List[Tuple[str, float]]:
 
 
 def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -> float:
-    """Run so many steps like the timed ones, each from an idle device to an idle one; return their seconds."""
+    """Run this many steps like the timed ones, each from an idle device to an idle one; return their seconds."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -149,7 +149,7 @@ def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -
 
 
 def profile(profiler: str, steps: int, seconds: float, calls: Iterable[Calls]) -> Profile:
-    """Return the profile of so many steps that took these seconds together, calls of the same name joined."""
+    """Return the profile of this many steps that took these seconds together, calls of the same name joined."""
     totals: Dict[Tuple[str, bool], List[float]] = {}
     for each in calls:
         total = totals.setdefault((each.name, each.on_device), [0.0, 0.0])
@@ -240,7 +240,7 @@ _KERNEL_TIME = "_kernel_time"  # older versions write several events of a node; 
 def take_onnx_profile(
     adapter: "SessionAdapter", open_sessions: Callable[[Any], object], close_sessions: Callable[[], object], steps: int
 ) -> Profile:
-    """Run so many steps in further sessions, begun by ``open_sessions(options)`` and ended by ``close_sessions()``."""
+    """Run this many steps in further sessions, opened by ``open_sessions(options)``, closed by ``close_sessions()``."""
     options = adapter.session_options()
     with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=adapter.cache_directory) as directory:
         options.enable_profiling = True

@@ -23,7 +23,7 @@ MOST_STEPS = 100  # of all layers together that are unrolled: longer graphs take
 
 
 def reason_against(layers: int, steps: int) -> str:
-    """Return why so many layers of so many steps are not unrolled; empty where they are."""
+    """Return why this many layers of this many steps are not unrolled; empty where they are."""
     if layers * steps <= MOST_STEPS:
         return ""
     text = "%d layers of %d steps: MindSpore unrolls them, and a graph of more than %d takes minutes to compile"

@@ -174,7 +174,7 @@ _MILLISECONDS = 1e-3
 
 
 def take_profile(adapter: Any, steps: int) -> Profile:
-    """Run so many steps under the profiler.
+    """Run this many steps under the profiler.
 
     A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
     """

@@ -35,7 +35,7 @@ SETTINGS: Dict[str, Any] = {
     "memory_bytes": None,  # held from the first step on
     "first_loss": 4.5,  # of a training on a text
     "least_loss": 2.0,  # to which it falls ...
-    "loss_steps": 200,  # ... by all but 1/e of the way in so many steps
+    "loss_steps": 200,  # ... by all but 1/e of the way in this many steps
     "nan_from": None,  # the step of a training from which on the loss is not finite
     "training_seconds": 0.0,  # a step of a training
     "device_step_seconds": 0.001,  # how long a step keeps the device busy

@@ -28,7 +28,7 @@ PROFILER = "Python's cProfile"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler, which slows calls of Python."""
+    """Run this many steps under the profiler, which slows calls of Python."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:

@@ -125,7 +125,7 @@ _MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler."""
+    """Run this many steps under the profiler."""
     recorder = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda ready: None)
     with recorder:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)

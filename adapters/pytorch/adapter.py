@@ -37,9 +37,9 @@ from .sampling import TorchSampler
 DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-#: Beyond so many steps the graph of an unrolled loop takes minutes to compile.
+#: Beyond this many steps the graph of an unrolled loop takes minutes to compile.
 MOST_COMPILED_STEPS = 50
-#: From so many operations on a step lasts a millisecond at least; see `steps.leave_out_compiler`.
+#: From this many operations on a step lasts a millisecond at least; see `steps.leave_out_compiler`.
 _LONG_STEP_FLOPS = 1e10
 _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
@@ -132,7 +132,7 @@ _MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler; on a GPU with its kernels and copies beside the CPU's operators."""
+    """Run this many steps under the profiler; on a GPU with its kernels and copies beside the CPU's operators."""
     activities = [ProfilerActivity.CPU] + ([] if adapter.cell.on_cpu else [ProfilerActivity.CUDA])
     # The first session of a process loads what the profiler needs, within its first step.
     with torch.profiler.profile(activities=activities):

@@ -35,7 +35,7 @@ ACTIVATIONS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] =
 def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
     """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its gradient.
 
-    ``labels`` are (rows,), or (sets, rows) for the mean over so many sets of them.
+    ``labels`` are (rows,), or (sets, rows) for the mean over this many sets of them.
     """
     rows = np.arange(len(logits))
     sets = np.atleast_2d(labels)

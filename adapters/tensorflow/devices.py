@@ -161,7 +161,7 @@ def describe_gpu() -> Dict[str, Any]:
 
 
 def set_up_cpu(workers: int) -> None:
-    """Make so many logical devices of the CPU, each with its own intra-op pool; before TensorFlow's first use.
+    """Make this many logical devices of the CPU, each with its own intra-op pool; before TensorFlow's first use.
 
     With the one pool that devices share otherwise, the operations of all workers would queue for one worker's threads;
     were that pool as large as all of them together, each operation would be cut up for all, beside as many others.
@@ -267,7 +267,7 @@ PROFILER = "tf.profiler"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run so many steps under the profiler; None where this version of TensorFlow cannot read what it writes."""
+    """Run this many steps under the profiler; None where this version of TensorFlow cannot read what it writes."""
     if xplane_pb2 is None:
         return None
     with tempfile.TemporaryDirectory(prefix="tensorflow-", dir=adapter.cache_directory) as directory:

@@ -191,7 +191,7 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
 
 
 def loaded(feed: Feed, workers: int) -> Iterator[Any]:
-    """Yield the mini-batches of a feed by tf.data, read and decoded by so many of its threads and two of them ahead."""
+    """Yield the mini-batches of a feed by tf.data, read and decoded by this many of its threads, two of them ahead."""
 
     def mini_batch(number: Any) -> Any:
         return decoded(feed, tf.reshape(tf.numpy_function(feed.record, [number], tf.string), []))

@@ -207,8 +207,8 @@ class Assessment:
     def following(self, measured: Collection[int]) -> int:
         """Return the candidate to measure next: the median of the posterior, or nearly; in doubt the one between.
 
-        One that was ``measured`` before, and so needs no build, is taken if it is nearly as informative (`BUILT`). If
-        the change is not after a candidate with probability p, the information of its pairs is proportional to
+        One that was ``measured`` before, and so needs no build, is taken if it is nearly as informative (`BUILT`). With
+        p the probability that the change is not after a candidate, the information of its pairs is proportional to
         p (1 - p).
         """
         if self.between is not None and self.several >= DOUBT:

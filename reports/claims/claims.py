@@ -1,4 +1,4 @@
-"""Claims, their evidence, and verdicts: on their paper's own numbers, and on one's own results.
+"""Claims, their evidence, and verdicts: on their paper's own numbers, and on the user's results.
 
 A verdict follows from the answers to a claim's figures. The ratios' intervals are adjusted for the number of tests in
 the report (Holm); otherwise one claim in twenty would fail by chance. A ratio of times must differ from 1 by
@@ -94,7 +94,7 @@ class Claim:
         return ", ".join(filter(None, (f"{self.cores} cores" if self.cores else "", named)))
 
     def can_be_on(self, cores: int, gpus: Iterable[str]) -> bool:
-        """Tell whether it can be tried on a machine with so many cores and these GPUs."""
+        """Tell whether it can be tried on a machine with this many cores and these GPUs."""
         return cores >= self.cores and sum(bool(re.search(self.gpu, name)) for name in gpus) >= self.gpus
 
 
@@ -139,11 +139,11 @@ class Claims:
     tried: tuple[Tried, ...]
     notes: tuple[str, ...]
     reference: str = ""
-    """The published table that was tried instead of one's own results."""
+    """The published table that was tried instead of the user's results."""
 
 
 def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> Claims:
-    """Try these claims on tables of one's own, or of the published table named ``reference``."""
+    """Try these claims on tables of the user's results, or of the published table named ``reference``."""
     asked = [ask(each.figures, tables) for each in claims]
     here = iter(answers([question for questions in asked for question in questions]))
     tried = []

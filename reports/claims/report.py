@@ -27,7 +27,7 @@ def _check(options: ReportOptions) -> None:
 
 
 def _chosen(options: ReportOptions) -> list[Claim]:
-    """Return the claims to try: one's own alone where there are any and no paper is named."""
+    """Return the claims to try: the user's alone if there are any and no paper is named."""
     of_papers = [each for each in claims() if options.paper in ("", each.paper)]
     return [*options.claims, *(of_papers if options.paper or not options.claims else [])]
 

@@ -365,7 +365,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
 def _contended(
     lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
 ) -> Judgement | None:
-    """Return CONTENDED where so many of the launches (or pairs) were lost, else None."""
+    """Return CONTENDED where this many of the launches (or pairs) were lost, else None."""
     if not lost or lost < CONTENDED_SHARE * of:
         return None
     why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"

@@ -38,9 +38,9 @@ class Words(NamedTuple):
     """The element of its test case; empty: it passed."""
 
 
-_SLOWER = "slower by more than {magnitude}, significant at p <= {p}; the only verdict that fails a build"
+_SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a build"
 _FASTER = "faster by more than {magnitude}, significant at p <= {improvement_p}"
-_BROKEN = "the candidate fails where the baseline does not"
+_BROKEN = "the candidate fails where the baseline does not; fails a build"
 _OPEN = "not shown to be slower, but a slowdown of {tolerance} is not excluded either"
 _DISTURBED = "other programs interfered with at least half of its launches"
 _IN_PAIRS = "disturbed by other programs in at least half of the pairs"

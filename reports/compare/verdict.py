@@ -481,7 +481,7 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
 
 
 def smallest_effect_of_pairs(deviation: float, pairs: int, rule: Rule = DEFAULT) -> float:
-    """Return the same for a single look after so many pairs, at the rule's p-value; infinite where they prove nothing.
+    """Return the same for a single look after this many pairs at the rule's p-value; infinite if they prove nothing.
 
     More pairs than can be simulated are taken as fewer ones that deviate as much less.
     """

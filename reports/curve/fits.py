@@ -221,7 +221,7 @@ def _solve(parts: Array, data: _Observations) -> Array:
 
 
 def _descend(parts: Array, logs: Array, root: Array, curve: Array, rounds: int) -> Array:
-    """Return the weights after so many steps from this curve (Gauss-Newton, none negative), by roots of weights."""
+    """Return the weights after this many steps from this curve (Gauss-Newton, none negative), by roots of weights."""
     from scipy.optimize import nnls
 
     for _ in range(rounds):

@@ -120,7 +120,7 @@ def _times(curves: Iterable[Curve], learnt: Learnt) -> list[dict[str, Any]]:
     return found
 
 
-# Findings: the lecture's claims on one's own curves, and the costs of cells and layers.
+# Findings: the lecture's claims on the user's curves, and the costs of cells and layers.
 
 
 def _findings(

@@ -67,7 +67,7 @@ class Table(NamedTuple):
     keys: int = 1
     """Leading columns that identify a row: repeated where the others are shown in several parts."""
     spans: tuple[tuple[str, int], ...] = ()
-    """Names over so many neighbouring columns each, behind the leading ones: a machine's stay together."""
+    """Names over this many neighbouring columns each, behind the leading ones: a machine's stay together."""
     key: str = ""
     """The list of its rows in the report's JSON; empty: JSON does not have them."""
     columns: tuple[Any, ...] = ()

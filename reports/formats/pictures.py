@@ -92,7 +92,7 @@ def figure_of(
     beside: tuple[float, float],
     least: tuple[float, float] = (0.0, 0.0),
 ) -> "tuple[Figure, Any]":
-    """Return a figure with so many panels, and their axes as an array of rows.
+    """Return a figure with this many panels, and their axes as an array of rows.
 
     Sizes are width and height in inches: of a panel, of what stands beside the panels, and the least of the figure.
     """
@@ -148,7 +148,7 @@ def log_ticks(axis: "Axis", low: float, high: float) -> None:
 
 
 def dated(panel: "Axes", fewest: int, most: int) -> None:
-    """Write between so many dates under a panel, each as short as can be."""
+    """Write between this many dates under a panel, each as short as can be."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=fewest, maxticks=most)  # type: ignore[no-untyped-call]

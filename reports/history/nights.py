@@ -258,7 +258,7 @@ def build_history(
 
 
 UNSEEN = (
-    "Other changes are taken from the records. The store keeps only the newest description of a machine: a kernel, "
+    "What else changed is taken from the records. The store keeps only the newest description of a machine: a kernel, "
     "driver or microcode upgrade that night is not shown."
 )
 

@@ -35,7 +35,7 @@ class Document:
     note: str = ""
     """The publisher's note, as Markdown."""
     rerun_command: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
-    """Returns the command that measures a cell of a suite again, in so many launches."""
+    """Returns the command that measures a cell of a suite again, in this many launches."""
     histories: Mapping[tuple[str, Cell], Sequence[Series]] = field(default_factory=dict)
     """Nights in the stores by machine and cell, where there are several."""
 

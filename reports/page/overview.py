@@ -123,7 +123,7 @@ def _failures(cells: Sequence[CellResult]) -> list[str]:
     failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
     kinds = [f"{count} {word}" for word, count in failed.most_common()]
     wrong = Counter(cell.has(flags.PARITY) for cell in cells if cell.shown and cell.timed is None)
-    kinds += [f"{wrong[True]} computed something else than the reference"] * (wrong[True] > 0)
+    kinds += [f"{wrong[True]} computed something other than the reference"] * (wrong[True] > 0)
     kinds += [f"{wrong[False]} had a loss that is not finite"] * (wrong[False] > 0)
     timed = [cell for cell in cells if cell.timed is not None]
     few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)

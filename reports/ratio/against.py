@@ -1,4 +1,4 @@
-"""`dlbench report against`: one's own results beside the 2016 paper's Table 4.
+"""`dlbench report against`: the user's results beside the 2016 paper's Table 4.
 
 Cells of the same network at the paper's mini-batch and the same number of threads are compared, as long as both
 machines have a core for each thread: beyond that, threads share cores on one side only.
@@ -148,7 +148,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Against:
-    """Every machine of one's own against every machine of the paper's table that has CPU columns."""
+    """Every machine of the user's against every machine of the paper's table that has CPU columns."""
 
     study: Study
     matches: tuple[Match, ...]
@@ -170,7 +170,7 @@ class Against:
 def against(
     matrix: Matrix, counterparts: Mapping[str, Counterpart], builds: Builds, all_modes: bool = False
 ) -> Against:
-    """Compare one's own matrix with the paper's table.
+    """Compare the user's matrix with the paper's table.
 
     ``counterparts`` has today's adapter for each framework of the table; rows of other builds of that adapter are
     compared too, each separately. Rows show their fastest mode, or with ``all_modes`` every mode.

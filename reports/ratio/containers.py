@@ -27,13 +27,16 @@ from dlbench.reports.storage.record import Record
 
 NOTHING = "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such cells."
 _LEGEND = (
-    "takes: threads that the framework starts by default; sees it: whether the quota made it start fewer (-: it never "
-    "starts more than the quota has CPUs); best p: the thread count to set.",
+    "takes: threads that the framework starts by default; sees it: whether the quota made it start no more threads "
+    "than the quota has CPUs (-: it never starts more); best p: the thread count to set.",
     "vs best: time with the default thread count over that with best p, with the 95 % interval; throttled: share of "
     "the kernel's periods of 0.1 s in which the quota ran out.",
 )
 _MARKS = {SLOWER: "!", FASTER: "+"}
-_MEANINGS = {SLOWER: "clearly slower than with the best count", FASTER: "clearly faster than with any count that was set"}
+_MEANINGS = {
+    SLOWER: "clearly slower than with the best count",
+    FASTER: "clearly faster than with any count that was set",
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Taken:
 
     @property
     def sees_quota(self) -> bool | None:
-        """Whether the quota makes it start fewer threads; None where it never starts more than the quota has CPUs."""
+        """Whether the quota makes it start no more threads than the quota has CPUs; None where it never starts more."""
         if self.threads is None or self.threads > self.cpus:
             return None if self.threads is None else False
         return True if self.unlimited is not None and self.unlimited > self.cpus else None
@@ -82,7 +85,7 @@ Containers = Compared[Taken]
 
 
 def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
-    """Compare each cell under a quota with the default thread count with the best count under the same quota."""
+    """Compare each cell under a quota that has the default thread count with the best count under the same quota."""
     settings = {Place(each.machine, axes.project(each.cell, axes.NAMES)): each.outcome.software for each in records}
     best = {curve.place: curve.found["best_threads"] for curve in threads(matrix).curves}
     found = []
@@ -118,7 +121,7 @@ def advice(each: Taken) -> str:
     under = f"under a CPU quota of {each.quota:g}"
     if each.own.timed is None:
         return f"{_name(each)} has no time {under}: {layout.why_hole(each.own)}."
-    takes = f"{_name(each)} takes {threads_name(each.threads) or 'the default threads'} {under}"
+    takes = f"{_name(each)} takes {threads_name(each.threads) or 'its default threads'} {under}"
     if each.pair is None:
         return f"{takes}; no thread count was set there to compare with."
     ratio, as_with = each.pair.ratio, f"as long as with {each.best}"

@@ -43,7 +43,7 @@ _ITSELF = "the machine itself, one thread"
 _DETAILED, _DRAWN = 5, 11
 """Nodes shown benchmark by benchmark, and panels of benchmarks in a picture."""
 _LEGEND = (
-    "mean: time relative to the other nodes of the kind, geometric mean over that many benchmarks, with its 95 % "
+    "mean: time relative to the other nodes of the kind, geometric mean over the benchmarks, with its 95 % "
     "interval; above 1 the node is slower. Nodes that differ are not among the others. slow, fast: number of "
     "benchmarks with that verdict.",
     "slow, fast: by more than 2 %, and noise does not explain it (a t-test, Holm-adjusted for all nodes, or for all "
