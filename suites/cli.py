@@ -141,7 +141,7 @@ def _check_surroundings() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Raise UsageError for an empty option or argument, such as an unset variable of a script.
+    """Raise UsageError for an empty option or argument, such as a script's unset variable.
 
     Also for one that is not valid text, since it cannot name anything in a suite or a store.
     """

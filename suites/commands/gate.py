@@ -18,11 +18,7 @@ _GATE: options.Options = {
     "name": options.SUITE,
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
     "undecided": option(
-        "--undecided",
-        "Exit code of an undecided gate: `fail` is 6, `pass` is 0.",
-        str,
-        "fail",
-        metavar="fail|pass",
+        "--undecided", "Exit code of an undecided gate: `fail` is 6, `pass` is 0.", str, "fail", metavar="fail|pass"
     ),
     "qualify": flag("--qualify", "Test which slowdowns a gate of these cells finds on this machine; store nothing."),
 }

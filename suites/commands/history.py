@@ -74,8 +74,8 @@ def history_command(given: Given) -> None:
         count, first, _ = history.nights()
         if count < 2:
             raise UsageError(
-                f"{store.name} holds a single night of these cells ({first[:10]}). A history needs two or more, and "
-                f"a confirmed change {2 * ENOUGH_NIGHTS}."
+                f"{store.name} holds a single night of these cells ({first[:10]}). A history takes at least two, "
+                f"confirming a change {2 * ENOUGH_NIGHTS}."
             )
         history = explained(history, store.example, None if given.everything else _EXPLAINED)
     if given.plot is not None:

@@ -45,7 +45,7 @@ def copy_command(given: Given) -> None:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
         runs, records = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
         copied = f"{counted(runs, 'run')} and {counted(records, 'record')}"
-        say(f"copied {copied} from {read.name} that {written.name} lacked")
+        say(f"copied from {read.name} to {written.name}: {copied} that it lacked")
 
 
 @store_app.command("deliver")

@@ -77,7 +77,7 @@ def settings_of(given: Given, scheduler: str) -> dict[str, str]:
     found |= further_options(given.slurm_option or ())
     found = {name: text for name, text in found.items() if text or name.startswith("further.")}
     if found and scheduler != "slurm":
-        raise UsageError(f"--on {scheduler} takes no partition, account, time limit and so on. Leave them out.")
+        raise UsageError(f"--on {scheduler} takes no partition, account, time limit or the like. Leave them out.")
     return found | ({"python": given.node_python} if given.node_python else {})
 
 

@@ -131,7 +131,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "your own training step instead of the networks: --dlbench-step=train_step.py, as `dlbench new step` "
         "writes it. Repeatable",
     },
-    "loss-tolerance": {"metavar": "SHARE", "help": "how far the step's first losses may differ between launches"},
+    "loss-tolerance": {"metavar": "SHARE", "help": "how much the step's first losses may differ between launches"},
     "adapter": {
         "metavar": "NAME=FOLDER",
         "action": "append",

@@ -400,7 +400,7 @@ def _gain(found: SearchResult) -> str:
     if found.gain is None:
         return f"{lost}."
     gain = f"{_times(found.gain)} as fast as {_named(plan, beaten)}{_doubt(found, found.gain)}."
-    return gain if beaten == start else f"{lost}; it is {gain}"
+    return gain if beaten == start else f"{lost}; the fastest is {gain}"
 
 
 def _times(found: PairedEstimate) -> str:

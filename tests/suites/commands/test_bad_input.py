@@ -41,7 +41,7 @@ def call(command, tmp_path, monkeypatch):
     ("words", "parts"),
     [
         (["tabel4"], ["no suite named 'tabel4'", "Did you mean 'table4'?", ".toml"]),
-        (["quick", "--networks", ","], ["one value or several"]),
+        (["quick", "--networks", ","], ["one value, or several"]),
         (["quick", "--threads", "0"], ["'0' is not a thread count", "whole number from 1"]),
         (["quick", "--threads", "1" * 5000], ["is not a thread count"]),
         (["quick", "--steps", "1000000000000"], ["from 1 to 1000000"]),
@@ -102,7 +102,7 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, part):
         (["list", "--against", "gurari2021"], 2, ["--capabilities"]),
         (["explain", "/fcn5"], 2, ["is not a cell"]),
         (["explain", "null:fast/fcn5"], 2, ["null has no mode 'fast'"]),
-        (["explain", "null/fcn5", "--batch-size", "8-16"], 2, ["and this means 9"]),
+        (["explain", "null/fcn5", "--batch-size", "8-16"], 2, ["and these are 9"]),
         (["explain", "torch:*/fcn5"], 2, ["Only one cell can be explained at a time"]),
         (["explain", "null/fcn5", "--device", "gpu"], 2, ["'gpu' is not a device"]),
         (["explain", "null/fcn5", "--steps", "0"], 2, ["--steps"]),

@@ -66,7 +66,7 @@ def test_words_mean_devices_of_this_machine(source, words, names):
         (NO_PARTS, "cuda:0", ["MIG mode", "has no MIG device", "nvidia-smi mig"]),
         (NO_PARTS, "cuda:all", ["MIG mode without a MIG device", "cpu"]),
         (LOST, "cuda:1", ["cuda:1 does not answer", "GPU is lost"]),
-        (NO_GPU, "cuda:0", ["has no GPU", "There is: cpu"]),
+        (NO_GPU, "cuda:0", ["finds no GPU", "There is: cpu"]),
         (NO_DRIVER, "cpu,cuda:all", ["NVML Shared Library Not Found", "There is: cpu"]),
         (NO_DRIVER, "gpus", ["gpus means no device here", "NVML Shared Library Not Found"]),
     ],

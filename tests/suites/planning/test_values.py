@@ -84,7 +84,7 @@ def test_what_is_typed_is_valid_or_refused_in_one_line(parse, are_valid, text):
         (counts, "4-", "Write both"),
         (counts, "8-4", "Write 4-8"),
         (counts, "5000", "4096"),
-        (counts, " , ,", "one value or several"),
+        (counts, " , ,", "one value, or several"),
         (counts, "2 *cores", "2*cores"),
         (quotas, "0.001", "1 ms in each 100 ms. Give at least 0.01, or none"),
         (quotas, "half", "such as 0.5 or 2"),

@@ -577,7 +577,7 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
     assert (found.schedule.starts[0], found.schedule.to_beat) == (first, second)
     assert found.gain is not None or found.best == second
     line = fastest.lines(found, None)[1]
-    assert line.startswith("The default, torch eager, installed, 4 threads, failed; it is ")
+    assert line.startswith("The default, torch eager, installed, 4 threads, failed; the fastest is ")
 
 
 def test_disturbed_pairs_are_left_out_and_others_take_their_place():
