@@ -201,8 +201,8 @@ def tune_command(given: Given) -> None:
     unfinished = None
     if given.resume:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
-    ways = len(plan.cells)
-    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
+    count = len(plan.cells)
+    launches = sum(min(size + 1, count) for size in search.halving_sizes(ways)[:-SPARE])
     steps = f"one launch of each, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
@@ -212,7 +212,7 @@ def tune_command(given: Given) -> None:
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
         lines=lambda: (
-            f"{counted(ways, 'configuration')}, about {launches} launches",
+            f"{counted(count, 'configuration')}, about {launches} launches",
             f"Search: {steps}.",
             memory_line(plan, machine),
             _not_tried(plan, chosen),

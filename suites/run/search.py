@@ -363,7 +363,7 @@ def data(found: SearchResult, command: str | None) -> dict[str, Any]:
     schedule, plan = found.schedule, found.schedule.plan
     variables, settings, _ = recipe(found)
     return {
-        "ways": [
+        "finalists": [
             {
                 **axes.values(cell),
                 "seconds_per_minibatch": seconds,

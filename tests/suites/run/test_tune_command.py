@@ -51,7 +51,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     words = ("--network", "fcn5", "--framework", "mine", "--threads", 1, "--write", "tuned.sh")
     done = dlbench("tune", *words, *adapter, "--json")
     reported = json.loads(done.stdout)
-    assert reported["ways"][0]["tuning"] == "installed+half"
+    assert reported["finalists"][0]["tuning"] == "installed+half"
     assert reported["against"]["tuning"] == "installed"
     assert reported["gain"]["pairs"] == 8
     assert 1.5 < reported["gain"]["ratio"] < 2.5
