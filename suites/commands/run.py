@@ -202,7 +202,7 @@ def tune_command(given: Given) -> None:
     if given.resume:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
     count = len(plan.cells)
-    launches = sum(min(size + 1, count) for size in search.halving_sizes(ways)[:-SPARE])
+    launches = sum(min(size + 1, count) for size in search.halving_sizes(count)[:-SPARE])
     steps = f"one launch of each, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
