@@ -9,8 +9,7 @@ the looks of a gate at both ends, then its posterior, choice and end. Beside it 
 the good end, of the bad end and of each of six candidates, which is called bad where its geometric mean is nearer to
 the bad end's.
 
-The second table is the calibration: how often the likeliest candidate was the right one, by the probability that it was
-given after every fifth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
+Exit code 1 where less than 95 % of the candidates that the first kind names are right.
 """
 
 import math
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -36,9 +34,6 @@ from simulated import CI, Array, Conditions, gate, launches, pairs_needed
 from dlbench.reports.bisection.posterior import CONFIDENCE, assess
 
 CANDIDATES, MOST = 64, 200
-SAID_EACH = 5
-"""Pairs between two entries of the calibration."""
-BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 Levels = Callable[[np.random.Generator], tuple[Array, list[int]]]
 """Returns the log levels of good and candidates, and where changes are."""
 
@@ -57,12 +52,6 @@ class Found:
     """Probability of each candidate that was named."""
     pairs: list[int] = field(default_factory=list)
     """Of searches whose ends were found to differ."""
-    built: list[int] = field(default_factory=list)
-    """Candidates measured, the bad end left out."""
-    covered: list[bool] = field(default_factory=list)
-    """Whether the interval of the size holds the true one, where the right candidate was named."""
-    said: list[tuple[float, bool]] = field(default_factory=list)
-    """The highest probability of a place, and whether it was the right one, during the searches."""
 
 
 def changes(*sizes: float) -> Levels:
@@ -107,8 +96,6 @@ def search(rng: np.random.Generator, conditions: Conditions, levels: Array, plac
     pairs = decision.pairs
     while True:
         place, highest = known.candidates[int(np.argmax(known.places))], max(known.places)
-        if (pairs - decision.pairs) % SAID_EACH == 0:
-            found.said.append((highest, place in places))
         if known.decided() or pairs == MOST:
             break
         chosen = known.following(evidence)
@@ -116,7 +103,6 @@ def search(rng: np.random.Generator, conditions: Conditions, levels: Array, plac
         pairs += 1
         known = assess(evidence, CANDIDATES)
     found.pairs.append(pairs)
-    found.built.append(len(evidence) - 1)
     if known.several >= CONFIDENCE:
         found.several += 1
     elif not known.decided() or highest < CONFIDENCE:
@@ -125,8 +111,6 @@ def search(rng: np.random.Generator, conditions: Conditions, levels: Array, plac
         found.claimed.append(highest)
         found.right += place in places
         found.wrong += place not in places
-        if place in places:
-            found.covered.append(bool(math.log(known.low) <= levels[-1] <= math.log(known.high)))
 
 
 def searches(rng: np.random.Generator, kind: tuple[Conditions, Levels], count: int) -> Found:
@@ -155,18 +139,17 @@ def by_hand(rng: np.random.Generator, conditions: Conditions, levels: Array, pla
 def main(
     searches_of_each: Annotated[int, typer.Option("--searches")] = 500, kinds: int = len(KINDS), seed: int = 1
 ) -> None:
-    """Print both tables."""
+    """Print the table."""
     runs = (1, 5, 25)
     steps = 2 + math.ceil(math.log2(CANDIDATES))
     table = Table(
         *("launches deviate by, change", "right", "of those named", "said on average", "several", "not found", "wrong"),
-        *("launches", "built", "size covered", *(f"by hand, {each}" for each in runs)),
+        *("launches", *(f"by hand, {each}" for each in runs)),
         title=f"Per cent of {searches_of_each} searches among {CANDIDATES} candidates; {datetime.now(UTC):%Y-%m-%d}, "
         f"{platform.machine()}, seed {seed}. By hand: {', '.join(str(each * steps) for each in runs)} launches.",
         box=None,
     )
-    calibration = Table("said", *list(KINDS)[:kinds], title="Right, % (of so many)", box=None)
-    columns, first = [], Found()
+    first = Found()
     began = time.monotonic()
     for number, (name, kind) in enumerate(list(KINDS.items())[:kinds]):
         rng = np.random.default_rng([seed, number])
@@ -185,17 +168,11 @@ def main(
             name,
             *(f"{100 * each:.1f}" for each in shares),
             f"{2 * pairs.mean():.0f} ({2 * np.quantile(pairs, 0.9):.0f})",
-            f"{np.mean(found.built or [0]):.1f}",
-            *(f"{100 * each:.1f}" for each in (np.mean(found.covered or [0]), *hands)),
+            *(f"{100 * each:.1f}" for each in hands),
         )
-        of_bins = [[hit for said, hit in found.said if low <= said < high] for low, high in pairwise(BINS)]
-        columns.append([f"{100 * np.mean(hits):.0f} ({len(hits)})" if hits else "-" for hits in of_bins])
-    for row, (low, high) in enumerate(pairwise(BINS)):
-        calibration.add_row(f"{100 * low:.0f} to {100 * high:.0f}", *(column[row] for column in columns))
     console = Console(width=180)
     console.print(table)
-    console.print("launches: mean of searches whose ends differ (90 % take no more); built: candidates measured.")
-    console.print(calibration)
+    console.print("launches: mean of searches whose ends differ (90 % take no more).")
     console.print(f"{time.monotonic() - began:.0f} s")
     named = first.right + first.wrong
     missed = stats.binomtest(first.right, named, 0.95, alternative="less").pvalue < 0.001 if named else True

@@ -1,13 +1,13 @@
 """Change points of `dlbench history` beside people's labels and other detectors, and their error rates by simulation.
 
-    .venv/bin/python tests/benchmarks/change_points.py tcpd.json performance_series.json --python /tmp/rivals/bin/python
+    .venv/bin/python tests/benchmarks/change_points.py tcpd.json --python /tmp/rivals/bin/python
     .venv/bin/python tests/benchmarks/change_points.py --nights 1000        simulated nights alone; minutes
 
-A file is JSON, name of a series -> its values, or -> {"values": ..., "annotations": {person: [index, ...]}} as in the
+A file is JSON, name of a series -> {"values": ..., "annotations": {person: [index, ...]}} as in the
 Turing Change Point Dataset. Labelled series are scored by F1 (margin 5) and covering as van den Burg and Williams
 define them (arXiv 2003.06222); the detector that finds nothing must score what they published for it. ``--python`` is
 an interpreter with the packages that `rivals.py` names. Every detector sees the series standardised, or scales them
-itself, with its own defaults. A detector's own test series have no labels: only the places that it names are shown.
+itself, with its own defaults.
 """
 
 import json
@@ -135,19 +135,6 @@ def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Tab
     return table
 
 
-def unlabelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Table:
-    """Return the places that every detector names in series without labels."""
-    series = {name: np.array(values, dtype=float) for name, values in data.items()}
-    table = Table("series", "values", "detector", "changes at", title=f"{file.name}: no labels", box=None)
-    detectors = places_of(series, python)
-    for name, values in series.items():
-        for title, found in detectors.items():
-            if title != NOTHING:
-                places = found if isinstance(found, str) else " ".join(map(str, sorted(found[name]))) or "none"
-                table.add_row(name, str(len(values)), title, places)
-    return table
-
-
 def nights_table(count: int) -> Table:
     """Return false alarms, power and coverage on so many simulated series of 60 nights for each machine."""
     table = Table(
@@ -189,11 +176,7 @@ def main(
             print(f"{file}: not a readable JSON file of series ({error})", file=sys.stderr)
             raise typer.Exit(2) from None
         labelled = {name: each for name, each in data.items() if isinstance(each, dict)}
-        plain = {name: each for name, each in data.items() if isinstance(each, list)}
-        if labelled:
-            console.print(labelled_table(file, labelled, python))
-        if plain:
-            console.print(unlabelled_table(file, plain, python))
+        console.print(labelled_table(file, labelled, python))
     if nights:
         console.print(nights_table(nights))
     print(f"{datetime.now(UTC):%Y-%m-%d}")

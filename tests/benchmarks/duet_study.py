@@ -10,10 +10,10 @@ and ``small`` (an LSTM with short steps). Beside them runs a neighbour: none, ``
 ended loses one pair at most, and the next one goes on. Nothing else should run.
 
 Columns: robust standard deviation (MAD) of the logarithm of the pairs' ratios around that of their effect; seconds of a
-pair; minutes until the ratio is known to +-1 %; how much longer a step is than in undisturbed sequential launches. Last
+pair; minutes until the ratio is known to +-1 %. Last
 the ratios measured, with their 95 % intervals, and of a gate on pairs drawn from these how often it alarms at identical
-code / finds 5 % / is contended then: as the gate is; "alike", where a pair counts if both of its launches waited for a
-CPU alike; "blind", where each pair counts.
+code / finds 5 % / is contended then: as the gate is; "blind", where each
+pair counts.
 """
 
 import contextlib
@@ -108,7 +108,6 @@ NEIGHBOURS = {
     * 2,
 }
 REPLAYS = 300
-ALIKE = 0.05  # difference of the logarithms of how much longer waiting made the launches of a pair
 
 
 class Kind(NamedTuple):
@@ -247,8 +246,8 @@ def variance(values: np.ndarray) -> float:
     return float(stats.median_abs_deviation(values, scale="normal")) ** 2 if len(values) > 2 else math.nan
 
 
-def noise(found: Pairs, quiet: float) -> list[str]:
-    """Return the columns of the first table; ``quiet`` is the log of a step of undisturbed sequential launches."""
+def noise(found: Pairs) -> list[str]:
+    """Return the columns of the first table."""
     differences = found.logs[:, 1] - found.logs[:, 0]
     of_pair = variance(differences)
     starts = [min(each.started for each in pair) for pair in found.records]
@@ -262,7 +261,6 @@ def noise(found: Pairs, quiet: float) -> list[str]:
         f"{100 * math.sqrt(of_pair):.1f}",
         f"{median(walls):.1f}",
         f"{(1.96 * math.sqrt(of_pair) / 0.01) ** 2 * median(walls) / 60:.1f}",
-        f"{100 * math.expm1(float(np.median(found.logs)) - quiet):+.1f}",
     ]
 
 
@@ -279,23 +277,17 @@ def as_corpus(found: Pairs, host: Host, swapped: bool, factor: float) -> list[tu
     return pairs
 
 
-def alike(pair: tuple[CorpusLaunch, CorpusLaunch]) -> bool:
-    """Tell whether waiting for a CPU lengthened both launches by the same factor, about."""
-    first, second = (math.log1p(-min(launch.waiting, 0.99)) for launch in pair)
-    return abs(first - second) < ALIKE
-
-
 def power(found: Pairs, host: Host) -> list[str]:
     """Return how often a gate alarms at identical code, finds 5 %, and is contended then, in per cent.
 
-    First as the gate is; then where a pair counts if both launches were disturbed alike; then where each pair counts.
+    First as the gate is; then where each pair counts.
     """
     random, columns = np.random.default_rng(1), []
-    for ignored in (lambda _: False, alike, lambda _: True):
+    for blind in (False, True):
         shares = []
         for factor in (1.0, 1.05):
             both = [pair for swapped in (False, True) for pair in as_corpus(found, host, swapped, factor)]
-            seen = [(pair[0].unseeing(), pair[1].unseeing()) if ignored(pair) else pair for pair in both]
+            seen = [(pair[0].unseeing(), pair[1].unseeing()) if blind else pair for pair in both]
             decisions = gate_drawn(seen, random, REPLAYS)
             shares.append(fmean(each.alarm for each in decisions))
         shares.append(fmean(each.verdict is Verdict.CONTENDED for each in decisions))
@@ -317,21 +309,16 @@ def show(store: Store, console: Console) -> None:
     records = {run.suite: store.records(run=run.id) for run in store.runs()}
     names = [Kind(*parts[:3], int(parts[3])) for name in records if len(parts := name.split("/")) == 4]
     host, effects = host_of(probe()), sorted({kind.effect for kind in names})
-    first = Table("network", "neighbour", "pairing", "pairs", "disturbed %", "sd %")
-    for column in ("s a pair", "min to 1 %", "step %"):
-        first.add_column(column)
-    second = Table("network", "neighbour", "pairing", *(f"+{effect} %" for effect in effects))
-    for column in ("gate %", "gate, alike %", "gate, blind %"):
-        second.add_column(column)
+    first = Table("network", "neighbour", "pairing", "pairs", "disturbed %", "sd %", "s a pair", "min to 1 %")
+    second = Table(
+        "network", "neighbour", "pairing", *(f"+{effect} %" for effect in effects), "gate %", "gate, blind %"
+    )
     for kind in sorted({kind._replace(effect=0) for kind in names}):
         of_effects = [pairs_of(kind._replace(effect=effect), records, host) for effect in effects]
         found = pooled([each for each in of_effects if len(each.logs)] or of_effects)
         if len(found.logs) < 3:
             continue
-        quiet = pairs_of(Kind(kind.network, "none", SEQUENTIAL, 0), records, host)
-        calm = quiet.logs[~quiet.disturbed] if not quiet.disturbed.all() else quiet.logs
-        level = float(np.median(calm)) if len(calm) else math.nan
-        first.add_row(*kind[:3], *noise(found, level))
+        first.add_row(*kind[:3], *noise(found))
         second.add_row(*kind[:3], *map(ratio, of_effects), *power(found, host))
     console.print(first, second)
 

@@ -12,7 +12,6 @@ medians. Replayed, not carried out: pyperf and pytest-benchmark never ran these 
 - ours: blocks of launches until the interval is +-2 % (3 to 20), steps by variance and cost, the variance of launches
   shared between cells: `suites.run.schedules` and `reports.statistics` themselves.
 - each cell alone: the same, each cell by its own launches (how dlbench did it until November 2026).
-- fixed 20 x 50: 20 launches of 50 steps; Student's t over launches.
 - pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many loops as make
   0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t over processes.
 - pytest-benchmark: its defaults, one process, at least 5 rounds and 1 s; the interval of the median over rounds.
@@ -101,11 +100,6 @@ def for_each_cell(protocol):
     return of_all
 
 
-@for_each_cell
-def fixed(pool, lot):
-    """Launch twenty times fifty steps."""
-    _, steps, costs = zip(*(drawn(pool, lot, lambda stats: 50) for _ in range(20)), strict=True)
-    return steps, sum(costs)
 
 
 @for_each_cell
@@ -130,7 +124,6 @@ def pytest_benchmark(pool, lot):
 PROTOCOLS = {
     "ours, to 2 %": ours,
     "each cell alone, to 2 %": each_alone,
-    "fixed 20 x 50": fixed,
     "pyperf defaults": pyperf,
     "pytest-benchmark defaults": pytest_benchmark,
 }
