@@ -309,12 +309,3 @@ def test_two_threads_are_two_threads(name, mode, launch):
     busiest, second, *others = [*outcome.threads.cpu_seconds_by_thread, 0.0, 0.0]
     assert second > 0.4 * busiest
     assert sum(others) <= 0.15 * outcome.threads.wall_seconds + 0.04
-
-
-def test_a_framework_that_computes_nothing_is_unchecked_not_agreed(launch):
-    for name, framework in catalogue().items():
-        if not framework.computes:
-            outcome = launch(name, framework.default_mode, SMALL["small-dense"])
-            assert (outcome.status, outcome.parity.verdict) == (Status.OK, "unchecked")
-            assert outcome.parity.reason
-            assert len(outcome.samples_ns) == SHORT.steps

@@ -27,25 +27,10 @@ def as_before():
     os.sched_setaffinity(0, before)
 
 
-def write(folder, cpus):
-    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
-    protocol.write_launch(
-        str(folder), Launch(cell, Protocol(), {}, str(folder), cpus=cpus, network=data_of(cell.network))
-    )
-
-
-def test_a_launch_is_bound_to_the_cpus_that_it_names_in_whatever_order(tmp_path, as_before):
-    for cpus in (None, as_before[::-1] * 2, *([cpu] for cpu in as_before)):
-        write(tmp_path, cpus)
-        evidence.bind(str(tmp_path))
-        assert os.sched_getaffinity(0) == set(cpus or as_before)
-        assert set(cpus or as_before) <= set(evidence.cpus_allowed())
-        assert evidence.binding_refusal(cpus) == ""
-
-
 @pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
 def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
-    write(tmp_path, None)
+    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
+    protocol.write_launch(str(tmp_path), Launch(cell, Protocol(), {}, str(tmp_path), network=data_of("fcn5")))
     content = json.loads((tmp_path / protocol.CELL_FILE).read_text())
     (tmp_path / protocol.CELL_FILE).write_text(json.dumps({**content, "cpus": cpus}))
     evidence.bind(str(tmp_path))

@@ -70,25 +70,15 @@ def test_an_outcome_is_read_as_it_was_written(folder, outcome):
 GOOD = protocol.to_dict(Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.0, 0.0, "w", 1.0, 1.0, 0.1)))
 
 
-@pytest.mark.parametrize("version", [None, 0, protocol.SCHEMA_VERSION + 1, "1", [1]])
-def test_another_schema_version_is_refused(folder, version):
-    content = {**GOOD, "schema_version": version}
-    if version is None:
-        del content["schema_version"]
-    (folder / "outcome.json").write_text(json.dumps(content))
-    with pytest.raises(ProtocolError, match="schema version"):
-        protocol.read_outcome(str(folder))
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
+        ({"schema_version": protocol.SCHEMA_VERSION + 1}, "schema version"),
         ({"colour": "red"}, "unknown keys: colour"),
         ({"parity": {**GOOD["parity"], "colour": "red"}}, "outcome.json.parity has unknown keys: colour"),
         ({"parity": {"verdict": "agrees"}}, "outcome.json.parity"),
         ({"contention": {"steal": 1}}, "outcome.json.contention has unknown keys: steal"),
         ({"status": "well"}, "well"),
-        ({"status": None}, "None"),
     ],
 )
 def test_what_the_contract_does_not_know_is_refused(folder, changes, complaint):
@@ -97,13 +87,6 @@ def test_what_the_contract_does_not_know_is_refused(folder, changes, complaint):
     with pytest.raises(ProtocolError) as caught:
         protocol.read_outcome(str(folder))
     assert complaint in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"3", b"\xff\xfe", b'{"schema_version": 1}'])
-def test_what_is_no_outcome_is_refused(folder, content):
-    (folder / "outcome.json").write_bytes(content)
-    with pytest.raises(ProtocolError):
-        protocol.read_outcome(str(folder))
 
 
 def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):

@@ -3,11 +3,11 @@
     .venv/bin/python tests/benchmarks/change_points.py tcpd.json --python /tmp/rivals/bin/python
     .venv/bin/python tests/benchmarks/change_points.py --nights 1000        simulated nights alone; minutes
 
-A file is JSON, name of a series -> {"values": ..., "annotations": {person: [index, ...]}} as in the
-Turing Change Point Dataset. Labelled series are scored by F1 (margin 5) and covering as van den Burg and Williams
-define them (arXiv 2003.06222); the detector that finds nothing must score what they published for it. ``--python`` is
-an interpreter with the packages that `rivals.py` names. Every detector sees the series standardised, or scales them
-itself, with its own defaults.
+A file is JSON, name of a series -> {"values": ..., "annotations": {person: [index, ...]}} as in the Turing Change Point
+Dataset. The series are scored by F1 (margin 5) and covering as van den Burg and Williams define them (arXiv
+2003.06222); the detector that finds nothing must score what they published for it. ``--python`` is an interpreter with
+the packages that `rivals.py` names. Every detector sees the series standardised, or scales them itself, with its own
+defaults.
 """
 
 import json

@@ -10,10 +10,9 @@ and ``small`` (an LSTM with short steps). Beside them runs a neighbour: none, ``
 ended loses one pair at most, and the next one goes on. Nothing else should run.
 
 Columns: robust standard deviation (MAD) of the logarithm of the pairs' ratios around that of their effect; seconds of a
-pair; minutes until the ratio is known to +-1 %. Last
-the ratios measured, with their 95 % intervals, and of a gate on pairs drawn from these how often it alarms at identical
-code / finds 5 % / is contended then: as the gate is; "blind", where each
-pair counts.
+pair; minutes until the ratio is known to +-1 %. Last the ratios measured, with their 95 % intervals, and of a gate on
+pairs drawn from these how often it alarms at identical code / finds 5 % / is contended then: as the gate is; "blind",
+where each pair counts.
 """
 
 import contextlib

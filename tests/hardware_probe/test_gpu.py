@@ -24,6 +24,7 @@ from fake_nvml import (
     SimulatedGpu,
     board,
 )
+from processes import wait_until
 
 from dlbench.hardware_probe import probe_gpus
 from dlbench.hardware_probe import telemetry as module
@@ -89,14 +90,6 @@ COLUMNS = {
 }
 
 
-def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until something is so; fail where it never is."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.001)
-
-
 def sampled(
     nvml: FakeNvml, uuid: str = UUID, samples: int = 6, meanwhile: Callable[[], object] = lambda: None, **options: Any
 ) -> dict[str, Any]:
@@ -105,7 +98,7 @@ def sampled(
     sampler.start()
     meanwhile()
     begun = len(sampler._fast)
-    until(lambda: len(sampler._fast) >= begun + samples or not sampler._thread.is_alive())
+    wait_until(lambda: len(sampler._fast) >= begun + samples or not sampler._thread.is_alive(), "samples")
     return sampler.stop()
 
 
@@ -173,7 +166,7 @@ def test_a_gpu_that_disappears_ends_the_sampling_and_is_noted(queries: int) -> N
     nvml = FakeNvml(SimulatedGpu().board(), lost_after=queries)
     sampler = Sampler(UUID, nvml, PERIOD)
     sampler.start()
-    until(lambda: not sampler._thread.is_alive())
+    wait_until(lambda: not sampler._thread.is_alive(), "the end of the sampler")
     asked = len(nvml.asked)
     recorded = sampler.stop()
     assert recorded["notes"] == ["the GPU stopped answering: GPU is lost"]
@@ -236,7 +229,7 @@ def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.Monkey
     assert column(recorded, "watts")[0] == 250.0
     assert recorded["cpu_seconds"] is None
     stuck.set()
-    until(lambda: not sampler._thread.is_alive())
+    wait_until(lambda: not sampler._thread.is_alive(), "the end of the sampler")
 
 
 def test_processes_where_their_numbers_tell() -> None:

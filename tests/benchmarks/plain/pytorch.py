@@ -10,7 +10,7 @@ import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F  # noqa: N812
 
-MODES = "eager", "onednn", "compile"
+MODES = "eager", "compile"
 #: Inputs, width and stride of ResNet-50's blocks, in order.
 BOTTLENECKS = [
     (4 * width if index else inputs, width, 1 if index else stride)
@@ -19,33 +19,12 @@ BOTTLENECKS = [
 ]
 
 
-class OneDNNFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, w, b):
-        ctx.save_for_backward(x, w)
-        return torch.ops.mkldnn._linear_pointwise(x, w, b, "none", [], "")
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, w = ctx.saved_tensors
-        dx = None
-        if ctx.needs_input_grad[0]:
-            dx = torch.ops.mkldnn._linear_pointwise(dy, w.t(), None, "none", [], "")
-        dw = torch.ops.mkldnn._linear_pointwise(dy.t(), x.t(), None, "none", [], "")
-        return dx, dw, dy.sum(0)
-
-
-class OneDNNLinear(nn.Linear):
-    def forward(self, x):
-        return OneDNNFunction.apply(x, self.weight, self.bias)
-
-
-def fully_connected(given, linear):
-    layers = [layer for inputs, outputs in given.layers for layer in (linear(inputs, outputs), nn.Sigmoid())]
+def fully_connected(given):
+    layers = [layer for inputs, outputs in given.layers for layer in (nn.Linear(inputs, outputs), nn.Sigmoid())]
     return nn.Sequential(*layers[:-1])
 
 
-def alexnet(linear):
+def alexnet():
     return nn.Sequential(
         nn.Conv2d(3, 96, 11, 4, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
         nn.Conv2d(96, 256, 5, 1, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
@@ -53,9 +32,9 @@ def alexnet(linear):
         nn.Conv2d(384, 384, 3, 1, 1), nn.ReLU(True),
         nn.Conv2d(384, 256, 3, 1, 1), nn.ReLU(True), nn.MaxPool2d(3, 2),
         nn.Flatten(),
-        linear(9216, 4096), nn.ReLU(True),
-        linear(4096, 4096), nn.ReLU(True),
-        linear(4096, 1000),
+        nn.Linear(9216, 4096), nn.ReLU(True),
+        nn.Linear(4096, 4096), nn.ReLU(True),
+        nn.Linear(4096, 1000),
     )  # fmt: skip
 
 
@@ -80,24 +59,24 @@ class Bottleneck(nn.Module):
         return F.relu(y, inplace=True)
 
 
-def resnet50(linear):
+def resnet50():
     layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
     layers += [Bottleneck(*numbers) for numbers in BOTTLENECKS]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(2048, 1000))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
-def pictures(linear):
+def pictures():
     return nn.Sequential(
         nn.Conv2d(3, 16, 5, 2, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
         nn.Conv2d(16, 32, 3, 1, 1), nn.ReLU(True), nn.MaxPool2d(2),
         nn.Flatten(),
-        linear(1568, 64), nn.ReLU(True),
-        linear(64, 10),
+        nn.Linear(1568, 64), nn.ReLU(True),
+        nn.Linear(64, 10),
     )  # fmt: skip
 
 
-def mlp(linear):
-    return nn.Sequential(linear(784, 1024), nn.ReLU(True), linear(1024, 1024), nn.ReLU(True), linear(1024, 10))
+def mlp():
+    return nn.Sequential(nn.Linear(784, 1024), nn.ReLU(True), nn.Linear(1024, 1024), nn.ReLU(True), nn.Linear(1024, 10))
 
 
 class Spike(torch.autograd.Function):
@@ -131,11 +110,11 @@ class Spiking(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, linear):
+    def __init__(self, given):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = nn.LSTM(256, 256, 2)
-        self.out = linear(256, 10000)
+        self.out = nn.Linear(256, 10000)
         for layer in range(2):
             bias = getattr(self.lstm, f"bias_hh_l{layer}")
             bias.requires_grad_(False).zero_()
@@ -283,21 +262,20 @@ def train(given, x, y):
     torch.backends.cudnn.benchmark = True
     torch.set_num_threads(given.threads)
     torch.set_num_interop_threads(1)
-    linear = OneDNNLinear if given.mode == "onednn" else nn.Linear
     x, y = torch.from_numpy(x), torch.from_numpy(y)
     if given.units:
         return boltzmann(given, x, y), None
     convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(given.network)
     if convolutional:
-        model = convolutional(linear).to(memory_format=torch.channels_last)
+        model = convolutional().to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     elif given.network == "mlp":
-        model = mlp(linear)
+        model = mlp()
     elif given.spiking:
         units, _, inputs, outputs = given.spiking
         model = Spiking(units, inputs, outputs)
     else:
-        model = given.build(lambda given: LanguageModel(linear), lambda given: fully_connected(given, linear))
+        model = given.build(LanguageModel, fully_connected)
     model, x, y = [each.to(given.device) for each in (model, x, y)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if given.loader_workers:
