@@ -33,17 +33,11 @@ class Conditions:
     """Mean of what that adds (exponential)."""
     tails: float = np.inf
     """Degrees of freedom of Student's t that the launches' luck follows, scaled to the same standard deviation."""
-    session: float = 0.0
-    """Of the machine's level from session to session, where a stored baseline is compared."""
-    step: float = 0.02
-    """Of steps around their launch."""
-    slow_steps: float = 0.03
-    """Share of steps that take longer, by `spike` on average."""
 
 
 QUIET = Conditions(0.01)
-CI = Conditions(0.03, drift=0.005, spikes=0.02, session=0.025)
-BAD = Conditions(0.04, drift=0.01, spikes=0.05, spike=0.3, tails=3.0, session=0.04, step=0.04, slow_steps=0.1)
+CI = Conditions(0.03, drift=0.005, spikes=0.02)
+BAD = Conditions(0.04, drift=0.01, spikes=0.05, spike=0.3, tails=3.0)
 
 
 def launches(
@@ -62,13 +56,6 @@ def launches(
     sides = np.where(swapped, in_time[:, :, ::-1], in_time)
     sides[:, :, 1] += np.log(ratio)
     return sides
-
-
-def steps(rng: np.random.Generator, conditions: Conditions, levels: Array, count: int = 20) -> Array:
-    """Return the logarithms of ``count`` steps of each launch, along a last axis."""
-    shape = (*levels.shape, count)
-    slow = (rng.random(shape) < conditions.slow_steps) * rng.exponential(conditions.spike, shape)
-    return levels[..., None] + rng.normal(0.0, conditions.step, shape) + slow
 
 
 class Decision(NamedTuple):
