@@ -152,7 +152,6 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
         ("attention", {**GPT, "heads": 3}, "heads", "3 do not divide the width 8. Give a divisor"),
         ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
         ("boltzmann", {"units": 1, "order": "sequential"}, "units", "1 is not a whole number from 2"),
-        ("boltzmann", {"units": 9, "order": "random"}, "order", '"sequential", "synchronous", "bipartite"'),
         ("mcculloch_pitts", {"units": 9, "tau": 0}, "tau", "0 is not a number from 1e-06"),
         ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: attention"),
     ],

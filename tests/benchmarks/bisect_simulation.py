@@ -7,9 +7,7 @@
 64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own:
 the looks of a gate at both ends, then its posterior, choice and end. Beside it `git bisect` by hand: so many runs of
 the good end, of the bad end and of each of six candidates, which is called bad where its geometric mean is nearer to
-the bad end's.
-
-Exit code 1 where less than 95 % of the candidates that the first kind names are right.
+the bad end's. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
 """
 
 import math

@@ -100,8 +100,6 @@ def for_each_cell(protocol):
     return of_all
 
 
-
-
 @for_each_cell
 def pyperf(pool, lot):
     """Start twenty processes of three values after a warm-up, and one that calibrates."""

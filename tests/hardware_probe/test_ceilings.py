@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_pythons import script
 
 from dlbench.hardware_probe import Ceiling, Ceilings, ProbeError, measure
 from dlbench.hardware_probe.ceilings import WORKER
@@ -73,32 +73,24 @@ def test_a_ceiling_never_falls(rates: dict[int, tuple[float, float]]) -> None:
     assert Ceilings.from_dict(json.loads(json.dumps(ceilings.to_dict()))) == ceilings
 
 
-def interpreter(path: Path, script: str) -> Path:
-    """A program that plays an interpreter."""
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="plays an interpreter by a shell script")
 @pytest.mark.parametrize(
-    ("script", "message"),
+    ("body", "message"),
     [
         ("echo 'No module named numpy' >&2; exit 1", r"exit status 1\): No module named numpy.*needs NumPy"),
         ("kill -SEGV $$", r"exit status -11\): no message"),
         ("exec sleep 60", "longer than 0.5 s: .* too busy"),
     ],
 )
-def test_interpreters_that_fail(tmp_path: Path, script: str, message: str) -> None:
+def test_interpreters_that_fail(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(ProbeError, match=message):
-        measure([1], python=interpreter(tmp_path / "python", script), timeout_seconds=0.5)
+        measure([1], python=script(tmp_path / "python", f"#!/bin/sh\n{body}\n"), timeout_seconds=0.5)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="plays an interpreter by a shell script")
 def test_the_worker_s_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    program = interpreter(tmp_path / "python", f'env > {tmp_path}/env; echo "$@" > {tmp_path}/arguments; exit 1')
+    body = f'env > {tmp_path}/env; echo "$@" > {tmp_path}/arguments; exit 1'
+    program = script(tmp_path / "python", f"#!/bin/sh\n{body}\n")
     with pytest.raises(ProbeError):
         measure([3], python=program)
     environment = (tmp_path / "env").read_text().splitlines()

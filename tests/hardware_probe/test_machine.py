@@ -62,7 +62,6 @@ def test_fingerprints_tell_machines_apart() -> None:
 def test_fingerprint_is_the_one_of_earlier_versions() -> None:
     """Stored records hold it: a change here must come with a new _FINGERPRINT_VERSION."""
     assert XEON.fingerprint == "ce7b1529334f"
-    assert all(character in "0123456789abcdef" for character in XEON.fingerprint)
 
 
 @given(data=st.data())

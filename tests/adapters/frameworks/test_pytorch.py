@@ -98,9 +98,7 @@ def refused(**cell):
         ((10, 0), {"precision": "tf32"}, ""),  # by its PTX
         ((6, 1), {}, "no kernels for compute capability 6.1 (it has sm_75, sm_80, sm_90, compute_90)"),
         ((7, 5), {"precision": "tf32"}, "precision tf32: it needs compute capability 8.0, and this GPU has 7.5"),
-        ((7, 5), {"precision": "bfloat16"}, "precision bfloat16: it needs compute capability 8.0"),
         ((7, 5), {"precision": "float16"}, ""),
-        ((9, 0), {"precision": "float8"}, "precision float8"),
         ((9, 0), {"placement": "on tape"}, "placement on tape"),
         ((9, 0), {"mode": "onednn", "dense": "onednn"}, "oneDNN multiplies on the CPU only"),
         ((9, 0), {"mode": "graph", "graph": True, "precision": "float16"}, "cannot capture the scaling of its loss"),
