@@ -60,6 +60,13 @@ def test_images_are_bytes_in_the_file_and_numbers_within_their_scale_for_the_ste
     assert -1.0 <= values.min() < -0.5 < 0.5 < values.max() < 1.0
 
 
+def test_large_mini_batches_are_few_and_small_ones_many() -> None:
+    assert Feed(RECURRENT, 4, TIMED).count == 64
+    assert 4 <= Feed(LARGE, 64, TIMED).count < 64
+    assert Feed(LARGE, 100_000, TIMED).count == 4
+    assert Feed(LARGE, 64, CHECKED).count == LARGE.parity.steps
+
+
 @given(st.integers(0, 3), st.integers(1, 5), st.integers(0, 30))
 def test_what_is_made_ahead_comes_in_order_and_no_more_of_it_than_asked_for(workers: int, depth: int, n: int) -> None:
     made: list[int] = []

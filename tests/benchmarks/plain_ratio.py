@@ -128,7 +128,7 @@ def compared(
 
 
 def main(
-    frameworks: str = "torch:*,tensorflow:*,mxnet,onnxruntime",
+    frameworks: str = "torch:*,tensorflow,mxnet,onnxruntime",
     networks: str = "fcn5,alexnet,lstm32,resnet50",
     suite: str = "table4",
     threads: int = 1,

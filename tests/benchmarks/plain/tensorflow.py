@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-MODES = "function", "xla"
+MODES = ("function",)
 random = np.random.default_rng(1)
 variables = []
 
@@ -42,24 +42,12 @@ def lstm(given):
             hs.append(h)
         return tf.stack(hs)
 
-    def looped(z, u):
-        zs = tf.TensorArray(tf.float32, length, element_shape=[batch, 1024]).unstack(z)
-        hs = tf.TensorArray(tf.float32, length, element_shape=[batch, 256])
-
-        def body(t, h, c, hs):
-            h, c = cell(zs.read(t) + tf.matmul(h, u), c)
-            return t + 1, h, c, hs.write(t, h)
-
-        zero = tf.zeros([batch, 256])
-        loop = tf.while_loop(lambda t, *_: t < length, body, (0, zero, zero, hs), maximum_iterations=length)
-        return loop[3].stack()
-
     def call(tokens):
         x = tf.gather(embedding, tokens)
         for w, u, b in layers:
             z = tf.nn.bias_add(tf.matmul(tf.reshape(x, [-1, 256]), w), b)
             z = tf.reshape(z, [length, batch, 1024])
-            x = looped(z, tf.convert_to_tensor(u)) if given.mode == "xla" else unrolled(z, tf.convert_to_tensor(u))
+            x = unrolled(z, tf.convert_to_tensor(u))
         return head(tf.reshape(x, [-1, 256]))
 
     return call
@@ -82,7 +70,7 @@ def train(given, x, y):
     model = given.build(lstm, fully_connected)
     x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
 
-    @tf.function(jit_compile=given.mode == "xla", autograph=False)
+    @tf.function(jit_compile=False, autograph=False)
     def compiled(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x)))
