@@ -13,7 +13,7 @@ from dlbench.reports.cells import CellResult, Matrix, build_matrix
 from dlbench.reports.costs import REPORT, choices, costs
 from dlbench.reports.formats.export import export
 from dlbench.reports.matrix import matrix_page, matrix_rows
-from dlbench.reports.quantities import QUANTITIES, in_quantity
+from dlbench.reports.quantities import in_quantity
 from dlbench.reports.ratio.frameworks import frameworks
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
@@ -105,17 +105,6 @@ def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_
     assert cells["jit"].break_even is None
 
 
-def test_a_slower_step_never_makes_up_for_a_later_start() -> None:
-    cells = by_row(matrix_of(*EAGER, *rows_of(0.12, (2.0, 3.0, 25.0), mode="compile")))
-    found = cells["compile"].break_even
-    assert found is not None
-    assert (found.steps, found.high) == (None, None)
-    page = matrix_page(matrix_of(*EAGER, *rows_of(0.1, (2.0, 3.0, 25.0), mode="compile")), "break_even")
-    assert sorted(entry.plain for row in page.tables[0].rows[1:] for entry in row[1:]) == ["-", "never"]
-
-
-def chosen(matrix: Matrix) -> dict[str, list[list[str]]]:
-    """Return by framework the modes that take least for 10, 1,000 and 100,000 steps."""
     found = choices(costs(matrix))
     return {each.at.framework: [[cell.row.mode for cell in rows] for rows in each.rows.values()] for each in found}
 
@@ -127,12 +116,6 @@ def test_the_mode_to_take_depends_on_the_number_of_steps() -> None:
     }
     # Of one row alone there is nothing to choose.
     assert chosen(matrix_of(*JAX)) == {}
-
-
-def test_near_the_break_even_the_choice_is_open() -> None:
-    # Even after 1 + 20 / 0.02 steps.
-    late = rows_of(0.08, (1.0, 2.0, 23.0), mode="compile")
-    assert sorted(chosen(matrix_of(*EAGER, *late))["torch"][1]) == ["compile", "eager"]
 
 
 def test_the_report_marks_the_least_memory_and_every_format_has_it() -> None:
@@ -160,11 +143,3 @@ def test_ratios_of_another_quantity_compare_that_quantity() -> None:
     assert ratios["jax"] / ratios["torch"] == pytest.approx(2000 / 900)
     nothing = frameworks(in_quantity(matrix, "cpu_joules"))
     assert nothing.rows == ()
-
-
-@pytest.mark.parametrize("name", QUANTITIES)
-def test_every_quantity_has_a_matrix_of_real_and_of_missing_cells(name: str) -> None:
-    matrix = matrix_of(*EAGER, *COMPILED, make.record(network="lstm32", result=make.outcome([1.0])))
-    (table,) = matrix_page(matrix, name).tables
-    assert table.title == QUANTITIES[name].title
-    assert all(entry.plain for row in table.rows for entry in row)

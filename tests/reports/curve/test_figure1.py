@@ -195,19 +195,6 @@ def test_single_sizes_are_compared_with_nothing_and_left_out_beside_curves() -> 
     assert "Nothing was measured yet" in said([])
 
 
-def test_precisions_devices_workers_and_machines_are_lines_of_their_own() -> None:
-    places = (
-        {"threads": 2, "world_size": 2},
-        {"device": "cuda:0", "precision": "bfloat16"},
-        {"device": "cuda:0", "machine": "m-two"},
-    )
-    found = figure_of([record for place in places for record in records_of(saturating(20.0, (16, 32)), **place)])
-    titles = FORMATS["terminal"](found).splitlines()
-    assert "fcn5, 2 threads x 2 workers, machine m-one" in titles
-    assert "fcn5, cuda:0, 1 thread, bfloat16, machine m-one" in titles
-    assert "fcn5, cuda:0, 1 thread, machine m-two" in titles
-
-
 # The picture.
 
 

@@ -216,17 +216,6 @@ def test_findings_name_workloads_that_get_worse_and_that_gain() -> None:
     assert said.startswith("two cores, four CPUs: more threads than its 2 cores cost time on 1 of 3 rows, most on fcn5")
 
 
-def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
-    found = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
-    assert findings([found]) == [
-        f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(3)}),",
-        "  torch eager: gets worse on 1 of 1 networks: fcn5 2.4x at 8",
-        f"two cores, four CPUs: past 4 threads, one for each CPU it may use ({TESTED.format(3)}),",
-        "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
-    ]
-    assert findings([curve_of({1: 1.0, 8: 2.0}, Host(make.MACHINE, "unknown"))]) == []
-
-
 def disturbed(p: int, seconds: float) -> list[Record]:
     """Three launches whose threads waited a third of the time, with CPUs enough for all of them."""
     other = make.contention(run_queue_seconds=p * 5 * seconds / 3)

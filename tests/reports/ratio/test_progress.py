@@ -86,14 +86,6 @@ def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order
         assert [standing.oldest for standing in ranking] == [True, False, False, False]
 
 
-def test_an_undated_framework_has_a_speedup_and_is_never_the_oldest() -> None:
-    ranking = only(progress_of([*launches(4.0, "mine", "", adapter="own"), *OLD]))
-    assert [(s.cell.row.framework, s.oldest) for s in ranking] == [("caffe", True), ("mine", False)]
-    assert ranking[1].speedup is not None
-    alone = only(progress_of(launches(4.0, "mine", "0.1", adapter="own")))
-    assert [(s.oldest, s.speedup) for s in alone] == [(False, None)]
-
-
 def test_where_the_oldest_has_no_number_the_next_one_takes_its_place() -> None:
     holes = [make.hole(Status.CRASHED, "signal 11", framework="caffe", adapter="caffe", mode="m")]
     ranking = only(progress_of([*holes, *MIDDLE, *NEW]))
