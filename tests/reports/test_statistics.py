@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from dlbench.reports.curve.curve import adjust_together
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
     LAUNCH_DEVIATION,
@@ -208,16 +207,6 @@ def of(value: float, low: float | None = None, high: float | None = None, p: flo
 )
 def test_verdicts(found: Contrast, verdict: str) -> None:
     assert found.verdict == verdict
-
-
-def test_only_what_was_tested_is_adjusted_and_counted() -> None:
-    ratio = Ratio(1.5, 1.2, 1.8, "")
-    given_to = [Contrast(4, 2, ratio, p) for p in (0.01, None, 0.04, 0.02)]
-    found = list(adjust_together([dict(enumerate(given_to))])[0].values())
-    assert [each.p_adjusted for each in found] == pytest.approx([0.03, None, 0.04, 0.04])
-    assert [each.family for each in found] == [3, 0, 3, 3]
-    assert [each.tested for each in found] == [True, False, True, True]
-    assert adjust_together([]) == []
 
 
 def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:

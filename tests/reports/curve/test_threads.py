@@ -28,7 +28,6 @@ from dlbench.reports.curve.threads import (
     mechanism,
     name_of,
     threads,
-    wait_policies,
 )
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import holm, summarise, welch
@@ -147,7 +146,7 @@ def test_what_is_left_out_is_said() -> None:
     assert found_in(of_one).notes == ()
 
 
-# Why more threads are slower, and how threads wait.
+# Why more threads are slower.
 
 
 def observed(seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0) -> Outcome:
@@ -176,27 +175,6 @@ def test_the_mechanism_follows_from_the_evidence() -> None:
     assert mechanism(curve_of({1: 1.0, 2: 0.5})) == ""
     blind = make.outcome([1.0] * 5)._replace(threads=None, contention=None)
     assert mechanism(pair(observed(0.5, 2), blind, 8)) == ""
-
-
-def with_settings(p: int, variables: Mapping[str, str], **software: Any) -> Record:
-    result = make.outcome([1.0] * 5, p, software={"variables": dict(variables), **software})
-    return make.record(result=result, threads=p)
-
-
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [
-        ([with_settings(p, {"OMP_WAIT_POLICY": "passive", "LANG": "C"}) for p in (1, 2)], "OMP_WAIT_POLICY=passive"),
-        (
-            [with_settings(p, {}, allow_spinning=p <= 2, mode_settings={"spin": "auto"}) for p in (1, 2, 4)],
-            "at 1, 2 spin=auto, allow_spinning=True; at 4 spin=auto, allow_spinning=False",
-        ),
-        ([with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})], "at 1 nothing set; at 2 GOMP_SPINCOUNT=0"),
-        ([with_settings(1, {})], ""),
-    ],
-)
-def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> None:
-    assert wait_policies(curve_of({}, extra=extra).points) == said
 
 
 # Findings.

@@ -3,21 +3,19 @@
 import math
 import random
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
-from exported import exporters, texts
+from exported import exporters
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.builds import Build, Builds, released
 from dlbench.reports.formats.layout import times
-from dlbench.reports.ratio.progress import REPORT, Progress, Standing, progress
-from dlbench.reports.report import ReportOptions
+from dlbench.reports.ratio.progress import Progress, Standing, progress
 from dlbench.reports.statistics import geometric_mean, mean_of_pairs, ratio, summarise
 from dlbench.reports.storage.record import RELEASED, Record
 
@@ -206,11 +204,3 @@ def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
         INSTALLED: ["caffe", "torch"],
     }
     assert [ranking[0].place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
-
-
-def test_the_picture_has_a_page_for_each_machine_and_names_each_framework_with_its_month(tmp_path: Path) -> None:
-    found = progress_of([*OLD, *MIDDLE, *NEW, *launches(1.0, machine="m-two")])
-    pages = REPORT.draw(found, tmp_path / "p.svg", ReportOptions())  # type: ignore[misc]
-    assert [page.name for page in pages] == ["p.svg", "p-2.svg"]
-    assert {"2017-04 caffe 1.0.0", "2022-05 mxnet 1.9.1", "2026-07 torch 2.13.0"} <= set(texts(pages[0]))
-    assert not REPORT.drawable(progress_of([]))
