@@ -147,9 +147,9 @@ def test_flags_of_a_launch_on_a_gpu(record: Record, expected: str) -> None:
     assert names(record) == expected.split()
 
 
-def starting(seconds: float | None, launches: float | None = 120.0, **changes: Any) -> Record:
-    """A launch with operators that the host starts in so many seconds each; a step of 0.1 s unless given otherwise."""
-    record = launch(**{"busy": 0.4, **changes})
+def starting(seconds: float | None, launches: float = 120.0) -> Record:
+    """A launch with operators that the host starts in so many seconds each, and a step of 0.1 s."""
+    record = launch(busy=0.4)
     device = record.outcome.device
     device = device._replace(launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds))
     return replace(record, outcome=record.outcome._replace(device=device))
@@ -167,7 +167,7 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
         ),
         (starting(5e-6), f"{WAITING}: starting 120 operators at 5 us each takes about 1% of a step"),
         (starting(2e-3), f"{WAITING}: launch-bound, since starting 120 operators at 2000 us each takes all of a step"),
-        # Without a profile, or what starting costs, nothing is said of it.
+        # Without what starting costs, nothing is said of it.
         (starting(None), WAITING),
         (
             launch(of_gpu=telemetry(reasons=in_region(0x40 | 0x4, 0.5), sm_mhz=1200)),
