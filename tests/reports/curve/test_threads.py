@@ -28,6 +28,7 @@ from dlbench.reports.curve.threads import (
     mechanism,
     name_of,
     threads,
+    wait_policies,
 )
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import holm, summarise, welch
@@ -146,7 +147,7 @@ def test_what_is_left_out_is_said() -> None:
     assert found_in(of_one).notes == ()
 
 
-# Why more threads are slower.
+# Why more threads are slower, and how threads wait.
 
 
 def observed(seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0) -> Outcome:
@@ -177,6 +178,21 @@ def test_the_mechanism_follows_from_the_evidence() -> None:
     assert mechanism(pair(observed(0.5, 2), blind, 8)) == ""
 
 
+def with_settings(p: int, variables: Mapping[str, str]) -> Record:
+    return make.record(result=make.outcome([1.0] * 5, p, software={"variables": dict(variables)}), threads=p)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ([with_settings(p, {"OMP_WAIT_POLICY": "passive", "LANG": "C"}) for p in (1, 2)], "OMP_WAIT_POLICY=passive"),
+        ([with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})], "at 1 nothing set; at 2 GOMP_SPINCOUNT=0"),
+    ],
+)
+def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> None:
+    assert wait_policies(curve_of({}, extra=extra).points) == said
+
+
 # Findings.
 
 
@@ -192,6 +208,17 @@ def test_findings_name_workloads_that_get_worse_and_that_gain() -> None:
     ]
     (said,) = headline(found)
     assert said.startswith("two cores, four CPUs: more threads than its 2 cores cost time on 1 of 3 rows, most on fcn5")
+
+
+def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
+    found = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
+    assert findings([found]) == [
+        f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(3)}),",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 2.4x at 8",
+        f"two cores, four CPUs: past 4 threads, one for each CPU it may use ({TESTED.format(3)}),",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
+    ]
+    assert findings([curve_of({1: 1.0, 8: 2.0}, Host(make.MACHINE, "unknown"))]) == []
 
 
 def disturbed(p: int, seconds: float) -> list[Record]:

@@ -95,12 +95,6 @@ LEADERS = {
         "mxnet",
         fastest.CLEAR,
     ),
-    "alone with its tuning": (
-        [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED)],
-        [],
-        None,
-        fastest.UNKNOWN,
-    ),
 }
 
 
