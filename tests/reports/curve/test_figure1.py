@@ -180,6 +180,7 @@ def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_d
     assert "out of memory from 1024" in text
     assert "torch eager at 2048: skip, skipped!" in text
     assert line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).found["memory_ends_at"] is None
+    assert "Nothing was measured yet" in said([])
 
 
 # The picture.

@@ -251,3 +251,4 @@ def test_the_picture_has_numbers_at_its_axes_and_no_formulas(tmp_path):
     drawn = path.read_text(encoding="utf-8")
     assert "seconds of updates" in drawn
     assert "mathdefault" not in drawn
+    assert "dlbench run char" in shown(study_of([]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from exported import exporters
+from exported import exporters, texts
 from hostile import CHECKS
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -177,6 +177,13 @@ def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) 
     lines = wrapped(line, width)
     assert " ".join(" ".join(lines).split()) == line
     assert all(len(each) <= width for each in lines)
+
+
+def test_rows_networks_and_threads_are_named(tmp_path):
+    records = [r for name in ("torch", "mxnet") for p in (1, 2) for r in make.launches(1.0, framework=name, threads=p)]
+    matrix = build_matrix(replace(results_of(*records), products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)}))
+    (written,) = of_matrix.REPORT.draw(matrix, tmp_path / "m.svg", ReportOptions())
+    assert {"fcn5, mini-batch 64", "torch eager", "mxnet eager", "1", "2", "threads"} <= set(texts(written))
 
 
 def test_marks_are_spelled_where_an_encoding_lacks_them_and_lines_still_fit() -> None:
