@@ -18,16 +18,6 @@ Show = Callable[..., Page]
 AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
-def test_it_opens_from_a_file_and_asks_for_nothing_else(show: Show, example: Path) -> None:
-    asked: list[str] = []
-    page = show(example)
-    page.on("request", lambda request: asked.append(request.url))
-    page.reload()
-    page.wait_for_selector("#matrix-controls:not([hidden])")
-    assert asked == [example.as_uri()]
-    assert page.locator("#matrix-table td a").count() == 30
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_is_wider_than_the_window(show: Show, example: Path, machines: Path, width: int) -> None:
     for path in (example, machines):

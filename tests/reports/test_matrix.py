@@ -35,16 +35,6 @@ def launches(times: list[float], **changes: object) -> list[Record]:
     return [make.record([t] * 5, launch=n, **changes) for n, t in enumerate(times)]  # type: ignore[arg-type]
 
 
-def test_a_cell_of_several_launches() -> None:
-    cell = only(matrix_of(*launches([1.0, 1.1, 1.2])))
-    assert (cell.seconds.launches, cell.seconds.samples) == (3, 15)
-    assert cell.items_per_second == pytest.approx(64 / cell.seconds.median)
-    assert cell.gflops == pytest.approx(NETWORKS["fcn5"].family.training_flops(64) / cell.seconds.median / 1e9)
-    assert cell.ceiling_fraction is None
-    assert cell.flags == ()
-    assert not cell.best  # of nothing
-
-
 def test_rows_and_columns_have_a_settled_order() -> None:
     records = [
         make.record(network="lstm32", framework="torch", threads=1),
@@ -115,12 +105,6 @@ def test_one_good_launch_makes_a_number_and_the_others_are_told() -> None:
     assert cell.status is Status.OK
     assert names(cell) == ["failed_launches", "few_launches"]
     assert "1 of 2 launches: crashed, signal 11" in cell.flags[0].sentence
-
-
-def test_a_skipped_cell_does_not_displace_a_measured_one() -> None:
-    skipped = make.hole(Status.SKIPPED, "budget", run="new", minutes=60)
-    assert only(matrix_of(make.record(run="old"), skipped)).run == "old"
-    assert only(matrix_of(skipped)).status is Status.SKIPPED
 
 
 def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:

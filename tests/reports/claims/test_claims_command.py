@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from records_of_claims import timed
 
-from dlbench.reports.claims.claims import claims
 from dlbench.reports.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
@@ -19,22 +18,6 @@ def call(command: Call, tmp_path: object) -> Call:
         for each in (*timed("tensorflow", 2.5, "resnet50"), *timed("caffe", 1.0, "resnet50")):
             opened.append(each)
     return lambda *words: command("report", "claims", "--store", path, *words)
-
-
-def test_json_is_a_list_of_claims_with_both_verdicts(call: Call) -> None:
-    code, out, _ = call("--json")
-    found = json.loads(out)
-    assert code == 0
-    assert [each["id"] for each in found] == [each.id for each in claims()]
-    (one,) = [each for each in found if each["id"] == "A1"]
-    assert (one["paper"], one["verdict_on_paper"], one["verdict_here"]) == ("shi2016", "partly", "not measured")
-    assert {each["on"] for each in one["numbers"]} == {"on_paper"}
-    assert one["missing"][-1] == {"on": "here", "what": "a machine of 16 cores or more", "reason": "not measured"}
-    for each in found:
-        for on in ("on_paper", "here"):
-            assert len([n for n in each["numbers"] if n["on"] == on]) == each[f"of_{on}"]
-            lacks = any(m["on"] == on for m in each["missing"])
-            assert lacks or each[f"verdict_{on}"] != "not measured"
 
 
 def test_words_that_are_wrong_are_one_line(call: Call) -> None:

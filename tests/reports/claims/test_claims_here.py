@@ -51,11 +51,10 @@ def fed(seconds: float, placement: str) -> list[make.Record]:
     return on_gpu("torch", seconds, CNNS, placement=placement)
 
 
-def chains(count: int, cpu: float, gpu: float | None = None) -> list[make.Record]:
+def chains(count: int, cpu: float, gpu: float) -> list[make.Record]:
     """So many chains of a Boltzmann machine, on the CPU and on a GPU."""
     where = {"network": "bm-d256-sequential", "batch_size": count}
-    on = timed("torch", cpu, threads=2, **where)
-    return on if gpu is None else [*on, *timed("torch", gpu, **GPU, **where)]
+    return [*timed("torch", cpu, threads=2, **where), *timed("torch", gpu, **GPU, **where)]
 
 
 Time = Callable[[int, int, int, str], float]
@@ -114,13 +113,10 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
         ("W1", on_cpu("torch", GAINS, FCNS), 4, DIFFERS),
         ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 0.9, CNNS, world_size=2)], 4, REPRODUCES),
         ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.2, CNNS, world_size=2)], 4, DIFFERS),
-        ("W2", on_gpu("torch", 1.0, CNNS), 4, NOT_MEASURED),
         ("W4", exchanging(1.0, 0.6, 0.8), 4, REPRODUCES),
         ("W4", exchanging(1.0, 1.5, 1.2), 4, DIFFERS),
-        ("W4", timed("torch", 1.0, "fcn5", world_size=2), 4, NOT_MEASURED),
         ("M1", [*chains(1, 1.0, 5.0), *chains(1024, 1.0, 0.2)], 4, REPRODUCES),
         ("M1", [*chains(1, 1.0, 0.5), *chains(1024, 1.0, 2.0)], 4, DIFFERS),
-        ("M1", chains(1, 1.0), 4, NOT_MEASURED),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")], 4, REPRODUCES),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
         ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0), *loads(1.1, 1), *loads(2.0, 0, "disk")], 4, REPRODUCES),
@@ -130,7 +126,6 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
         ("W3", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0)], 4, NOT_MEASURED),
         ("B1", [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 0.9e-3, SMALL, placement="fed")], 4, REPRODUCES),
         ("B1", [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 1.1e-3, SMALL, placement="fed")], 4, DIFFERS),
-        ("B1", study(lambda *_: 1e-3, SMALL), 4, NOT_MEASURED),
         # A thread for each core is what is poor.
         ("B4", [*GROWING, *study(lambda *_: 1e-3, RNN, threads=1)], 4, REPRODUCES),
         ("B4", [*GROWING, *study(lambda *_: 1e-3, RNN, threads=1)], 8, NOT_MEASURED),
@@ -144,13 +139,6 @@ def test_a_claim_holds_on_some_launches_and_fails_on_others(
     claim: str, records: list[make.Record], cores: int, expected: Answer
 ) -> None:
     assert here(claim, records, cores=cores).verdict is expected
-
-
-def test_more_threads_are_compared_with_the_best_within_the_cores() -> None:
-    found = here("A10", on_cpu("torch", SUFFERS, NETWORKS))
-    assert found.verdict is REPRODUCES
-    assert found.figures[0][0].found is not None
-    assert found.figures[0][0].found.value == pytest.approx(1.5 / 0.9)
 
 
 @pytest.mark.parametrize(("claim", "tool", "networks"), [("A2", "caffe", FCNS), ("A3", "tensorflow", CNNS)])

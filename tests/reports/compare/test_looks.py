@@ -11,7 +11,6 @@ from dlbench.reports.compare.verdict import (
     POWER,
     Verdict,
     deciding_look,
-    estimate_pairs,
     judge_looks,
     next_look,
     null_distribution,
@@ -146,9 +145,3 @@ def test_the_outlook_is_what_happens(deviation: float) -> None:
         decisions = [gate(each) for each in np.stack([np.zeros_like(logs), logs], axis=2)]
         assert np.mean([each.alarm for each in decisions]) == pytest.approx(found, abs=0.06)
         assert np.mean([each.pairs for each in decisions]) == pytest.approx(needed, rel=0.08)
-
-
-def test_the_interval_of_a_look_is_that_of_its_level() -> None:
-    measured = pairs(FIRST, 1.01, 0.02)
-    found, alone = judge_looks(*measured), estimate_pairs(*measured, 1 - 2 * DEFAULT.looks[0].bound)
-    assert (found.low, found.high) == (alone.low, alone.high)

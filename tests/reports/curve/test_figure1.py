@@ -168,7 +168,7 @@ def test_a_doubtful_size_takes_part_only_where_all_are(doubt: str) -> None:
     assert everywhere.found["best_batch_size"] == 32
 
 
-# Missing cells, single sizes, lines of several places.
+# Missing cells.
 
 
 def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_did() -> None:
@@ -180,32 +180,7 @@ def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_d
     assert "out of memory from 1024" in text
     assert "torch eager at 2048: skip, skipped!" in text
     assert line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).found["memory_ends_at"] is None
-
-
-def test_single_sizes_are_compared_with_nothing_and_left_out_beside_curves() -> None:
-    line = line_of({64: 1.0})
-    assert (line.found["best_batch_size"], line.found["knee"], line.found["as_fast"]) == (64, None, ())
-    text = said(records_of({64: 1.0}))
-    assert "torch eager: only 64 was measured: nothing to compare." in text
-    assert "k the knee" not in text
-    singles = [*records_of({64: 1.0}, threads=2), *records_of({128: 1.0}, network="lstm32")]
-    records = [*records_of(saturating(20.0)), *singles]
-    assert len(figure_of(records).curves) == 1
-    assert "Not shown: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in said(records)
     assert "Nothing was measured yet" in said([])
-
-
-def test_precisions_devices_workers_and_machines_are_lines_of_their_own() -> None:
-    places = (
-        {"threads": 2, "world_size": 2},
-        {"device": "cuda:0", "precision": "bfloat16"},
-        {"device": "cuda:0", "machine": "m-two"},
-    )
-    found = figure_of([record for place in places for record in records_of(saturating(20.0, (16, 32)), **place)])
-    titles = FORMATS["terminal"](found).splitlines()
-    assert "fcn5, 2 threads x 2 workers, machine m-one" in titles
-    assert "fcn5, cuda:0, 1 thread, bfloat16, machine m-one" in titles
-    assert "fcn5, cuda:0, 1 thread, machine m-two" in titles
 
 
 # The picture.

@@ -47,15 +47,6 @@ def everything() -> list[Record]:
     ]
 
 
-def test_an_update_is_a_units_decision_or_a_transition() -> None:
-    found = study_of(everything())
-    assert len(found.curves) == 5
-    of = {(curve.cell.network, curve.cell.mode): curve for curve in found.curves}
-    assert [point.at for point in of["bm-d256-sequential", "eager"].points] == [*CHAINS]
-    assert of["bm-d256-sequential", "eager"].found["updates"] == UNITS
-    assert of["mpm-d256", "eager"].found["updates"] == 64
-
-
 def test_from_how_many_chains_on_another_row_is_faster() -> None:
     (crossing,) = study_of(everything()).conclusions["crossings"]
     assert (crossing["what"], crossing["network"]) == ("rows", "bm-d256-sequential")

@@ -178,21 +178,15 @@ def test_the_mechanism_follows_from_the_evidence() -> None:
     assert mechanism(pair(observed(0.5, 2), blind, 8)) == ""
 
 
-def with_settings(p: int, variables: Mapping[str, str], **software: Any) -> Record:
-    result = make.outcome([1.0] * 5, p, software={"variables": dict(variables), **software})
-    return make.record(result=result, threads=p)
+def with_settings(p: int, variables: Mapping[str, str]) -> Record:
+    return make.record(result=make.outcome([1.0] * 5, p, software={"variables": dict(variables)}), threads=p)
 
 
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
         ([with_settings(p, {"OMP_WAIT_POLICY": "passive", "LANG": "C"}) for p in (1, 2)], "OMP_WAIT_POLICY=passive"),
-        (
-            [with_settings(p, {}, allow_spinning=p <= 2, mode_settings={"spin": "auto"}) for p in (1, 2, 4)],
-            "at 1, 2 spin=auto, allow_spinning=True; at 4 spin=auto, allow_spinning=False",
-        ),
         ([with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})], "at 1 nothing set; at 2 GOMP_SPINCOUNT=0"),
-        ([with_settings(1, {})], ""),
     ],
 )
 def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> None:

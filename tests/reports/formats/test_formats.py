@@ -1,8 +1,5 @@
 """Every format of every kind of report: whole, narrow enough, and escaped."""
 
-import csv as csv_of_python
-import io
-import json as json_of_python
 import re
 from dataclasses import replace
 from typing import Any
@@ -10,6 +7,7 @@ from typing import Any
 import factory_of_records as make
 import pytest
 from exported import exporters, texts
+from hostile import CHECKS
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
@@ -74,37 +72,7 @@ def test_every_exporter_takes_every_matrix(name: str, kind: str) -> None:
     matrix = MATRICES[kind]()
     for text in (OF_MATRIX[name](matrix), OF_THREADS[name](threads(matrix))):
         assert text.endswith("\n")
-        check(name, text)
-
-
-def check(name: str, text: str) -> None:
-    if name == "terminal":
-        assert max(map(len, text.splitlines())) <= 80
-        assert "\x1b" not in text
-        assert all(line == line.rstrip() for line in text.splitlines())
-    elif name == "json":
-        json_of_python.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    elif name == "csv":
-        list(csv_of_python.reader(io.StringIO(text)))
-    elif name == "latex":
-        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
-        # What remains when the characters that were written with care are taken out must need no care.
-        careful = r"\\(ensuremath\{(\\pm|[<>|])\}|text\w+\{\})"
-        body = [re.sub(careful, "", line) for line in text.splitlines() if not line.startswith("%")]
-        for line in body:
-            assert not re.search(r"(?<!\\)[%#~^<>|±]", line), line
-            assert not re.search(r"(?<![\\])_", line), line
-            assert line.count("{") - line.count(r"\{") == line.count("}") - line.count(r"\}"), line
-    elif name == "markdown":
-        rows = [line for line in text.splitlines() if line.startswith("| ")]
-        tables_found: list[list[int]] = [[]]
-        for line in text.splitlines():
-            if line.startswith("| "):
-                tables_found[-1].append(len(re.findall(r"(?<!\\)\|", line)))
-            elif tables_found[-1]:
-                tables_found.append([])
-        assert all(len(set(found)) <= 1 for found in tables_found)
-        assert rows or "Nothing was measured" in text or not text.strip("#\n -") or "|" not in text
+        CHECKS[name](text)
 
 
 def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
@@ -168,7 +136,7 @@ some_records = st.builds(
 def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
     matrix = build_matrix(replace(results_of(*records), products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)}))
     text = OF_MATRIX["terminal"](matrix, quantity)
-    check("terminal", text)
+    CHECKS["terminal"](text)
     fields = [
         entry.plain
         for row in of_matrix.matrix_page(matrix, quantity).tables[0].rows
@@ -178,9 +146,9 @@ def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[An
     shown = re.split(r"\s+", text)
     assert all(field in shown for field in fields)
     for name, export in OF_THREADS.items():
-        check(name, export(threads(matrix)))
+        CHECKS[name](export(threads(matrix)))
     for name in ("markdown", "latex", "csv", "json"):
-        check(name, OF_MATRIX[name](matrix))
+        CHECKS[name](OF_MATRIX[name](matrix))
 
 
 def test_heads_groups_and_spans_are_said_to_a_screen_reader() -> None:

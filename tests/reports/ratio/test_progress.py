@@ -3,21 +3,19 @@
 import math
 import random
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
-from exported import exporters, texts
+from exported import exporters
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.builds import Build, Builds, released
 from dlbench.reports.formats.layout import times
-from dlbench.reports.ratio.progress import REPORT, Progress, Standing, progress
-from dlbench.reports.report import ReportOptions
+from dlbench.reports.ratio.progress import Progress, Standing, progress
 from dlbench.reports.statistics import geometric_mean, mean_of_pairs, ratio, summarise
 from dlbench.reports.storage.record import RELEASED, Record
 
@@ -84,14 +82,6 @@ def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order
         dates = [DATES["caffe", "1.0.0"], DATES["mxnet", "1.9.1"], DATES["pytorch", "2.13.0"], None]
         assert [standing.build.released for standing in ranking] == dates
         assert [standing.oldest for standing in ranking] == [True, False, False, False]
-
-
-def test_an_undated_framework_has_a_speedup_and_is_never_the_oldest() -> None:
-    ranking = only(progress_of([*launches(4.0, "mine", "", adapter="own"), *OLD]))
-    assert [(s.cell.row.framework, s.oldest) for s in ranking] == [("caffe", True), ("mine", False)]
-    assert ranking[1].speedup is not None
-    alone = only(progress_of(launches(4.0, "mine", "0.1", adapter="own")))
-    assert [(s.oldest, s.speedup) for s in alone] == [(False, None)]
 
 
 def test_where_the_oldest_has_no_number_the_next_one_takes_its_place() -> None:
@@ -214,11 +204,3 @@ def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
         INSTALLED: ["caffe", "torch"],
     }
     assert [ranking[0].place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
-
-
-def test_the_picture_has_a_page_for_each_machine_and_names_each_framework_with_its_month(tmp_path: Path) -> None:
-    found = progress_of([*OLD, *MIDDLE, *NEW, *launches(1.0, machine="m-two")])
-    pages = REPORT.draw(found, tmp_path / "p.svg", ReportOptions())  # type: ignore[misc]
-    assert [page.name for page in pages] == ["p.svg", "p-2.svg"]
-    assert {"2017-04 caffe 1.0.0", "2022-05 mxnet 1.9.1", "2026-07 torch 2.13.0"} <= set(texts(pages[0]))
-    assert not REPORT.drawable(progress_of([]))

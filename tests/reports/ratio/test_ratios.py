@@ -16,12 +16,11 @@ from dlbench.reports.ratio import fastest, frameworks, machines
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import clearly_slower
-from dlbench.reports.storage.hosts import Host, unlike
+from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
 KIND = Host("one", "alpha", 2, 2, 2.0, cpu_model="EPYC", memory_gib=8)
 TWIN = replace(KIND, fingerprint="two", name="beta")
-LARGE = replace(TWIN, physical_cores=4, effective_cpus=4, memory_gib=16)
 NAMES = ("torch", "mxnet", "jax", "caffe")
 NETWORKS = ("fcn5", "fcn8", "lstm32")
 SECONDS = st.floats(0.1, 10.0)
@@ -37,9 +36,9 @@ def row(framework, times, **of_cell):
     return [r for name, t in times.items() for r in make.launches(t, network=name, framework=framework, **of_cell)]
 
 
-def two_machines(one, two, other=TWIN):
+def two_machines(one, two):
     records = [*row("torch", one, machine="one"), *row("torch", two, machine="two")]
-    return machines.machines(matrix_of(records, {"one": KIND, "two": other}))
+    return machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
 
 
 def pairs_of(found):
@@ -95,12 +94,6 @@ LEADERS = {
         [],
         "mxnet",
         fastest.CLEAR,
-    ),
-    "alone with its tuning": (
-        [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED)],
-        [],
-        None,
-        fastest.UNKNOWN,
     ),
 }
 
@@ -208,16 +201,6 @@ def test_machines_of_one_kind_have_a_verdict(seconds, verdict):
     (machine,) = machines.REPORT.as_data(found)["machines"]
     assert [each["verdict"] for each in (*machine["cells"], *machine["rows"])] == [verdict, verdict]
     assert [line["verdict"] for line in machines.REPORT.as_rows(found).lines] == [verdict]
-
-
-def test_machines_of_other_kinds_have_a_ratio_and_the_reason_why_no_verdict():
-    found = two_machines({"fcn5": 1.0}, {"fcn5": 0.5}, LARGE)
-    assert [(pair.ratio.value, pair.verdict) for pair in pairs_of(found)] == [(pytest.approx(0.5), "")]
-    page = machines.REPORT.page(found, ReportOptions())
-    assert "No verdict, since the machines are of different kinds: 2 and 4 physical cores" in page.before[0]
-    assert "verdict" not in page.tables[0].head
-    assert unlike(KIND, TWIN) == []
-    assert unlike(KIND, LARGE) == ["2 and 4 physical cores", "2 and 4 CPUs to use", "8 and 16 GiB of memory"]
 
 
 def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():

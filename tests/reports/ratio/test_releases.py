@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.ratio.releases import REPORT, Releases, headline, names_of, releases
+from dlbench.reports.ratio.releases import REPORT, Releases, headline, releases
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import ratio
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record
@@ -119,13 +119,6 @@ def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_relea
 def test_two_launches_of_each_are_too_few_for_a_change() -> None:
     _, point = found(launches("0.1", [1.0, 1.01]), launches("0.2", [2.0, 2.01])).rows
     assert (point.pair is not None, point.change) == (True, "")
-
-
-def test_names_of_interpreters_stay_and_versions_lose_what_all_begin_with() -> None:
-    assert names_of(["jax-0.4.20", "jax-0.5.0"]) == (["0.4.20", "0.5.0"], "jax")
-    assert names_of(["old", "new"]) == (["old", "new"], "")
-    assert names_of(["a-1", "b-2"]) == (["a-1", "b-2"], "")
-    assert names_of(["jax-old", "jax-1"]) == (["jax-old", "jax-1"], "")
 
 
 def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:

@@ -124,21 +124,6 @@ def test_of_each_cell_the_newest_run_counts(
     }
 
 
-def test_a_comparison_shows_its_candidate_only_where_its_run_is_asked_for() -> None:
-    sides = [replace(make.record([seconds]), side=side) for side, seconds in (("baseline", 1.0), ("candidate", 2.0))]
-    with empty_store() as store:
-        for record in sides:
-            store.append(record)
-        matrix = build_matrix(Results.newest([store], run="run-1"))
-        without = build_matrix(Results.newest([store]))
-    (cell,) = matrix.cells.values()
-    assert cell.seconds is not None
-    assert cell.seconds.median == 2.0
-    assert without.cells == {}
-    assert "--run run-1" in without.notes[0]
-    assert "the candidate is shown" in matrix.notes[0]
-
-
 @pytest.mark.parametrize(
     ("of_run", "noted"),
     [
