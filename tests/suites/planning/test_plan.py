@@ -189,7 +189,6 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
         ("quick", "3-8", "5%", (3, 8, 0.05)),
         ("quick", None, "fastest", (3, 20, None)),
         ("threads", None, None, (3, 10, 0.02)),
-        ("threads", None, "1%", (3, 10, 0.01)),
     ],
 )
 def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, launches, interval, expected):
@@ -215,7 +214,6 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
         (SuiteOverrides(placements="loader", loader_workers="few"), "is not a number of loader workers"),
         (SuiteOverrides(launches=0), "1 to 1000000"),
         (SuiteOverrides(interval="1%", launches="5"), "needs a range of launches"),
-        (SuiteOverrides(interval="fastest", launches="5"), "needs a range of launches"),
         (SuiteOverrides(interval="fastet"), "or fastest"),
         (SuiteOverrides(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
         (SuiteOverrides(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
@@ -404,10 +402,8 @@ def test_one_worker_exchanges_with_none():
         ({"sync": "async", "world_sizes": "1"}, "--sync async is for several workers, and there is one"),
         ({"sync": "step,local:2", "world_sizes": "1"}, "--sync local:2 is for several workers"),
         ({"sync": "local:4"}, "local:4 has more local steps than the 3 steps that a launch times. Give --steps 4"),
-        ({"sync": "local"}, "'local' is not a known sync"),
         ({"sync": "local:0"}, "'local:0' is not a known sync"),
         ({"sync": "local:1000000"}, "'local:1000000' is not a known sync"),
-        ({"sync": "never"}, "'never' is not a known sync"),
     ],
 )
 def test_exchanges_that_cannot_be_are_refused(words, complaint):
@@ -505,11 +501,6 @@ def test_words_that_mean_nothing_are_refused():
     ):
         with pytest.raises(UsageError, match=reported):
             plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)
-    with pytest.raises(SuiteError, match="key tuning: 'quick' is not one of"):
-        parse(
-            'name = "a"\nsummary = "b"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = 1\ntuning = "quick"\n',
-            "x",
-        )
 
 
 def test_pairs_are_neighbours_in_time():

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import plan_of
 
-from dlbench.suites.errors import UsageError
-from dlbench.suites.run.deployment import check_file, deployment, written
+from dlbench.suites.run.deployment import deployment, written
 from dlbench.suites.run.search import HalvingSchedule, SearchResult
 
 PLAN = plan_of(networks="fcn5", frameworks="torch", threads="2", tuning="tuned")
@@ -58,11 +57,3 @@ def test_a_file_has_the_variables_of_the_fastest_and_says_how_to_measure_it_agai
     assert READERS[name](text)["OMP_NUM_THREADS"] == "2"
     assert f"# Measure it again: {COMMAND}" in text
     assert "# Setting fused_update: " in text
-
-
-@pytest.mark.parametrize(
-    ("name", "reported"), [("tuned.txt", "FILE.sh"), ("tuned", "FILE.sh"), ("no/a.sh", "no folder")]
-)
-def test_a_name_that_says_nothing_is_refused(name, reported, tmp_path):
-    with pytest.raises(UsageError, match=reported):
-        check_file(tmp_path / name)
