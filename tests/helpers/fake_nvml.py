@@ -216,7 +216,6 @@ NO_PARTS = f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDevi
 LOST = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), {{name: fake.NVMLError(fake.GPU_IS_LOST) for name in fake.board()}})"
 NO_GPU = "fake.FakeNvml()"
 NO_DRIVER = "fake.FakeNvml(init=fake.NVMLError(fake.LIBRARY_NOT_FOUND))"
-OLD_DRIVER = "fake.FakeNvml(init=OSError('Driver/library version mismatch'))"
 
 
 def nvml(source: str) -> Any:

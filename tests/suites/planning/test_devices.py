@@ -37,9 +37,6 @@ def refused(words, source=TWO, visible=None):
 @pytest.mark.parametrize(
     ("source", "words", "names"),
     [
-        (TWO, "cpu", ["cpu"]),
-        (TWO, "cuda:1,cpu", ["cuda:1", "cpu"]),
-        (TWO, "cuda:all", ["cuda:0", "cuda:1"]),
         (TWO, "cpu,gpus", ["cpu", "cuda:0", "cuda:1"]),
         (TWO, "cuda:1,gpus,cpu,cuda:01", ["cuda:1", "cuda:0", "cpu"]),  # each once
         (TWO, SECOND, ["cuda:1"]),
