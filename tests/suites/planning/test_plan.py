@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from processes import records_in, refusal, run_command, suite_of_null
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.launch.batches import mini_batch
 from dlbench.adapters.networks import of_family
-from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
+from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Outcome, Status
 from dlbench.hardware_probe import probe
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework, networks, suite, values
 from dlbench.suites.planning.axes import AXIS_OPTIONS, SuiteOverrides
@@ -34,6 +37,7 @@ from dlbench.suites.planning.plan import (
 )
 from dlbench.suites.planning.suite import load, parse
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import preparation
 
 MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
 AS_THE_SUITE_SAYS = SuiteOverrides()
@@ -459,6 +463,40 @@ def test_a_rough_estimate_is_scaled_by_how_long_the_launches_so_far_took_of_thei
 def test_the_time_for_samples_is_expected_of_a_step_of_unknown_arithmetic():
     own = of_family("own", Own(), 64, "")
     assert rough_duration(EAGER._replace(network="own"), own, PLAN.protocol) >= PLAN.protocol.seconds
+
+
+def keep_launches(**chosen):
+    """Store launches of 90 s of what is chosen of the suite quick."""
+    machine = probe()
+    plan = expand(suite.load("quick"), SuiteOverrides(frameworks="null", **chosen), preparation.capacity(machine), 1)
+    with Store.open("dlbench.sqlite") as store:
+        run = preparation.begin(plan, store, machine)
+        for cell in plan.cells:
+            store.append(
+                Record(
+                    *(run.id, run.suite, 0, cell, Outcome(Status.OK), machine.fingerprint, "", ""),
+                    *(run.protocol, datetime.now(UTC), 90.0, "0"),
+                )
+            )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({}, "About 27 min, by earlier launches of these cells; at most "),
+        ({"threads": "1"}, "About 27 min, by earlier launches of 2 of these cells and of others; at"),
+        ({"networks": "fcn5"}, "No estimate: the store has no launches of some of these networks on this"),
+    ],
+)
+def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said):
+    keep_launches(**chosen)
+    code, out, _ = command("plan", "quick", "--frameworks", "null", "--threads", "1,2,4")
+    assert code == 0
+    assert said in " ".join(out.split())
+    assert max(len(line) for line in out.splitlines()) <= 80
+    # What computes nothing says nothing about others.
+    _, out, _ = command("plan", "quick", "--frameworks", "torch", "--threads", "1,2,4")
+    assert "No estimate: the store has no launches of these networks" in " ".join(out.split())
 
 
 HEAD = 'name = "made_up"\ntitle = "Made up"\nsummary = "none"\n[variables]\nTHREADS = "{threads}"\n'

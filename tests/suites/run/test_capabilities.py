@@ -209,9 +209,8 @@ Words.
 """
 
 
-@pytest.fixture
-def mynet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Give the name of an installed framework whose distribution has another name."""
+def test_a_build_shows_its_models_its_names_and_its_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an installed framework whose distribution has another name."""
     package, folder = tmp_path / "mynet", tmp_path / "mynet_cpu-3.1.dist-info"
     for each in (package, folder, package / "applications"):
         each.mkdir()
@@ -222,15 +221,11 @@ def mynet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("mynet")
     monkeypatch.setitem(sys.modules, "mynet", sys.modules["mynet"])
-    return "mynet"
-
-
-def test_a_build_shows_its_models_its_names_and_its_metadata(mynet: str) -> None:
-    answers = inventory.answers(mynet)
+    answers = inventory.answers("mynet")
     assert answers["pretrained_models"] == (True, "mynet.applications is there")
     assert answers["boltzmann_machines"] == (True, "mynet.DeepBoltzmannMachine")
     assert not answers["opencl"][0]
-    assert inventory.project(mynet) == {
+    assert inventory.project("mynet") == {
         "distribution": "mynet-cpu 3.1",
         "creator": "Somebody",
         "licence": "Apache Software License",
