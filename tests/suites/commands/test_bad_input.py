@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +15,8 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
-from dlbench.suites.environments import environment
 from dlbench.suites.errors import FrameworkEnvironmentError, HungUp, Interrupted, Terminated, UsageError
 
-GOOD = 'name = "good"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
 QUICKLY = ["--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
 NULL = ["--framework", "null"]
 TUNED_NULL = ["--network", "fcn5", *NULL]
@@ -41,13 +38,8 @@ def call(command, tmp_path, monkeypatch):
     ("words", "parts"),
     [
         (["tabel4"], ["no suite named 'tabel4'", "Did you mean 'table4'?", ".toml"]),
-        (["quick", "--networks", ","], ["one value, or several"]),
         (["quick", "--threads", "0"], ["'0' is not a thread count", "whole number from 1"]),
-        (["quick", "--threads", "1" * 5000], ["is not a thread count"]),
         (["quick", "--steps", "1000000000000"], ["from 1 to 1000000"]),
-        (["quick", "--sync", "async"], ["--sync async is for several workers", "--world-sizes 2"]),
-        (["quick", "--sync", "local:99", "--world-sizes", "2"], ["local:99", "Give --steps 99"]),
-        (["quick", "--python", "torch=~no-such-user-at-all/python"], ["full path"]),
         (["quick", "--colour"], ["No such option: --colour", "--help"]),
         (["quick", "surplus"], ["surplus", "--help"]),
         ([], ["Missing argument 'SUITE'", "--help"]),
@@ -59,19 +51,11 @@ def test_a_wrong_word_is_refused_before_anything_is_written(call, tmp_path, verb
     assert list(tmp_path.rglob("*")) == [tmp_path / "folder"]
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        (b"name = ]", "not valid TOML"),
-        (b"\xff\xfe", "not a text file in UTF-8"),
-        (GOOD.encode() + b'"a\\nb" = 1\n', "key a b"),
-    ],
-)
-def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, part):
-    Path("mine.toml").write_bytes(content)
+def test_a_wrong_suite_file_is_refused_by_its_name(call):
+    Path("mine.toml").write_bytes(b"\xff\xfe")
     line = refusal(call, "run", "mine.toml")
     assert "mine.toml" in line
-    assert part in line
+    assert "not a text file in UTF-8" in line
     assert [entry.name for entry in Path.cwd().iterdir()] == ["mine.toml"]
 
 
@@ -91,7 +75,6 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, part):
             for words in (["report", "matrix"], ["history"], ["export"], ["compare", "latest", "previous"])
         ),
         (["run", "quick", *QUICKLY, "--store", "no/such/x.sqlite"], 4, ["there is no folder no/such", "--store FILE"]),
-        (["run", "quick", "--frameworks", ""], 2, ["--frameworks has an empty value"]),
         (["run", "quick", "--budget="], 2, ["--budget has an empty value"]),
         (["run", "quick", "--threads", " "], 2, ["--threads has an empty value"]),
         (["run", ""], 2, ["An argument is empty"]),
@@ -104,17 +87,15 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, part):
         (["explain", "null:fast/fcn5"], 2, ["null has no mode 'fast'"]),
         (["explain", "null/fcn5", "--batch-size", "8-16"], 2, ["and these are 9"]),
         (["explain", "torch:*/fcn5"], 2, ["Only one cell can be explained at a time"]),
-        (["explain", "null/fcn5", "--device", "gpu"], 2, ["'gpu' is not a device"]),
         (["explain", "null/fcn5", "--steps", "0"], 2, ["--steps"]),
         (["tune", "--framework", "null"], 2, ["Name the network"]),
         (["tune", "--network", "fcn5"], 2, ["Name the frameworks"]),
         (["tune", "--network", "fcn5,lstm32", *NULL], 2, ["Times of different work are not comparable"]),
         (["tune", *TUNED_NULL, "--batch-sizes", "8,16"], 2, ["different work"]),
-        (["tune", *TUNED_NULL, "--tuning", "fast"], 2, ["'fast' is not one of installed, tuned"]),
-        (["tune", "--network", "nosuch", *NULL], 2, ["nosuch"]),
         (["tune", *TUNED_NULL, "--suite", "nosuch"], 2, ["nosuch"]),
         (["tune", *TUNED_NULL, "--threads", "1"], 2, ["There is only one configuration to try"]),
         (["tune", *TUNED_NULL, "--write", "tuned.txt"], 2, ["Name it FILE.sh"]),
+        (["tune", *TUNED_NULL, "--write", "no/a.sh"], 2, ["no folder"]),
     ],
 )
 def test_other_wrong_words(call, words, code, parts):
@@ -141,24 +122,6 @@ def test_a_closed_output_is_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("dlbench: Standard output is closed")
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_second_interrupt_does_not_break_into_the_first(call, monkeypatch):
-    ended = []
-
-    def install(*arguments):
-        try:
-            signal.raise_signal(signal.SIGINT)
-        finally:
-            signal.raise_signal(signal.SIGINT)
-            ended.append("cleanly")
-
-    monkeypatch.setattr(environment, "_install", install)
-    monkeypatch.setattr(environment, "_why_unavailable", lambda framework, folder: "")
-    code, _, errors = call("env", "build", "jax")
-    assert code == 130
-    assert ended == ["cleanly"]
-    assert errors.splitlines()[-1] == "dlbench: Interrupted."
 
 
 def test_a_python_that_is_no_interpreter_is_refused(call, tmp_path):

@@ -4,9 +4,11 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -165,6 +167,35 @@ def test_two_runners_share_one_store(folder):
     assert len(runs) == 2
     assert all(run.finished for run in runs)
     assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 2 for run in runs})
+
+
+def test_a_removed_working_folder_is_one_line(tmp_path):
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *COMMAND, "run", "quick"],
+        cwd=tmp_path / "gone",
+        env=variables_of_command(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "dlbench: The working folder was removed. Change into one that exists.\n"
+
+
+def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_holds_what_ended(folder):
+    (folder / "mine.toml").write_text(suite_of_null(step_seconds=0.05, protocol={"launches": 3, "steps": 10}))
+    store = folder / "dlbench.sqlite"
+    with running_command(folder, "run", "mine.toml", "--no-quiet-gate") as process:
+        wait_until(lambda: records_in(store), "the first record")
+        # Without what SQLite keeps beside it. A record is seen a moment before it is in the file.
+        wait_until(lambda: records_in(Path(shutil.copy(store, folder / "copy.sqlite"))), "a record in the copy")
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(2)
+        os.kill(process.pid, signal.SIGCONT)
+        process.wait()
+        errors = process.said()
+    assert process.returncode == 0, errors
+    assert [record.outcome.status for record in records_in(store)] == [Status.OK] * 3, errors
 
 
 def test_every_option_that_a_command_reads_is_an_option() -> None:

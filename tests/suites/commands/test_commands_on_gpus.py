@@ -97,10 +97,8 @@ class Losing(fake.FakeNvml):
 @pytest.mark.parametrize(
     ("source", "words", "part"),
     [
-        (PARTED, ["--devices", "cuda:0"], "MIG mode"),
         (NO_DRIVER, ["--devices", "cpu,cuda:0"], "NVML Shared Library Not Found"),
         (TWO, ["--devices", "cuda:2"], FIRST),
-        (TWO, ["--devices", "gpus", "--threads", "2"], "--device-threads"),
     ],
 )
 @pytest.mark.parametrize("verb", [("run",), ("gate", "--same")])

@@ -18,16 +18,12 @@ from dlbench.suites.planning import framework, own
 Command = Callable[..., tuple[Any, str, str]]
 
 
-@pytest.fixture
-def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Give the word for an adapter that is hostile wherever it may be."""
+def test_an_adapter_of_somebody_else(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is hostile wherever it may be."""
     monkeypatch.setattr(framework, "_added", {})
     monkeypatch.setattr(own, "_warned", set())
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    return write_hostile_adapter(tmp_path / "adapter")
-
-
-def test_an_adapter_of_somebody_else(command: Command, adapter: str) -> None:
+    adapter = write_hostile_adapter(tmp_path / "adapter")
     for words in (("list",), ("list", "--json"), ("env", "list"), ("env", "list", "--json"), ("plan", "mine.toml")):
         code, out, errors = command(*words, "--adapter", adapter)
         assert (code, errors) == (0, ""), errors

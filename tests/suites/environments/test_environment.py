@@ -10,13 +10,10 @@ from pathlib import Path
 
 import filelock
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_up_pythons import left_behind, make_framework, make_python, refused, script, start_build
 from processes import run_command, suite_of_null
 
 from dlbench.hardware_probe import probe_cpu
-from dlbench.hardware_probe.cpu import KNOWN
 from dlbench.suites.commands import list as listing
 from dlbench.suites.commands.env import env_build
 from dlbench.suites.environments import debian, environment, folders, interpreters
@@ -276,16 +273,6 @@ def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
             assert folders.cache_directory(found).parent == here.parent
     finally:
         folders.processor.cache_clear()
-
-
-@given(st.frozensets(st.sampled_from(sorted(set(KNOWN.values())))))
-def test_no_kernels_of_openblas_are_named_that_the_processor_cannot_run(present):
-    needs = {"": set(), "Haswell": {"avx2", "fma"}}
-    needs["SkylakeX"] = needs["Haswell"] | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
-    chosen = framework.openblas_kernels(present)
-    assert present >= needs[chosen]
-    better = list(needs)[list(needs).index(chosen) + 1 :]
-    assert not any(present >= needs[name] for name in better)
 
 
 def test_a_relative_folder_for_temporary_files_crashes_no_launch(tmp_path):

@@ -20,13 +20,6 @@ def describe(folder: Path, name: str = "good", more: str = "") -> Path:
     return folder / "framework.toml"
 
 
-@pytest.fixture
-def shipped(tmp_path, monkeypatch):
-    """Give a folder that stands for adapters/, and a function that reads it."""
-    monkeypatch.setattr(framework, "GUEST_DIRECTORY", tmp_path)
-    return tmp_path, framework.shipped.__wrapped__
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -36,10 +29,10 @@ def shipped(tmp_path, monkeypatch):
         (None, "cannot be read: it is not a file"),
     ],
 )
-def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(shipped, content, words):
-    folder, read_all = shipped
-    describe(folder / "whole", "whole")
-    broken = folder / "half" / "framework.toml"
+def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(tmp_path, monkeypatch, content, words):
+    monkeypatch.setattr(framework, "GUEST_DIRECTORY", tmp_path)
+    describe(tmp_path / "whole", "whole")
+    broken = tmp_path / "half" / "framework.toml"
     if content is None:
         broken.mkdir(parents=True)
     else:
@@ -48,7 +41,7 @@ def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(shippe
     with pytest.raises(SuiteError, match=words) as caught:
         framework.read(broken)
     assert str(caught.value).startswith(str(broken))
-    found = read_all()
+    found = framework.shipped.__wrapped__()
     (name,) = {"good", "half"} & set(found)  # by the name it declares, where that can be read
     assert set(found) == {name, "whole"}
     assert not found["whole"].unavailable

@@ -60,17 +60,6 @@ def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
     assert free.launch.cpus is None
 
 
-def test_a_launch_setting_changes_the_variables_of_the_guest_and_nothing_else():
-    launcher = taker()
-    cell = planned().cell
-    for word in ("tuned", "tuned+passive_waiting"):
-        records_of(runner_with(launcher), PlannedLaunch(cell._replace(tuning=word), 0), PLAN.protocol)
-    plain, waiting = launcher.orders
-    assert waiting.variables == {**plain.variables, "OMP_WAIT_POLICY": "PASSIVE"}
-    assert waiting.launch._replace(cell=cell) == plain.launch._replace(cell=cell)
-    assert replace(waiting, launch=plain.launch, variables={}) == replace(plain, variables={})
-
-
 def test_a_launch_on_one_node_may_use_the_cpus_of_the_largest_alone():
     launcher = taker()
     places = tuple({"socket": 0, "node": node, "kind": 0} for node in (0, 1, 1))

@@ -77,28 +77,6 @@ def test_the_energy_of_the_timed_steps_is_read_at_the_marks_around_them(tmp_path
     assert "no CPU package" in energy.reason
 
 
-@pytest.mark.parametrize(
-    ("fault", "step", "status", "reason"),
-    [
-        ("crash", 1, Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
-        ("exit", 4, Status.CRASHED, "exit code 3, no answer"),
-        ("error", 1, Status.CRASHED, "RuntimeError: the null framework was set to fail"),
-        ("memory", 4, Status.OUT_OF_MEMORY, "MemoryError: the null framework was set to run out of memory"),
-        ("unsupported", 1, Status.UNSUPPORTED, "the null framework was set not to support this cell"),
-    ],
-)
-def test_every_fault_has_its_status_and_reason(tmp_path, fault, step, status, reason):
-    outcome = launch(tmp_path, {"fault": fault, "fault_step": step}).outcome
-    assert (outcome.status, outcome.reason) == (status, reason)
-    assert outcome.samples_ns == []
-
-
-def test_what_it_was_doing_when_its_time_was_over_is_said(tmp_path):
-    slow = 'echo \'{"phase": "first step", "expected_seconds": null}\' > "$3/phase.json"\nexec sleep 600'
-    outcome = launch_script(tmp_path, slow, timeout=1.0)
-    assert (outcome.status, outcome.reason) == (Status.TIMED_OUT, "ended after 1 s during first step")
-
-
 def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
     pids = []
     others = {child.pid for child in psutil.Process().children()}

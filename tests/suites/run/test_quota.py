@@ -237,9 +237,3 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
     stat = "usage_usec 2500000\nuser_usec 1\nnr_periods 40\nnr_throttled 30\nthrottled_usec 1500000\n"
     (around / "cpu.stat").write_text(stat)
     assert group.use() == QuotaUse(40, 30, pytest.approx(1.5), pytest.approx(2.5))
-
-
-def test_the_use_of_a_quota_is_that_between_its_readings():
-    before, after = QuotaUse(10, 4, 0.5, 2.0), QuotaUse(30, 15, 1.75, 4.5)
-    assert quota.used_between(before, after) == QuotaUse(20, 11, 1.25, 2.5)
-    assert quota.used_between(before, after._replace(cpu_seconds=None)).cpu_seconds is None

@@ -1,7 +1,6 @@
 """The runner over a launcher that only pretends: order, budget, kills, resuming, and disturbed launches."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 from pretended_runs import ORDER, PLAN, Pretender, begin, carry_out, launched, ok, open_store, runner_of, sources
 from properties import examples
 
-from dlbench.adapters.protocol import TUNED, Contention, Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import TUNED, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.suites.errors import UsageError
 from dlbench.suites.run import launch_files, runner
 from dlbench.suites.run.preparation import Reference
 from dlbench.suites.run.sides import Side
@@ -160,21 +158,6 @@ def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
     ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
     assert ending.launches_left() == len(PLAN.cells)
     assert gate.moments == [("before", 0), ("after", 0)]
-
-
-def test_an_own_step_without_its_framework_ends_the_run_after_one_launch_and_names_python():
-    rows = tuple(
-        replace(
-            row, build=replace(row.build, framework=row.build.framework.model_copy(update={"file": Path("mine.py")}))
-        )
-        for row in PLAN.rows
-    )
-    missing = Outcome(Status.CRASHED, "ModuleNotFoundError: No module named 'torch'")
-    store, run = open_store(), begin(open_store())
-    store.begin_run(run)
-    with pytest.raises(UsageError, match="--python"):
-        runner_of(store, run, Pretender(lambda cell: missing), replace(PLAN, rows=rows)).run()
-    assert len(store.records()) == 1
 
 
 def test_weights_are_mapped_on_all_sides_or_on_none(monkeypatch):
