@@ -152,10 +152,8 @@ class Sampler:
         # Copies, since the thread may still be there; a row is in them as a whole or not at all.
         fast, slow = list(self._fast), list(self._slow)
         origin = fast[0]["at"] if fast else time.monotonic()
-        spent = [row["joules"] for row in fast]
-        first = next((joules for joules in spent if joules is not None), 0.0)
-        for place, joules in enumerate(spent):
-            fast[place] = fast[place] | {"joules": None if joules is None else round(joules - first, 3)}
+        first = next((row["joules"] for row in fast if row["joules"] is not None), 0.0)
+        fast = [row | {"joules": None if row["joules"] is None else round(row["joules"] - first, 3)} for row in fast]
         return {
             "schema": SCHEMA,
             "period_seconds": self._period,
