@@ -376,10 +376,8 @@ def _smt(facts: Facts) -> _Result:
     if all(len(allowed) == 1 for allowed in used):
         return _fine(f"{seen}; the mask allows one thread of each core")
     if facts.smt_control and not virtual:
-        way, command = (
-            "switch the siblings off until the next boot",
-            "echo off | sudo tee /sys/devices/system/cpu/smt/control",
-        )
+        way = "switch the siblings off until the next boot"
+        command = "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     else:
         way, command = "allow this shell one thread of each core", _BIND.format(cpu_list(map(min, used)))
     return _may_harm(seen, f"Measure with `--threads 1-cores`, or {way}.", command)
