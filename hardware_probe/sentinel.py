@@ -99,10 +99,8 @@ _TIMEOUT_SECONDS = 60.0
 # spare for a moment, so that processors with larger caches than a third of it show those instead.
 _CACHES, _SMALLEST, _LARGEST = 3, 32_000_000, 128_000_000
 
-# Shares of time above which a machine is not quiet.
-PRESSURE_LIMIT = 0.05
+# The share of time spent waiting for a CPU, or without one that the host withholds, above which a machine is not quiet.
 WAITING_LIMIT = 0.05
-STEAL_LIMIT = 0.05
 # Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
 # of a second on two CPUs cannot resolve less than about 5 %.
 OTHERS_LIMIT = 0.10
@@ -138,13 +136,13 @@ def unquiet_reasons(reading: Reading) -> list[str]:
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
         reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
-    for share, limit, what in (
-        (reading.pressure_share, PRESSURE_LIMIT, "programs waited for a CPU"),
-        (reading.waiting_share, WAITING_LIMIT, "the sentinel itself waited for a CPU"),
-        (reading.steal_share, STEAL_LIMIT, "the host of this virtual machine withheld the CPU"),
+    for share, what in (
+        (reading.pressure_share, "programs waited for a CPU"),
+        (reading.waiting_share, "the sentinel itself waited for a CPU"),
+        (reading.steal_share, "the host of this virtual machine withheld the CPU"),
     ):
-        if share is not None and share >= limit:
-            reasons.append(f"{what} {share:.0%} of the time (limit {limit:.0%})")
+        if share is not None and share >= WAITING_LIMIT:
+            reasons.append(f"{what} {share:.0%} of the time (limit {WAITING_LIMIT:.0%})")
     return reasons
 
 
