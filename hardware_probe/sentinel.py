@@ -146,13 +146,13 @@ def unquiet_reasons(reading: Reading) -> list[str]:
     return reasons
 
 
-def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
+def take() -> Reading:
     """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far too long."""
     cpu = probe_cpu()
     # Depends on the machine alone, never on the memory that happens to be free.
     array_bytes = min(_LARGEST, max(_SMALLEST, _CACHES * (cpu.last_level_cache_bytes or 0))) // 2
     before = snapshot()
-    result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, timeout_seconds)
+    result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, _TIMEOUT_SECONDS)
     counted = between(before, snapshot())
     running, waiting = result["schedule"] or (0, 0)
     return Reading(
