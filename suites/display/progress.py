@@ -109,13 +109,18 @@ def pair_line(first: Record, second: Record) -> str:
 class ProgressDisplay(StatusLine):
     """Observer of a run for a terminal, or, where the output is no terminal, for a log."""
 
-    def __init__(self, console: Console, schedule: Schedule, matrix_so_far: Callable[[], str] | None) -> None:
+    def __init__(self, console: Console, matrix_so_far: Callable[[], str] | None = None) -> None:
         super().__init__(console)
-        self._schedule, self._matrix_so_far = schedule, matrix_so_far
+        self._matrix_so_far = matrix_so_far
         self._matrix_at = time.monotonic()
         self._what = ""
+        self._schedule: Schedule | None = None
         self._first: Record | None = None
         """Of a pair whose second launch is still to come."""
+
+    def follow(self, schedule: Schedule) -> None:
+        """Say with each launch how its cell's interval and the run's estimates change."""
+        self._schedule = schedule
 
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """Name the launch that begins."""
@@ -123,7 +128,7 @@ class ProgressDisplay(StatusLine):
             side = planned.side if planned.cpus is None else "both sides at once"
             self._what = f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
             return
-        about = "~" if self._schedule.plan.launches_most else ""
+        about = "~" if self._schedule and self._schedule.plan.launches_most else ""
         self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 
@@ -142,8 +147,9 @@ class ProgressDisplay(StatusLine):
                 self.print(f"{pair_line(first, record)}{left}")
                 self._first = None
             return
-        said = "; ".join(filter(None, (result_line(record), remark(self._schedule, record))))
-        self.print(f"{self._what}: {said}{left}")
+        said = remark(self._schedule, record) if self._schedule else ""
+        said = f"; {said}" if said else ""
+        self.print(f"{self._what}: {result_line(record)}{said}{left}")
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and time.monotonic() - self._matrix_at > pause:
             for line in self._matrix_so_far().splitlines():

@@ -120,10 +120,11 @@ def run_plan(
             for side in profile.sides
         }
         shown = None if matrix is None else (lambda: matrix(run.id))
-        schedule = profile.schedule(plan, records, host_of(machine))
-        ending = interruptible(profile.resume_command) if profile.resume_command else contextlib.nullcontext()
-        with preparation.exclusive(run), ProgressDisplay(err, schedule, shown) as display, ending:
-            Runner(store, launchers, schedule, display, budget_seconds).run()
+        with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
+            schedule = profile.schedule(plan, records, host_of(machine))
+            display.follow(schedule)
+            with interruptible(profile.resume_command) if profile.resume_command else contextlib.nullcontext():
+                Runner(store, launchers, schedule, display, budget_seconds).run()
     return run, schedule
 
 
