@@ -1,5 +1,6 @@
 """Parity references: where their files are, and how one is computed, by a launch of the adapter ``reference``."""
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 from dlbench.adapters.networks import Network, to_data
 from dlbench.adapters.protocol import LOCAL, Cell, Launch, Protocol, Status
 
-from ..environments.folders import write_whole
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from .launcher import LaunchRequest, launch_process
@@ -47,7 +47,7 @@ def compute(
         cell, parts = cell._replace(world_size=parts, sync=f"{LOCAL}:{local_steps}"), 1
     protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
     with tempfile.TemporaryDirectory(prefix="dlbench-reference-") as folder:
-        made = Path(folder, "reference.npz")
+        made, partial = Path(folder, "reference.npz"), path.with_suffix(".part")
         settings = {"dtype": "float64"}
         launch = Launch(cell, protocol, settings, folder, str(made), label_sets=parts, network=to_data(network))
         variables = dict.fromkeys(_THREADS, str(threads))
@@ -56,7 +56,8 @@ def compute(
             outcome = launch_process(request).outcome
             if outcome.status is not Status.OK:
                 return outcome.reason
-            write_whole(path, made.read_bytes())
+            shutil.copyfile(made, partial)
+            partial.replace(path)
         except (FrameworkEnvironmentError, OSError) as error:
             return str(error)
     return ""
