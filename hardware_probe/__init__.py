@@ -5,23 +5,19 @@ sentinel's `Reading`, whose `unquiet_reasons` say why the machine is not quiet n
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, Ceilings, ProbeError, measure
-from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Virtualisation, bound_mask, probe_cpu
+from dlbench.hardware_probe.cpu import Cpu, probe_cpu
 from dlbench.hardware_probe.gpu import Gpus, probe_gpus
 from dlbench.hardware_probe.machine import Machine, describe, probe
 from dlbench.hardware_probe.sentinel import Reading, unquiet_reasons
 
 __all__ = [
-    "Cache",
     "Ceiling",
     "Ceilings",
     "Cpu",
-    "Frequency",
     "Gpus",
     "Machine",
     "ProbeError",
     "Reading",
-    "Virtualisation",
-    "bound_mask",
     "describe",
     "measure",
     "probe",

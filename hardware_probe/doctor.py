@@ -24,7 +24,7 @@ from dlbench.hardware_probe import sentinel
 from dlbench.hardware_probe.cpu import Cpu, probe_cpu
 from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_cpu_list, read_int, read_text
 from dlbench.hardware_probe.memory import Memory, probe_memory
-from dlbench.hardware_probe.sentinel import Reading
+from dlbench.hardware_probe.sentinel import OTHERS_LIMIT, WAITING_LIMIT, Reading
 
 # Variables by which a shell changes how fast numerical programs run; a trailing * stands for any ending.
 _TELLING_VARIABLES = (
@@ -39,8 +39,6 @@ _KINDS_OF_CORES = ("performance", "efficiency", "low-power")
 # Processes that use less than this share of one CPU are not listed.
 _BUSY_SHARE = 0.02
 
-# Shares of time, and of the CPUs, that harm; from a fifth of these on they may harm.
-_WAITING_LIMIT, _OTHERS_LIMIT = 0.05, 0.10
 # Spread of readings within a few seconds, (largest - smallest) / median: the limit of a quiet machine, and the one from
 # which on nothing can be compared.
 _GEMM_SPREAD, _BANDWIDTH_SPREAD = (0.03, 0.10), (0.10, 0.30)
@@ -230,6 +228,7 @@ def _may_harm(seen: str, advice: str, command: str | None = None) -> _Result:
 
 
 def _graded(share: float, limit: float, seen: str, advice: str, command: str | None = None) -> _Result:
+    """Judge a share of time, or of the CPUs: it harms from the limit on, and may harm from a fifth of it on."""
     if share < limit / 5:
         return _fine(seen)
     return (_harms if share >= limit else _may_harm)(seen, advice, command)
@@ -259,7 +258,7 @@ def _others(facts: Facts) -> _Result:
         shown.append(f"the rest {rest:.2f}")
     seen = f"used {others:.2f} of {cpus:g} CPUs" + (f": {', '.join(shown)}" if shown else "")
     command = "ps -eo comm,pcpu --sort=-pcpu | head"
-    return _graded(others / cpus, _OTHERS_LIMIT, seen, f"{_WAIT}. To list the busiest:", command)
+    return _graded(others / cpus, OTHERS_LIMIT, seen, f"{_WAIT}. To list the busiest:", command)
 
 
 def _waiting(facts: Facts) -> _Result:
@@ -274,7 +273,7 @@ def _waiting(facts: Facts) -> _Result:
     if not parts:
         return _unknown()
     # Merely starting the sentinel makes some process wait now and then, so there is no "may harm" here.
-    harms = max(share or 0.0, own or 0.0) >= _WAITING_LIMIT
+    harms = max(share or 0.0, own or 0.0) >= WAITING_LIMIT
     return _harms(", ".join(parts), f"{_WAIT}.") if harms else _fine(", ".join(parts))
 
 
@@ -284,7 +283,7 @@ def _steal(facts: Facts) -> _Result:
     if (share := facts.sample.contention["steal_share"]) is None:
         return _unknown()
     advice = "Measure at another time, or use an instance with dedicated CPUs."
-    return _graded(share, _WAITING_LIMIT, f"{share:.1%} of the time wanted", advice)
+    return _graded(share, WAITING_LIMIT, f"{share:.1%} of the time wanted", advice)
 
 
 def _repeatability(facts: Facts) -> _Result:
@@ -376,10 +375,8 @@ def _smt(facts: Facts) -> _Result:
     if all(len(allowed) == 1 for allowed in used):
         return _fine(f"{seen}; the mask allows one thread of each core")
     if facts.smt_control and not virtual:
-        way, command = (
-            "switch the siblings off until the next boot",
-            "echo off | sudo tee /sys/devices/system/cpu/smt/control",
-        )
+        way = "switch the siblings off until the next boot"
+        command = "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     else:
         way, command = "allow this shell one thread of each core", _BIND.format(cpu_list(map(min, used)))
     return _may_harm(seen, f"Measure with `--threads 1-cores`, or {way}.", command)

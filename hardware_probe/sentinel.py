@@ -99,10 +99,8 @@ _TIMEOUT_SECONDS = 60.0
 # spare for a moment, so that processors with larger caches than a third of it show those instead.
 _CACHES, _SMALLEST, _LARGEST = 3, 32_000_000, 128_000_000
 
-# Shares of time above which a machine is not quiet.
-PRESSURE_LIMIT = 0.05
+# The share of time spent waiting for a CPU, or without one that the host withholds, above which a machine is not quiet.
 WAITING_LIMIT = 0.05
-STEAL_LIMIT = 0.05
 # Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
 # of a second on two CPUs cannot resolve less than about 5 %.
 OTHERS_LIMIT = 0.10
@@ -138,23 +136,23 @@ def unquiet_reasons(reading: Reading) -> list[str]:
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
         reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
-    for share, limit, what in (
-        (reading.pressure_share, PRESSURE_LIMIT, "programs waited for a CPU"),
-        (reading.waiting_share, WAITING_LIMIT, "the sentinel itself waited for a CPU"),
-        (reading.steal_share, STEAL_LIMIT, "the host of this virtual machine withheld the CPU"),
+    for share, what in (
+        (reading.pressure_share, "programs waited for a CPU"),
+        (reading.waiting_share, "the sentinel itself waited for a CPU"),
+        (reading.steal_share, "the host of this virtual machine withheld the CPU"),
     ):
-        if share is not None and share >= limit:
-            reasons.append(f"{what} {share:.0%} of the time (limit {limit:.0%})")
+        if share is not None and share >= WAITING_LIMIT:
+            reasons.append(f"{what} {share:.0%} of the time (limit {WAITING_LIMIT:.0%})")
     return reasons
 
 
-def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
+def take() -> Reading:
     """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far too long."""
     cpu = probe_cpu()
     # Depends on the machine alone, never on the memory that happens to be free.
     array_bytes = min(_LARGEST, max(_SMALLEST, _CACHES * (cpu.last_level_cache_bytes or 0))) // 2
     before = snapshot()
-    result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, timeout_seconds)
+    result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, _TIMEOUT_SECONDS)
     counted = between(before, snapshot())
     running, waiting = result["schedule"] or (0, 0)
     return Reading(

@@ -152,10 +152,8 @@ class Sampler:
         # Copies, since the thread may still be there; a row is in them as a whole or not at all.
         fast, slow = list(self._fast), list(self._slow)
         origin = fast[0]["at"] if fast else time.monotonic()
-        spent = [row["joules"] for row in fast]
-        first = next((joules for joules in spent if joules is not None), 0.0)
-        for place, joules in enumerate(spent):
-            fast[place] = fast[place] | {"joules": None if joules is None else round(joules - first, 3)}
+        first = next((row["joules"] for row in fast if row["joules"] is not None), 0.0)
+        fast = [row | {"joules": None if row["joules"] is None else round(row["joules"] - first, 3)} for row in fast]
         return {
             "schema": SCHEMA,
             "period_seconds": self._period,
@@ -198,20 +196,18 @@ class Sampler:
         if self._part is None:
             self._notes.append(f"no GPU of this driver has the UUID {self._uuid}")
             return False
-        self._gpu = (
-            ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if self._uuid.startswith("MIG-") else None
-        )
-        parted = self._gpu is not None
-        self._gpu = self._part if self._gpu is None else self._gpu
-        if not parted and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
+        part = self._uuid.startswith("MIG-")
+        whole = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if part else None
+        self._gpu = self._part if whole is None else whole
+        if whole is None and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
             # The launch has the first of its slices, and the lists of the whole GPU are about all of them.
-            parted, self._lists_processes = True, False
+            part, self._lists_processes = True, False
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
         self._facts.update(
             name=self._queries.text("nvmlDeviceGetName", self._part),
             driver=Queries(self._nvml).text("nvmlSystemGetDriverVersion"),
             power_limit_watts=None if limit is None else limit / 1000,
-            part=parted or self._uuid.startswith("MIG-"),
+            part=part,
         )
         return True
 

@@ -236,10 +236,10 @@ def seconds_of(budget: str | None) -> float | None:
 
 def choices(given: Given) -> SuiteOverrides:
     """Return the suite overrides that the options give; raises UsageError, also for an invalid --python."""
-    words = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS)}
-    steps = own_steps(given)
-    if steps is not None and words["networks"] is not None:
+    words: dict[str, Any] = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS, "steps")}
+    own_files = own_steps(given)
+    if own_files is not None and words["networks"] is not None:
         raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
     builds = tuple(values.build(text) for text in interpreters(given))
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
-    return SuiteOverrides(words, steps=vars(given).get("steps"), builds=builds, joining=joining, own=steps)
+    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files)

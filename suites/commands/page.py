@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
+from dlbench.reports.cells import grouped
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_unwritable
@@ -107,10 +108,7 @@ def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], l
             key = each.machine, each.cell._replace(adapter=""), each.kind
             if len(each) > max(1, len(found[key]) if key in found else 0):
                 found[key] = each
-    by_cell: dict[tuple[str, Cell], list[Series]] = {}
-    for (machine, cell, _), each in found.items():
-        by_cell.setdefault((machine, cell), []).append(each)
-    return by_cell
+    return grouped(found.values(), lambda each: (each.machine, each.cell._replace(adapter="")))
 
 
 MARKER = "site.json"
@@ -242,12 +240,10 @@ class _Site:
         described = self.store.machines()
         for machine in sorted({run.machine for run, _ in runs}):
             self.contents.machines[machine] = read_host(machine, described.get(machine)).name
-        nights: dict[tuple[str, str], list[Run]] = {}
         for run, count in runs:
             self._add_night(run, count)
-            if run.purpose in NIGHTLY:
-                nights.setdefault((run.machine, run.suite), []).append(run)
-        for of_suite in nights.values():
+        nights = (run for run, _ in runs if run.purpose in NIGHTLY)
+        for of_suite in grouped(nights, lambda run: (run.machine, run.suite)).values():
             self._add_history(of_suite)
 
     def _add_night(self, run: Run, count: int) -> None:

@@ -10,6 +10,7 @@ from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
 from dlbench.reports.catalogue import report
+from dlbench.reports.cells import grouped
 from dlbench.reports.errors import StoreError
 from dlbench.reports.naming import counted
 from dlbench.reports.report import Source
@@ -63,13 +64,13 @@ def plan_command(given: Given) -> None:
             }
         )
         return
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for cell in plan.cells:
-        groups.setdefault(_line_of(cell), []).append(table_of_axes.word("threads", cell.threads))
     table(
         f"{plan.suite}: {size_of(plan)}",
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
-        [[*key, ", ".join(counts)] for key, counts in groups.items()],
+        [
+            [*line, ", ".join(table_of_axes.word("threads", cell.threads) for cell in cells)]
+            for line, cells in grouped(plan.cells, _line_of).items()
+        ],
     )
     left_out = ""
     if plan.left_out:
@@ -148,11 +149,8 @@ def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | Non
 
 def size_of(plan: Plan) -> str:
     """Return how many cells and launches a plan has."""
-    launches = (
-        f"{plan.launches}-{plan.most} launches"
-        if plan.most > plan.launches
-        else counted(plan.launches, "launch", "launches")
-    )
+    fixed = counted(plan.launches, "launch", "launches")
+    launches = f"{plan.launches}-{plan.most} launches" if plan.most > plan.launches else fixed
     return f"{counted(len(plan.cells), 'cell')}, {launches} of each"
 
 

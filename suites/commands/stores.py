@@ -15,7 +15,7 @@ from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import StatusLine, err, say
-from ..errors import UsageError, unknown_name
+from ..errors import UsageError
 from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
@@ -91,9 +91,7 @@ def export_command(given: Given) -> None:
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
     - `dlbench export --format csv > launches.csv`
     """
-    form: str = given.form
-    if form not in FORMATS:
-        raise unknown_name("format", form, FORMATS)
+    form = options.form_of(given.form, False, FORMATS)
     if form == "pytest-benchmark":
         _export_run(given)
         return

@@ -113,7 +113,6 @@ class ProgressDisplay(StatusLine):
         super().__init__(console)
         self._matrix_so_far = matrix_so_far
         self._matrix_at = time.monotonic()
-        self._matrix_every = _MATRIX_SECONDS
         self._what = ""
         self._schedule: Schedule | None = None
         self._first: Record | None = None
@@ -151,9 +150,8 @@ class ProgressDisplay(StatusLine):
         said = remark(self._schedule, record) if self._schedule else ""
         said = f"; {said}" if said else ""
         self.print(f"{self._what}: {result_line(record)}{said}{left}")
-        now = time.monotonic()
-        self._matrix_every = max(_MATRIX_SECONDS, seconds_left_overall / 6)
-        if self._matrix_so_far and index < total and now - self._matrix_at > self._matrix_every:
+        pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
+        if self._matrix_so_far and index < total and time.monotonic() - self._matrix_at > pause:
             for line in self._matrix_so_far().splitlines():
                 self.print(line)
             self._matrix_at = time.monotonic()

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -44,8 +44,6 @@ def resume_command() -> str:
 
 # A redraw costs about 2 ms of a core that may be measuring.
 _REDRAW_SECONDS = 1.0
-_NARROWEST = 66
-"""Columns of a table with something that must not be folded, on a narrower terminal too."""
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -73,16 +71,15 @@ def print_json(content: object) -> None:
     print(json_text(content, indent=1), end="")
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str] = ()) -> None:
-    """Print a table to stdout, folded to the terminal's width; columns in ``whole`` stay unfolded, to be copied."""
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to stdout, folded to the terminal's width."""
     shown = Table(box=None, pad_edge=False)
     for name in columns:
-        shown.add_column(Text(name), overflow="fold", no_wrap=name in whole)
+        shown.add_column(Text(name), overflow="fold")
     for row in rows:
         shown.add_row(*(Text(one_line(field, FIELD)) for field in row))
-    wide = Console(highlight=False, file=out.file, width=_NARROWEST) if whole and out.width < _NARROWEST else out
-    wide.print(Text(one_line(title, FIELD), style="table.title"))  # one of the table's own is no wider than the table
-    wide.print(shown)
+    out.print(Text(one_line(title, FIELD), style="table.title"))  # one of the table's own is no wider than the table
+    out.print(shown)
 
 
 class StatusLine:

@@ -74,13 +74,11 @@ def _directory(framework: Framework) -> Path:
 
 def _is_being_built(directory: Path) -> bool:
     """Return whether another process holds the environment's lock."""
-    try:
-        with Path(f"{directory}.lock").open() as lock:
+    with suppress(OSError), Path(f"{directory}.lock").open() as lock:  # there is none, or it is not for this user
+        try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not see each other
-    except BlockingIOError:
-        return True
-    except OSError:  # there is none, or it is not for this user
-        return False
+        except BlockingIOError:
+            return True
     return False
 
 

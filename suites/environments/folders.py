@@ -89,12 +89,12 @@ def written(folder: Path) -> Iterator[None]:
         raise FrameworkEnvironmentError(f"{folder} cannot be written: {error.strerror or error}. {_REMEDY}") from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all, even if this process is killed or another writes it at the same time."""
     path = path.resolve()  # a symbolic link is followed
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

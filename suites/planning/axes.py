@@ -186,13 +186,12 @@ class SuiteOverrides:
 
     def __init__(
         self,
-        given: Mapping[str, str | None] | None = None,
         *,
         steps: int | None = None,
         builds: tuple[Build, ...] = (),
         joining: tuple[str, ...] = (),
         own: OwnSteps | None = None,
-        **further: Any,
+        **words: Any,
     ) -> None:
         """Take the words that are given; raises UsageError for empty ones.
 
@@ -200,10 +199,9 @@ class SuiteOverrides:
         ``own`` are steps of the user's own, which take the place of the suite's networks and rows.
         """
         self.steps, self.builds, self.joining, self.own = steps, builds, joining, own
-        words = {**(given or {}), **further}
         self.words: Mapping[str, str] = {key: str(each) for key, each in words.items() if each is not None}
-        for key, given_words in self.words.items():
-            if not given_words.strip():
+        for key, given in self.words.items():
+            if not given.strip():
                 raise UsageError(f"{option_of(key)} is empty. Give a value, or leave the option out.")
 
     def __getitem__(self, key: str) -> str:

@@ -63,16 +63,8 @@ class ProtocolSection(TomlTable):
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""
-        return Protocol(
-            self.warmup_steps,
-            self.steps,
-            min(self.minimum_steps, self.steps),
-            self.seconds,
-            self.maximum_warmup_steps,
-            self.sample_seconds,
-            self.curve_steps,
-            self.loss_steps,
-        )
+        found = Protocol(**{name: getattr(self, name) for name in Protocol._fields})
+        return found._replace(minimum_steps=min(self.minimum_steps, self.steps))
 
 
 if TYPE_CHECKING:

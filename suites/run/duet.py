@@ -6,7 +6,6 @@ their timed steps together, and neither starts its parity check before the other
 over their common time (`reports.compare.comparison.common_time`).
 """
 
-import os
 from collections.abc import Sequence
 
 from dlbench.adapters.protocol import Cell
@@ -28,8 +27,6 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
         return "on a GPU both would share the device"
     if cell.instances > 1:
         return "its instances run at once already"
-    if not hasattr(os, "sched_setaffinity"):
-        return "this system cannot bind a process to CPUs"
     if not cell.threads:
         return "without a thread count, the number of CPUs for each side is unknown"
     needed, usable = 2 * cell.all_threads, len(cpu.affinity)

@@ -255,10 +255,8 @@ def implausible(
             limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
             if (rate := flops / step) > limit:
                 found.append(f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s; no GPU reaches {limit / 1e12:.3g}")
-            seconds, seen = (
-                outcome.outside.timed_seconds,
-                observe_launch(outcome, telemetry, cell.world_size).utilisation,
-            )
+            seconds = outcome.outside.timed_seconds
+            seen = observe_launch(outcome, telemetry, cell.world_size).utilisation
             if seen is not None and seen.high <= 0 and seconds >= _GPU_SECONDS:
                 found.append(f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were timed")
         elif limits is not None:

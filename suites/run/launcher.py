@@ -329,16 +329,12 @@ def used_and_awaited(supervisor: int) -> tuple[float, float]:
     hypervisor's steal time; 0 if the kernel does not report them.
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
-    try:
+    with contextlib.suppress(psutil.Error):
         root = psutil.Process(supervisor)
         for process in (root, *root.children(recursive=True)):
-            try:
+            with contextlib.suppress(psutil.Error):
                 used += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for
                 awaited += _waited(process.pid)
-            except psutil.Error:
-                continue
-    except psutil.Error:
-        return used, awaited
     return used, awaited
 
 

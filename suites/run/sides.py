@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlbench.reports.cells import grouped
 from dlbench.reports.compare.comparison import Comparison, compare_sides
 from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
@@ -116,9 +117,7 @@ def pair(
     are NAME=VALUE words, ``revisions`` those of the adapters and ``files`` the user's steps, each (baseline's,
     candidate's); a side without a file runs ``own``.
     """
-    by_framework: dict[str, list[Build]] = {}
-    for made in map(values.build, python[1]):
-        by_framework.setdefault(made.framework.name, []).append(made)
+    by_framework = grouped(map(values.build, python[1]), lambda build: build.framework.name)
     for name, found in by_framework.items():
         if len(found) > 2:
             raise UsageError(f"{len(found)} interpreters are given for {name}. A comparison has two sides: give two.")

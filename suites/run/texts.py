@@ -1,7 +1,6 @@
 """Texts to train character models on: the generated one, of known entropy, and a user's file."""
 
 import hashlib
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from dlbench.adapters.families import ALPHABET
 
-from ..environments.folders import home, make_folder, written
+from ..environments.folders import home, make_folder, write_whole, written
 from ..errors import UsageError
 
 Symbols = npt.NDArray[np.uint8]
@@ -38,12 +37,10 @@ class Text:
 
     def file(self) -> Path:
         """Return the file that launches read, after writing it if it is missing or differs."""
-        path = make_folder(home() / "texts") / f"{self.digest}.bin"
-        if not (path.is_file() and path.read_bytes() == self.symbols.tobytes()):
-            partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+        path, content = make_folder(home() / "texts") / f"{self.digest}.bin", self.symbols.tobytes()
+        if not (path.is_file() and path.read_bytes() == content):
             with written(path.parent):
-                partial.write_bytes(self.symbols.tobytes())
-                partial.replace(path)
+                write_whole(path, content)
         return path
 
 

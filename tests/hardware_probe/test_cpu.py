@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from properties import examples
 from recorded_trees import Tree, write_tree
 
-from dlbench.hardware_probe import Cache, Cpu, Frequency, bound_mask, probe_cpu
 from dlbench.hardware_probe.cgroups import cpu_quota, memory_limit
+from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, bound_mask, probe_cpu
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from properties import examples
 from recorded_trees import HOST_NAME, SERIAL, USER_NAME, write_tree
 
-from dlbench.hardware_probe import Gpus, Machine, Virtualisation, describe, probe
+from dlbench.hardware_probe import Gpus, Machine, describe, probe
+from dlbench.hardware_probe.cpu import Virtualisation
 from dlbench.hardware_probe.machine import rounded_memory_gib
 
 GIB = 1024**3

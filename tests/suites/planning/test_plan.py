@@ -254,7 +254,7 @@ def test_only_a_loader_has_workers_and_a_storage():
         words = shlex.split(suite.rerun_command(cell, "feed"))[3:]
         options = {option.option: option.key for option in AXIS_OPTIONS}
         choices = {options[name]: value for name, value in zip(words[::2], words[1::2], strict=True)}
-        assert plan_of(SuiteOverrides(choices), of=feed, machine=Capacity(2, 2)).cells == (cell,)
+        assert plan_of(SuiteOverrides(**choices), of=feed, machine=Capacity(2, 2)).cells == (cell,)
 
 
 NIGHTLY = values.build("torch-nightly:torch=/opt/nightly/bin/python")
