@@ -8,8 +8,7 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column as TableColumn
-from dlbench.reports.columns import attributes, axis_columns, csv_rows, objects
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects
 from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
@@ -154,7 +153,7 @@ def _merged(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> lis
 # JSON and CSV.
 
 
-def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
+def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
     evidence = ("framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall")
     of_device = ("name", "event_per_wall", "busy_share", "joules_per_minibatch")
     medians = tuple(f"{name}.median" for name in ("sm_mhz", "temperature", "watts"))
@@ -164,23 +163,23 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
         return cell
 
     return (
-        TableColumn("machine", None, lambda cell: cell.machine),
-        TableColumn("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
+        Column("machine", None, lambda cell: cell.machine),
+        Column("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
         *axis_columns(lambda cell: cell.cell),
         *attributes(itself, "status", "reason"),
-        TableColumn(
+        Column(
             "seconds_per_minibatch", None, lambda cell: cell.seconds, fields=(*MEDIAN, "samples", "launches", "method")
         ),
         *attributes(itself, *numbers, "best", "parity", "flags", parity=("verdict",)),
-        TableColumn("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
-        TableColumn(
+        Column("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
+        Column(
             "device_evidence",
             None,
             lambda cell: cell.device_observed,
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
         *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
-        TableColumn("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
+        Column("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
         *attributes(itself, "break_even", "unmeasured", break_even=("steps", "low", "high"), unmeasured=None),
     )
 
