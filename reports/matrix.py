@@ -9,7 +9,7 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects
-from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
@@ -35,7 +35,8 @@ def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
 
 
 def _table(matrix: Matrix, quantity: str) -> Table:
-    shown, common = QUANTITIES[quantity], _common(matrix)
+    shown = QUANTITIES[quantity]
+    common = layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
     rows: list[tuple[Entry, ...]] = []
     for group, names in matrix.rows.items():
         rows.append((Entry(group_name(group)),))
@@ -84,11 +85,7 @@ def _gpus(matrix: Matrix, machine: str) -> str:
     return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
 
-def _common(matrix: Matrix) -> set[FlagKind]:
-    return layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
-
-
-def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = _DETAILS) -> list[str]:
+def matrix_notes(matrix: Matrix, quantity: str = "seconds") -> list[str]:
     """Return the legend of the marks used, the reasons of missing numbers, and what the flags found."""
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.shown]
@@ -103,7 +100,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
         lines.append(layout.HALF_WIDTH + coverage)
     lines += axes.legends(column.cell for column in matrix.columns)
-    common = _common(matrix)
+    common = layout.common_flags(shown)
     lines += layout.flag_lines(shown, common)
     empty = any(matrix.at(g, r, c) is None for g, rows in matrix.rows.items() for r in rows for c in matrix.columns)
     if empty or (len(values) < len(shown) and not why and quantity != "break_even"):
@@ -117,8 +114,8 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     ]
     unknown = _merged(matrix, ((layout.MISSING, f"not measured: {words}", c) for words, of in why.items() for c in of))
     found = _merged(matrix, facts)
-    if details is not None and len(found) > details:
-        found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
+    if len(found) > _DETAILS:
+        found = [*found[:_DETAILS], f"... and {len(found) - _DETAILS} more; --json shows all"]
     return [*lines, *_merged(matrix, missing), *unknown, *found, *matrix.notes]
 
 
