@@ -228,7 +228,7 @@ def _notes(history: History) -> list[str]:
 
 
 _MOST_DIFFERENCES = 6
-_CLOSE = 2
+CLOSE = 2
 """Nights by which a change may be misplaced."""
 
 
@@ -257,7 +257,7 @@ def what_else(series: Series, change: ChangePoint) -> str:
     if change.differences is None:
         words = ["no record says what else changed"]
     for place, event in series.events:
-        if 0 < abs(place - change.place) <= _CLOSE:
+        if 0 < abs(place - change.place) <= CLOSE:
             side = f"{event.side} " if event.side else ""
             when = str(series.started[place])[:10]
             words.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
