@@ -20,7 +20,6 @@ from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
 
-NOTHING = "Nothing was measured yet."
 _DETAILS = 12
 """Lines on single cells beneath a matrix."""
 
@@ -28,7 +27,7 @@ _DETAILS = 12
 def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
     """Return the matrix as one table, with its machines above and its notes beneath."""
     if not matrix.cells:
-        return Page((), (Table(QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
+        return Page((), (Table(QUANTITIES[quantity].title, (), (), (layout.NOTHING, *matrix.notes)),))
     spans = tuple((matrix.hosts[name].name, len(list(of))) for name, of in groupby(c.machine for c in matrix.columns))
     table = _table(matrix, quantity)._replace(spans=spans)
     return Page(tuple(_machine_lines(matrix)), (table,), tuple(matrix_notes(matrix, quantity)))

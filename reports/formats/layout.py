@@ -27,6 +27,7 @@ HOLES = {
 }
 """The text of a cell without a number."""
 MISSING = "-"
+NOTHING = "Nothing was measured yet."
 HALF_WIDTH = "± half-width of the 95 % interval (the wider side)"
 WIDENED = (
     f"With fewer than {ENOUGH_LAUNCHES} launches on a side, a ratio has the interval of their steps, widened by the "

@@ -13,7 +13,7 @@ import numpy as np
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import Page, Table, number
+from dlbench.reports.formats.layout import NOTHING, Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.nights import (
@@ -41,7 +41,7 @@ _MOST_CHANGES = 20
 def changes_page(history: History) -> Page:
     """Return the changes, newest first, and the pending ones; with ``everything`` all series and environments too."""
     if not history.cells:
-        return Page(("Nothing was measured yet.",), ())
+        return Page((NOTHING,), ())
     settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
     least = f"{100 * history.magnitude:g} %"
     some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
