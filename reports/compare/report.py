@@ -134,7 +134,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
         lambda each: each.verdict,
         lambda each: Entry(WORDS[each.verdict].word, hole=each.verdict in GRAVE),
     ),
-    Column("", "launches", lambda each: launches_of(each)),
+    Column("", "launches", launches_of),
     Column(
         "verdict",
         None,
@@ -142,10 +142,9 @@ _CELL: tuple[Column[CellComparison], ...] = (
     ),
     *attributes(
         lambda each: each.judgement,
-        *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error"),
+        *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error", "method", "sentence"),
         standard_error=None,
     ),
-    *attributes(lambda each: each.judgement, "method", "sentence"),
     Column(
         "launches_used",
         None,
