@@ -61,7 +61,6 @@ GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
 """Verdicts that fail a build."""
 _PLURALS = {Verdict.REGRESSION: "REGRESSIONS", Verdict.IMPROVEMENT: "improvements"}
 _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
-NOTHING = "No cell was measured"
 
 
 def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
@@ -71,8 +70,6 @@ def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ..
 
 def headline(comparison: Comparison) -> str:
     """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression"."""
-    if not comparison.cells:
-        return NOTHING
     counts = ", ".join(
         f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
@@ -457,7 +454,7 @@ def comparison_page(comparison: Comparison) -> Page:
         end.append(gate_outcome(comparison).line)
     after = [line for block in (facts, legend(comparison), end) if block for line in ("", *block)]
     before = filter(None, (heading(comparison), machines(comparison)))
-    return Page(tuple(before), (table(comparison.cells),) if comparison.cells else (), tuple(after[1:]))
+    return Page(tuple(before), (table(comparison.cells),), tuple(after[1:]))
 
 
 REPORT = Report(
