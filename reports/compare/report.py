@@ -257,7 +257,7 @@ def machines(comparison: Comparison) -> str:
     if len(names) > 1:
         return f"Baseline on {names[0]}; candidate on {names[1]}."
     how = "both sides in one session" if comparison.same_session else "the two sides in different sessions"
-    return f"On {names[0]}, {how}." if names else ""
+    return f"On {names[0]}, {how}."
 
 
 class GateOutcome(NamedTuple):
@@ -453,8 +453,7 @@ def comparison_page(comparison: Comparison) -> Page:
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)
     after = [line for block in (facts, legend(comparison), end) if block for line in ("", *block)]
-    before = filter(None, (heading(comparison), machines(comparison)))
-    return Page(tuple(before), (table(comparison.cells),), tuple(after[1:]))
+    return Page((heading(comparison), machines(comparison)), (table(comparison.cells),), tuple(after[1:]))
 
 
 REPORT = Report(
