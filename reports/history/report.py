@@ -33,6 +33,10 @@ from dlbench.reports.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.report import Report
 from dlbench.reports.storage.networks import in_order
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 _Change = tuple[Series, ChangePoint]
 
 _MOST_CHANGES = 20
@@ -280,11 +284,6 @@ def level(cell: Series) -> str:
     if value is None:
         return "-"
     return f"{value:.3f} x" if cell.kind == RATIO else f"{number(value)} s"
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 PANELS = 24
