@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Interval = tuple[float, float | None, float | None]
+Size = tuple[float, float]
+"""Width and height in inches."""
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
 _IN_PANEL, _LEGEND, _LINES = 64, 48, 4
@@ -85,16 +87,10 @@ def _make_inert(figure: "Figure") -> None:
         text.set_text("\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES]))
 
 
-def figure_of(
-    panels: int,
-    most_columns: int,
-    panel: tuple[float, float],
-    beside: tuple[float, float],
-    least: tuple[float, float] = (0.0, 0.0),
-) -> "tuple[Figure, Any]":
+def figure_of(panels: int, most_columns: int, panel: Size, beside: Size, least: Size) -> "tuple[Figure, Any]":
     """Return a figure with this many panels, and their axes as an array of rows.
 
-    Sizes are width and height in inches: of a panel, of what stands beside the panels, and the least of the figure.
+    Sizes are of a panel, of what stands beside the panels, and the least of the figure.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
