@@ -10,6 +10,7 @@ from typing import Any
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.report import Report
+from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 
 _DECLARATION = re.compile(r'^REPORT(?:: [^=]*)? = Report\(\s*name="(\w+)"', re.MULTILINE)
@@ -44,8 +45,6 @@ def reports() -> dict[str, Report[Any]]:
 
 def suggested(records: Iterable[Record]) -> list[Report[Any]]:
     """Return the reports that have something to show of these records, in the order of names."""
-    from dlbench.reports.storage.networks import family_of_record
-
     timed = [each for each in records if each.outcome.status is Status.OK and each.outcome.samples_ns]
     families = {family.name for each in timed if (family := family_of_record(each)) is not None}
     cells = {each.cell for each in timed}

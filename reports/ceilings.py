@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.protocol import PRECISIONS
 from dlbench.hardware_probe import Ceilings
+from dlbench.reports.cells import grouped
 from dlbench.reports.flags import product_rate
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import plain
@@ -64,14 +65,12 @@ GpuCeilings = dict[str, dict[str, Best]]
 
 def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
     """Return the ceilings of each GPU, in the order of machines and devices."""
-    grouped: dict[Gpu, list[Record]] = {}
-    for record in results.records:
-        if not record.cell.on_cpu and record.outcome.device is not None:
-            grouped.setdefault((record.machine, record.cell.device, _board(record)), []).append(record)
-    machines = [*results.hosts, *sorted({machine for machine, _, _ in grouped} - set(results.hosts))]
-    order = sorted(grouped, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2]))
-    alone = Counter(gpu[:2] for gpu in grouped)
-    found = {gpu: _ceilings(grouped[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None) for gpu in order}
+    on_gpus = [each for each in results.records if not each.cell.on_cpu and each.outcome.device is not None]
+    of_gpus = grouped(on_gpus, lambda each: (each.machine, each.cell.device, _board(each)))
+    machines = [*results.hosts, *sorted({machine for machine, _, _ in of_gpus} - set(results.hosts))]
+    order = sorted(of_gpus, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2]))
+    alone = Counter(gpu[:2] for gpu in of_gpus)
+    found = {gpu: _ceilings(of_gpus[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None) for gpu in order}
     return {gpu: ceilings for gpu, ceilings in found.items() if any(ceilings.values())}
 
 

@@ -275,12 +275,10 @@ def _flag_older_environment(cell: CellResult, record: Record, newest: Record | N
 
 def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells with what the cells of their machine say together about launches."""
-    found = list(cells)
-    timed = [(place, cell.machine, cell.seconds) for place, cell in enumerate(cells) if cell.seconds is not None]
-    for of_machine in grouped(timed, lambda each: each[1]).values():
-        summaries = with_common_spread([seconds for _, _, seconds in of_machine])
-        for (place, _, _), seconds in zip(of_machine, summaries, strict=True):
-            found[place] = replace(cells[place], seconds=seconds)
+    found: list[CellResult] = []
+    for of_machine in grouped(cells, lambda cell: cell.machine).values():
+        summaries = iter(with_common_spread([cell.seconds for cell in of_machine if cell.seconds is not None]))
+        found += [cell if cell.seconds is None else replace(cell, seconds=next(summaries)) for cell in of_machine]
     return found
 
 

@@ -11,10 +11,9 @@ least two, have a reason that means something is wrong; such a launch is not rep
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from dlbench.adapters.protocol import Cell, Contention, Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
 from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
@@ -49,12 +48,12 @@ GPU_THROTTLED_SHARE = 0.05
 
 def disturbed(record: Record, host: Host | None) -> bool:
     """Tell whether other programs disturbed this launch."""
-    return bool(disturbances(record.cell, record.outcome, host, record.quota_cpus, record.telemetry))
+    return bool(disturbances(record, host))
 
 
 def left_out(record: Record, host: Host | None) -> bool:
     """Tell whether a comparison leaves this launch out: others disturbed it, or its GPU was slowed."""
-    return disturbed(record, host) or bool(slowed(record.cell, record.outcome, record.telemetry))
+    return disturbed(record, host) or bool(slowed(record))
 
 
 def contended(record: Record, host: Host | None) -> bool | None:
@@ -69,24 +68,22 @@ def contended(record: Record, host: Host | None) -> bool | None:
     return None if outcome.contention is None or long_enough(outcome) is None else False
 
 
-def disturbances(
-    cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None, telemetry: Mapping[str, Any] | None
-) -> str:
+def disturbances(record: Record, host: Host | None) -> str:
     """Return how others disturbed this launch, in words; empty where its evidence shows nothing."""
-    if not _ended(outcome):
+    if not _ended(record.outcome):
         return ""
-    if cell.on_cpu:
-        return " and ".join(_causes(cell, outcome, host, capacity_of(cell, outcome, host, quota_cpus)))
-    others = observe_launch(outcome, telemetry, cell.world_size).other_processes
+    if record.cell.on_cpu:
+        return " and ".join(_causes(record, host))
+    others = observe_launch(record.outcome, record.telemetry).other_processes
     processes = counted(others or 0, "other process", "other processes")
     return f"{processes} held the GPU too; end them, or measure on another GPU" if others else ""
 
 
-def slowed(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | None) -> str:
+def slowed(record: Record) -> str:
     """Return how heat or the power supply slowed the GPU of this launch, in words; empty where nothing did."""
-    if cell.on_cpu or not _ended(outcome):
+    if record.cell.on_cpu or not _ended(record.outcome):
         return ""
-    seen: DeviceObserved = observe_launch(outcome, telemetry, cell.world_size)
+    seen: DeviceObserved = observe_launch(record.outcome, record.telemetry)
     share = seen.slowed_share or 0.0
     if share <= GPU_THROTTLED_SHARE or round(share * (seen.samples or 0)) < 2:
         return ""
@@ -96,9 +93,9 @@ def slowed(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | None) ->
     return f"the GPU was slowed {share:.0%} of the time: {why}{clock}"
 
 
-def throttled(cell: Cell, outcome: Outcome, capacity: float | None) -> str:
+def throttled(record: Record, capacity: float | None) -> str:
     """Return how the launch's own quota throttled it, with more threads than it allows; else an empty text."""
-    found = _evidence(cell, outcome, capacity)
+    found = _evidence(record, capacity)
     if found is None or capacity is None or found.within or found.asked <= capacity:
         return ""
     share = (found.contention.throttled_seconds or 0.0) / found.threads.wall_seconds
@@ -121,12 +118,12 @@ class _Evidence(NamedTuple):
     """Whether its own threads had a CPU each."""
 
 
-def _evidence(cell: Cell, outcome: Outcome, capacity: float | None) -> _Evidence | None:
+def _evidence(record: Record, capacity: float | None) -> _Evidence | None:
     """Return the evidence; None if there is none to judge."""
-    contention, threads = outcome.contention, long_enough(outcome)
+    contention, threads = record.outcome.contention, long_enough(record.outcome)
     if contention is None or threads is None:
         return None
-    asked = cell.all_threads or threads.framework_says or threads_seen(threads, contention)
+    asked = record.cell.all_threads or threads.framework_says or threads_seen(threads, contention)
     within = capacity is not None and max(asked, _own_threads(asked, threads, contention, capacity)) <= capacity
     # Other programs must have run meanwhile: a launch's threads also wait for one another.
     others, waited = contention.others_cpu_seconds, contention.run_queue_seconds or 0.0
@@ -134,8 +131,9 @@ def _evidence(cell: Cell, outcome: Outcome, capacity: float | None) -> _Evidence
     return _Evidence(threads, contention, asked, within and not alone)
 
 
-def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | None) -> list[str]:
-    if (found := _evidence(cell, outcome, capacity)) is None:
+def _causes(record: Record, host: Host | None) -> list[str]:
+    cell, outcome, capacity = record.cell, record.outcome, capacity_of(record, host)
+    if (found := _evidence(record, capacity)) is None:
         return []
     threads, contention, asked, within = found
     wall, waited, others = threads.wall_seconds, contention.run_queue_seconds, contention.others_cpu_seconds

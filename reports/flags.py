@@ -9,12 +9,11 @@ resident mini-batch only), take less than `BUSY_SHARE` of the median step. The h
 GPU's work, are not judged.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from dlbench.adapters.protocol import Cell, Outcome, Status
+from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports import disturbance
 from dlbench.reports.gpu_evidence import observe_launch
 from dlbench.reports.naming import counted
@@ -96,40 +95,28 @@ def product_rate(record: Record, host: Host | None) -> float | None:
 
 
 def record_flags(record: Record, host: Host | None) -> list[Flag]:
-    """Return the flags of a record: those of its launch, and whether its node was shared."""
-    flags = launch_flags(record.cell, record.outcome, host, record.quota_cpus, record.telemetry)
+    """Return the flags of a launch, and whether its node was shared; without a host some cannot be raised."""
+    found = _of_launch(record, host) if record.outcome.status in (Status.OK, Status.PARITY_FAILED) else []
     if record.node is not None and record.node.shared:
-        flags.append(Flag(SHARED_NODE, f"shared node: {'; '.join(record.node.shared)}"))
-    return flags
+        found.append((SHARED_NODE, f"shared node: {'; '.join(record.node.shared)}"))
+    return [Flag(kind, sentence) for kind, sentence in found if sentence]
 
 
-def launch_flags(
-    cell: Cell,
-    outcome: Outcome,
-    host: Host | None,
-    quota_cpus: float | None = None,
-    telemetry: Mapping[str, Any] | None = None,
-) -> list[Flag]:
-    """Return the flags of one launch.
-
-    ``host`` and ``quota_cpus`` (CPUs' worth of time allowed by control groups) give the CPUs that the launch could use
-    where its outcome does not say; ``telemetry`` was sampled on its GPU. Without them some flags cannot be raised.
-    """
-    if outcome.status not in (Status.OK, Status.PARITY_FAILED):
-        return []
-    found = _of_mathematics(outcome, cell.adapter == IMPORTED)
-    by_others = CONTENDED, disturbance.disturbances(cell, outcome, host, quota_cpus, telemetry)
-    if cell.on_cpu:
-        capacity = capacity_of(cell, outcome, host, quota_cpus)
+def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
+    outcome = record.outcome
+    found = _of_mathematics(outcome, record.cell.adapter == IMPORTED)
+    by_others = CONTENDED, disturbance.disturbances(record, host)
+    if record.cell.on_cpu:
+        capacity = capacity_of(record, host)
         misused, sentence = misused_threads(outcome, capacity)
         found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
-        found.append((THROTTLED, disturbance.throttled(cell, outcome, capacity)))
+        found.append((THROTTLED, disturbance.throttled(record, capacity)))
     else:
-        found += _of_device(cell, outcome, telemetry, by_others)
+        found += _of_device(record, by_others)
     if outcome.steady is False:
         samples = counted(len(outcome.samples_ns), "sample")
         found.append((NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
-    return [Flag(kind, sentence) for kind, sentence in found if sentence]
+    return found
 
 
 def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
@@ -165,10 +152,9 @@ def _of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, st
     return found
 
 
-def _of_device(
-    cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | None, by_others: tuple[FlagKind, str]
-) -> list[tuple[FlagKind, str]]:
-    seen = observe_launch(outcome, telemetry, cell.world_size)
+def _of_device(record: Record, by_others: tuple[FlagKind, str]) -> list[tuple[FlagKind, str]]:
+    cell, outcome = record.cell, record.outcome
+    seen = observe_launch(outcome, record.telemetry, cell.world_size)
     errors = [(seen.corrected_errors or 0, "corrected"), (seen.uncorrected_errors or 0, "uncorrected")]
     words = " and ".join(f"{count} {kind}" for count, kind in errors if count)
     clocks = host_bound = ""
@@ -185,7 +171,7 @@ def _of_device(
     return [
         (ECC_ERRORS, f"{words} ECC errors of the GPU's memory during the launch" if words else ""),
         by_others,
-        (DEVICE_THROTTLED, disturbance.slowed(cell, outcome, telemetry)),
+        (DEVICE_THROTTLED, disturbance.slowed(record)),
         (DEVICE_TIME, clocks),
         (HOST_BOUND, host_bound),
     ]

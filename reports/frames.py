@@ -58,7 +58,7 @@ def launches(
     """
     import pandas as pd
 
-    results = _read(store, run, suite, machine, all_runs, values_of_axes, sides=run is not None)
+    results = _read(store, values_of_axes, run=run, suite=suite, machine=machine, newest=run is None, all_runs=all_runs)
     records = sorted(last_attempts(results.records), key=lambda record: record.started)
     rows = [_launch(record, results.hosts.get(record.machine)) for record in records]
     frame = pd.DataFrame(rows, columns=list(LAUNCHES))
@@ -88,8 +88,9 @@ def cells(
     import pandas as pd
 
     parts = {"seconds": "median", "steps": "samples"} | {name: name for name in ("low", "high", "method", "launches")}
+    results = _read(store, values_of_axes, run=run, suite=suite, machine=machine, newest=True, all_runs=all_runs)
     rows = []
-    for cell in matrix_cells(build_matrix(_read(store, run, suite, machine, all_runs, values_of_axes))):
+    for cell in matrix_cells(build_matrix(results)):
         seconds, parity = cell["seconds_per_minibatch"] or {}, cell["parity"] or {}
         same = {**cell, "parity": parity.get("verdict"), "flags": " ".join(flag["name"] for flag in cell["flags"])}
         costs = {name: (cell["costs"][of] or {}).get("median") for name, of in _OF_COSTS}
@@ -140,17 +141,9 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     }
 
 
-def _read(
-    store: Target | Iterable[Target],
-    run: str | None,
-    suite: str | None,
-    machine: str | None,
-    all_runs: bool,
-    values_of_axes: dict[str, str],
-    sides: bool = False,
-) -> Results:
+def _read(store: Target | Iterable[Target], values_of_axes: dict[str, str], **asked: Any) -> Results:
     if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
         raise ReportError(f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}.")
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
-    found = Results.read(targets, run, suite, machine, newest=not sides, all_runs=all_runs and not sides)
-    return Narrowing(axes={name: str(words) for name, words in values_of_axes.items()}).of(found)
+    words = {name: str(each) for name, each in values_of_axes.items()}
+    return Narrowing(axes=words).of(Results.read(targets, **asked))

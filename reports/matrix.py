@@ -8,9 +8,8 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column as TableColumn
-from dlbench.reports.columns import attributes, axis_columns, csv_rows, objects
-from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects
+from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
@@ -21,7 +20,6 @@ from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
 
-NOTHING = "Nothing was measured yet."
 _DETAILS = 12
 """Lines on single cells beneath a matrix."""
 
@@ -29,14 +27,15 @@ _DETAILS = 12
 def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
     """Return the matrix as one table, with its machines above and its notes beneath."""
     if not matrix.cells:
-        return Page((), (Table(QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
+        return Page((), (Table(QUANTITIES[quantity].title, (), (), (layout.NOTHING, *matrix.notes)),))
     spans = tuple((matrix.hosts[name].name, len(list(of))) for name, of in groupby(c.machine for c in matrix.columns))
     table = _table(matrix, quantity)._replace(spans=spans)
     return Page(tuple(_machine_lines(matrix)), (table,), tuple(matrix_notes(matrix, quantity)))
 
 
 def _table(matrix: Matrix, quantity: str) -> Table:
-    shown, common = QUANTITIES[quantity], _common(matrix)
+    shown = QUANTITIES[quantity]
+    common = layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
     rows: list[tuple[Entry, ...]] = []
     for group, names in matrix.rows.items():
         rows.append((Entry(group_name(group)),))
@@ -85,11 +84,7 @@ def _gpus(matrix: Matrix, machine: str) -> str:
     return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
 
-def _common(matrix: Matrix) -> set[FlagKind]:
-    return layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
-
-
-def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = _DETAILS) -> list[str]:
+def matrix_notes(matrix: Matrix, quantity: str = "seconds") -> list[str]:
     """Return the legend of the marks used, the reasons of missing numbers, and what the flags found."""
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.shown]
@@ -104,7 +99,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
         lines.append(layout.HALF_WIDTH + coverage)
     lines += axes.legends(column.cell for column in matrix.columns)
-    common = _common(matrix)
+    common = layout.common_flags(shown)
     lines += layout.flag_lines(shown, common)
     empty = any(matrix.at(g, r, c) is None for g, rows in matrix.rows.items() for r in rows for c in matrix.columns)
     if empty or (len(values) < len(shown) and not why and quantity != "break_even"):
@@ -118,8 +113,8 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     ]
     unknown = _merged(matrix, ((layout.MISSING, f"not measured: {words}", c) for words, of in why.items() for c in of))
     found = _merged(matrix, facts)
-    if details is not None and len(found) > details:
-        found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
+    if len(found) > _DETAILS:
+        found = [*found[:_DETAILS], f"... and {len(found) - _DETAILS} more; --json shows all"]
     return [*lines, *_merged(matrix, missing), *unknown, *found, *matrix.notes]
 
 
@@ -154,7 +149,7 @@ def _merged(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> lis
 # JSON and CSV.
 
 
-def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
+def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
     evidence = ("framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall")
     of_device = ("name", "event_per_wall", "busy_share", "joules_per_minibatch")
     medians = tuple(f"{name}.median" for name in ("sm_mhz", "temperature", "watts"))
@@ -164,23 +159,23 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
         return cell
 
     return (
-        TableColumn("machine", None, lambda cell: cell.machine),
-        TableColumn("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
+        Column("machine", None, lambda cell: cell.machine),
+        Column("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
         *axis_columns(lambda cell: cell.cell),
         *attributes(itself, "status", "reason"),
-        TableColumn(
+        Column(
             "seconds_per_minibatch", None, lambda cell: cell.seconds, fields=(*MEDIAN, "samples", "launches", "method")
         ),
         *attributes(itself, *numbers, "best", "parity", "flags", parity=("verdict",)),
-        TableColumn("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
-        TableColumn(
+        Column("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
+        Column(
             "device_evidence",
             None,
             lambda cell: cell.device_observed,
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
         *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
-        TableColumn("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
+        Column("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
         *attributes(itself, "break_even", "unmeasured", break_even=("steps", "low", "high"), unmeasured=None),
     )
 

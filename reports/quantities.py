@@ -53,8 +53,8 @@ def _of_device(name: str, factor: float = 1.0) -> "Callable[[CellResult], Number
     return numbers
 
 
-def _seconds(cell: "CellResult") -> Numbers | None:
-    return None if cell.seconds is None else (cell.seconds.median, cell.seconds.low, cell.seconds.high)
+def _of_summary(found: Summary | None) -> Numbers | None:
+    return None if found is None else (found.median, found.low, found.high)
 
 
 def _break_even(cell: "CellResult") -> Numbers | None:
@@ -96,11 +96,7 @@ def _mebibytes(size: int | None) -> float | None:
 
 
 def _measured(title: str, unit: str, name: str) -> Quantity:
-    def numbers(cell: "CellResult") -> Numbers | None:
-        found = cell.measured.get(name)
-        return None if found is None else (found.median, found.low, found.high)
-
-    return Quantity(title, numbers, unit)
+    return Quantity(title, lambda cell: _of_summary(cell.measured.get(name)), unit)
 
 
 SECONDS = "seconds"
@@ -119,7 +115,7 @@ OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
 }
 """Title, unit and value of what is measured once in a launch."""
 QUANTITIES = {
-    SECONDS: Quantity("Seconds per mini-batch", _seconds, unit="s/batch", of_time=True),
+    SECONDS: Quantity("Seconds per mini-batch", lambda cell: _of_summary(cell.seconds), unit="s/batch", of_time=True),
     "items": Quantity("Items per second", follows_time(lambda cell: cell.items_per_second), of_time=True),
     "gflops": Quantity("GFLOP/s", follows_time(lambda cell: cell.gflops), of_time=True),
     "ceiling": Quantity("Per cent of the measured ceiling", follows_time(_ceiling), of_time=True),

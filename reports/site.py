@@ -22,7 +22,7 @@ from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import ChangePoint, History, Series
-from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else
+from dlbench.reports.history.report import CLOSE, REPORT, changes_page, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
 from dlbench.reports.page.render import asset, policy
 from dlbench.reports.page.sections import pictures
@@ -200,8 +200,6 @@ def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
 
 
 _CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
-_CLOSE = 2
-"""Nights by which a change may be misplaced."""
 
 
 def findings_of(comparison: Comparison) -> dict[str, Any]:
@@ -234,9 +232,9 @@ def _shift(series: Series, change: ChangePoint, known: dict[tuple[str, str], Shi
     place = change.place
     key = key_of(series.machine, series.cell)
     runs = [str(run) for run in series.runs]
-    close = runs[max(0, place - _CLOSE) : place + _CLOSE + 1]
+    close = runs[max(0, place - CLOSE) : place + CLOSE + 1]
     # Up to the night that confirmed it here: a gate may have needed some of them.
-    near = tuple(runs[max(0, place - _CLOSE) : place + ENOUGH_NIGHTS + 1])
+    near = tuple(runs[max(0, place - CLOSE) : place + ENOUGH_NIGHTS + 1])
     if moved := next((known[key, run] for run in close if (key, run) in known), None):
         return replace(moved, near=near)
     _, low, high = change.percent

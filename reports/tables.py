@@ -36,19 +36,14 @@ def tables(results: Results) -> list[Table]:
     return found + [hardware_table(host) for host in results.hosts.values()]
 
 
-def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = None) -> Table:
+def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
     """Return a row for each framework, mode and environment: version, interpreter, environment hash, libraries."""
-    several = len(hosts or {}) > 1
+    several = len(hosts) > 1
     newest: dict[tuple[str, str, str, str, str], Record] = {}
-    for record in records:
+    for record in sorted(records, key=lambda each: (bool(each.outcome.software), each.started), reverse=True):
         cell = record.cell
         key = record.machine if several else "", cell.framework, cell.mode, record.environment, cell.tuning
-        best = newest.get(key)
-        if best is None or (bool(record.outcome.software), record.started) > (
-            bool(best.outcome.software),
-            best.started,
-        ):
-            newest[key] = record
+        newest.setdefault(key, record)
     rows, notes = [], []
     for (machine, framework, mode, environment, tuning), record in sorted(newest.items()):
         software = record.outcome.software

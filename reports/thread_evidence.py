@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dlbench.adapters.protocol import BOUND, Cell, Contention, Outcome, ThreadEvidence
+from dlbench.adapters.protocol import BOUND, Contention, Outcome, ThreadEvidence
 from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
 
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
 """Threads are exceeded when more than ``asked * factor + slack`` wanted to run on average."""
@@ -67,12 +68,13 @@ def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contentio
     return threads.cpu_seconds - of_busiest > EXCEEDED_SLACK * threads.wall_seconds
 
 
-def capacity_of(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None = None) -> float | None:
+def capacity_of(record: Record, host: Host | None) -> float | None:
     """Return how many CPUs' worth of time a launch could get: its CPUs or its quota, the smaller; None if unknown.
 
-    Its outcome counts first, then the request of its cell, then the host as it was probed. ``quota_cpus`` was in force
-    around dlbench; the cell may have a quota of its own.
+    Its outcome counts first, then the request of its cell, then the host as it was probed. The record's quota was in
+    force around dlbench; the cell may have one of its own.
     """
+    cell, outcome, quota_cpus = record.cell, record.outcome, record.quota_cpus
     of_host = None if host is None else host.capacity_cpus or host.effective_cpus
     if outcome.cpus:
         cpus: float | None = len(outcome.cpus)

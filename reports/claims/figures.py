@@ -194,11 +194,9 @@ class Tables:
     def _elman(self) -> Iterator[Point]:
         for (machine, cell), sizes in sizes_of(self.matrix, self.networks).items():
             if cell.batch_size == 1 and axes.project(cell, _USUAL) == axes.BLANK:
-                where = {
-                    "machine": machine,
-                    **{name: getattr(cell, name) for name in ("framework", "mode", "device", "threads")},
-                }
-                yield from (self._point(each, {**where, **size._asdict()}) for size, each in sizes.items())
+                row = {name: getattr(cell, name) for name in ("framework", "mode", "device", "threads")}
+                for size, each in sizes.items():
+                    yield self._point(each, {"machine": machine, **row, **size._asdict()})
 
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]

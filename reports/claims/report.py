@@ -59,7 +59,6 @@ def tools_of_stands(
     return tool_of
 
 
-NONE = "There is no claim to try."
 SHOWN = 4
 """So many figures of a claim are each shown in words; of more, their range."""
 
@@ -88,8 +87,6 @@ def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]
 
 def claims_page(found: Claims) -> Page:
     """Return a table of each paper's claims, with the evidence beneath it."""
-    if not found.tried:
-        return Page((NONE,), ())
     here = f"on {found.reference}" if found.reference else "here"
     papers = grouped(found.tried, lambda each: each.claim.paper)
     tables = [

@@ -65,7 +65,6 @@ def _page(found: Sequence[Compared]) -> Page:
     whole = [
         table(comparison.cells, f"{heading(comparison)}, {run.started:%Y-%m-%d %H:%M}")
         for run, comparison in found[:WHOLE]
-        if comparison.cells
     ]
     return Page((), (columns.table(_COLUMNS, found, "Comparisons and gates", words=True), *whole))
 

@@ -61,7 +61,6 @@ GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
 """Verdicts that fail a build."""
 _PLURALS = {Verdict.REGRESSION: "REGRESSIONS", Verdict.IMPROVEMENT: "improvements"}
 _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
-NOTHING = "No cell was measured"
 
 
 def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
@@ -71,8 +70,6 @@ def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ..
 
 def headline(comparison: Comparison) -> str:
     """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression"."""
-    if not comparison.cells:
-        return NOTHING
     counts = ", ".join(
         f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
@@ -134,7 +131,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
         lambda each: each.verdict,
         lambda each: Entry(WORDS[each.verdict].word, hole=each.verdict in GRAVE),
     ),
-    Column("", "launches", lambda each: launches_of(each)),
+    Column("", "launches", launches_of),
     Column(
         "verdict",
         None,
@@ -142,10 +139,9 @@ _CELL: tuple[Column[CellComparison], ...] = (
     ),
     *attributes(
         lambda each: each.judgement,
-        *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error"),
+        *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error", "method", "sentence"),
         standard_error=None,
     ),
-    *attributes(lambda each: each.judgement, "method", "sentence"),
     Column(
         "launches_used",
         None,
@@ -261,7 +257,7 @@ def machines(comparison: Comparison) -> str:
     if len(names) > 1:
         return f"Baseline on {names[0]}; candidate on {names[1]}."
     how = "both sides in one session" if comparison.same_session else "the two sides in different sessions"
-    return f"On {names[0]}, {how}." if names else ""
+    return f"On {names[0]}, {how}."
 
 
 class GateOutcome(NamedTuple):
@@ -457,8 +453,7 @@ def comparison_page(comparison: Comparison) -> Page:
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)
     after = [line for block in (facts, legend(comparison), end) if block for line in ("", *block)]
-    before = filter(None, (heading(comparison), machines(comparison)))
-    return Page(tuple(before), (table(comparison.cells),) if comparison.cells else (), tuple(after[1:]))
+    return Page((heading(comparison), machines(comparison)), (table(comparison.cells),), tuple(after[1:]))
 
 
 REPORT = Report(

@@ -61,7 +61,6 @@ _DOUBTS = (
     flags.DEVICE_TIME,
 )
 """A size with one of these takes no part as long as another is without it."""
-NOTHING = "Nothing was measured yet."
 SHOWN = (SECONDS, "items", *OF_LAUNCHES)
 """Quantities that it can show; best and knee are those of the throughput whatever is shown."""
 _KNEE = "k"
@@ -158,7 +157,7 @@ def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
 def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
     """Return a table for each network and place: mini-batches down, rows across."""
     if not found.curves:
-        return layout.Page((NOTHING,), ())
+        return layout.Page((layout.NOTHING,), ())
     names, several = _place_names(found.curves), len({curve.host.fingerprint for curve in found.curves}) > 1
     common = layout.common_flags(point.cell for curve in found.curves for point in curve.timed)
     tables = [
@@ -330,7 +329,7 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.
         best="best mini-batch: the smallest\nnot clearly slower than the fastest",
         knee=f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
-    on = f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}" if drawn else NOTHING
+    on = f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}" if drawn else layout.NOTHING
     bars = pictures.coverage(point for curve in drawn for point in curve.timed)
     title = QUANTITIES[quantity].title
     return pictures.Picture(

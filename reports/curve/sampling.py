@@ -245,7 +245,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
     for network, of in grouped(curves, lambda curve: work_name(curve.cell)).items():
         chains = sorted({point.at for curve in of for point in curve.timed})
         panels.append(pictures.Panel(network, [pictures.Line(_rates(c), styles[rest_of(c.cell)]) for c in of], chains))
-    title = f"Updates a second of sampling machines, on {curves[0].host.name}" if curves else NOTHING
+    title = f"Updates a second of sampling machines, on {curves[0].host.name}"
     return pictures.Picture(title, panels, list(styles.items()), "chains", "updates a second")
 
 
@@ -273,7 +273,7 @@ faster; and how much longer exact sweeps take than updating all units at once.""
     page=lambda found, options: _page(found, options.quantity),
     data=_data,
     rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
-    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves) or [[]]), path),
+    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves)), path),
     drawable=lambda found: bool(found.curves),
     suggestion="sampling machines: time of an update by chains, and what exactness costs",
     options=frozenset({QUANTITY, ALL_RUNS}),

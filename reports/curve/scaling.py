@@ -470,8 +470,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
                     key = f"{name}, batch {rivals[way].batch_size}{' each' * (way == WEAK)}", way == WEAK
                     panels.setdefault(work_name(curve.cell), {}).setdefault(key, {})[point.at.world_size] = speedup
     if not panels:
-        missing = "No cell of several workers has a matching cell of one worker." if curves else NOTHING
-        return pictures.Picture(missing, (), ())
+        return pictures.Picture("No cell of several workers has a matching cell of one worker.", (), ())
     names = list(dict.fromkeys(name for of in panels.values() for name in of))
     styles = {name: pictures.style(number, number, int(name[1])) for number, name in enumerate(names)}
     drawn = []
@@ -513,7 +512,7 @@ seconds to a loss.""",
     page=lambda found, options: scaling_page(found),
     data=lambda found: {"lines": curve_objects(found.curves, _CURVE, _POINT), "notes": list(found.notes)},
     rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
-    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves) or [[]]), path),
+    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves)), path),
     drawable=lambda found: bool(found.curves),
     suggestion="the gain of several workers over one",
     applies=lambda cells: any(each.world_size > 1 for each in cells),

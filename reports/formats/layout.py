@@ -27,6 +27,7 @@ HOLES = {
 }
 """The text of a cell without a number."""
 MISSING = "-"
+NOTHING = "Nothing was measured yet."
 HALF_WIDTH = "± half-width of the 95 % interval (the wider side)"
 WIDENED = (
     f"With fewer than {ENOUGH_LAUNCHES} launches on a side, a ratio has the interval of their steps, widened by the "
@@ -188,11 +189,9 @@ def flag_lines(
 
 def reasons(holes: Iterable[tuple[str, str, str]]) -> list[str]:
     """Return a line for each reason of these (reason, row, thread count), with its rows and their thread counts."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for why, row, count in holes:
-        counts = found.setdefault(why, {}).setdefault(row, [])
-        if count not in counts:
-            counts.append(count)
+        found.setdefault(why, {}).setdefault(row, {})[count] = None
     return [
         "; ".join(f"{row} at {', '.join(counts)}" for row, counts in rows.items()) + f": {why}"
         for why, rows in found.items()

@@ -134,13 +134,8 @@ def _latex_lines(lines: Sequence[str]) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(map(_latex_character, one_line(text)))
-
-
-def _latex_character(character: str) -> str:
-    if character in _SPECIAL:
-        return _SPECIAL[character]
-    return "".join(map(_latex_character, written_out(character))) if _UNSET.match(character) else character
+    shown = _UNSET.sub(lambda found: written_out(found[0]), one_line(text))
+    return shown.translate(str.maketrans(_SPECIAL))
 
 
 # HTML: one template each of `page/assets`.

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Interval = tuple[float, float | None, float | None]
+Size = tuple[float, float]
+"""Width and height in inches."""
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
 _IN_PANEL, _LEGEND, _LINES = 64, 48, 4
-"""The most characters of a text of a panel and of a line beside the panels, and the most lines of any text."""
+"""The most characters of a text of a panel and of a line or name beside a panel, and the most lines of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST_PANELS = 12
 """Of a page that a reader can take in at once."""
@@ -85,16 +87,10 @@ def _make_inert(figure: "Figure") -> None:
         text.set_text("\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES]))
 
 
-def figure_of(
-    panels: int,
-    most_columns: int,
-    panel: tuple[float, float],
-    beside: tuple[float, float],
-    least: tuple[float, float] = (0.0, 0.0),
-) -> "tuple[Figure, Any]":
+def figure_of(panels: int, most_columns: int, panel: Size, beside: Size, least: Size) -> "tuple[Figure, Any]":
     """Return a figure with this many panels, and their axes as an array of rows.
 
-    Sizes are width and height in inches: of a panel, of what stands beside the panels, and the least of the figure.
+    Sizes are of a panel, of what stands beside the panels, and the least of the figure.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -173,9 +169,6 @@ _SPREAD = 0.6
 """Of the way from name to name: what the series of one name take together."""
 
 
-_MOST = 48
-
-
 class Panel(NamedTuple):
     """One panel: its title, the names from the top down, and the value of each name in each series."""
 
@@ -252,6 +245,6 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
         panel.axvline(same, color=GREY, linewidth=0.8)
         log_ticks(panel.xaxis, *panel.get_xlim())
     # Written when it is drawn, behind what makes a figure's other texts inert.
-    panel.set_yticks(range(len(content.names)), [visible(name, _MOST) for name in content.names])
+    panel.set_yticks(range(len(content.names)), [visible(name, _LEGEND) for name in content.names])
     panel.set_ylim(len(content.names) - 0.4, -0.6)
     gridded(panel, content.title)

@@ -13,7 +13,7 @@ import numpy as np
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import Page, Table, number
+from dlbench.reports.formats.layout import NOTHING, Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.nights import (
@@ -33,6 +33,10 @@ from dlbench.reports.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.report import Report
 from dlbench.reports.storage.networks import in_order
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 _Change = tuple[Series, ChangePoint]
 
 _MOST_CHANGES = 20
@@ -41,7 +45,7 @@ _MOST_CHANGES = 20
 def changes_page(history: History) -> Page:
     """Return the changes, newest first, and the pending ones; with ``everything`` all series and environments too."""
     if not history.cells:
-        return Page(("Nothing was measured yet.",), ())
+        return Page((NOTHING,), ())
     settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
     least = f"{100 * history.magnitude:g} %"
     some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
@@ -140,8 +144,7 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
         Column("", "night and cell", where),
         Column("", "change (95 % interval)", in_words),
         Column("", "what else changed", lambda found: what_else(*found)),
-        Column("run", None, lambda found: found[1].night.run),
-        Column("started", None, lambda found: found[1].night.started),
+        *attributes(lambda found: found[1].night, "run", "started"),
         Column("run_before", None, lambda found: found[1].night_before.run, fields=None),
         Column("started_before", None, lambda found: found[1].night_before.started, fields=None),
         *attributes(lambda found: found[1], "ratio", "low", "high"),
@@ -228,7 +231,7 @@ def _notes(history: History) -> list[str]:
 
 
 _MOST_DIFFERENCES = 6
-_CLOSE = 2
+CLOSE = 2
 """Nights by which a change may be misplaced."""
 
 
@@ -257,7 +260,7 @@ def what_else(series: Series, change: ChangePoint) -> str:
     if change.differences is None:
         words = ["no record says what else changed"]
     for place, event in series.events:
-        if 0 < abs(place - change.place) <= _CLOSE:
+        if 0 < abs(place - change.place) <= CLOSE:
             side = f"{event.side} " if event.side else ""
             when = str(series.started[place])[:10]
             words.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
@@ -281,11 +284,6 @@ def level(cell: Series) -> str:
     if value is None:
         return "-"
     return f"{value:.3f} x" if cell.kind == RATIO else f"{number(value)} s"
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 PANELS = 24

@@ -11,7 +11,7 @@ from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, in_the_running
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import Table, interval, number
+from dlbench.reports.formats.layout import NOTHING, Table, interval, number
 from dlbench.reports.formats.markup import rendered
 from dlbench.reports.naming import group_name, listed, place_name, row_names
 from dlbench.reports.ratio.fastest import Leader, fastest
@@ -119,7 +119,7 @@ def findings(matrix: Matrix, headlines: Sequence[Sequence[str]]) -> list[str]:
 
 def _failures(cells: Sequence[CellResult]) -> list[str]:
     if not cells:
-        return ["Nothing was measured yet."]
+        return [NOTHING]
     failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
     kinds = [f"{count} {word}" for word, count in failed.most_common()]
     wrong = Counter(cell.has(flags.PARITY) for cell in cells if cell.shown and cell.timed is None)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
-from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
+from dlbench.reports.cells import CellResult, Matrix, Place, fastest_mode, grouped
 from dlbench.reports.columns import Column, attributes, begins, csv_rows, host_columns, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
@@ -26,7 +26,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
 from dlbench.reports.ratio.pairs import Row, seconds_column
-from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
+from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
 
@@ -480,12 +480,6 @@ def _rows(found: Against) -> Rows:
     return csv_rows(columns, [(match, pair) for match in found.matches for pair in match.pairs])
 
 
-def _analyse(source: Source) -> Against:
-    results = source.results()
-    builds = Builds(results.records, source.releases())
-    return against(build_matrix(results), source.counterparts(), builds, source.options.all_modes)
-
-
 REPORT = Report(
     name="against",
     summary="""Your results beside the 2016 paper's Table 4, with speed-ups.
@@ -493,7 +487,7 @@ REPORT = Report(
 For each framework of the paper, at equal thread counts: the seconds of 2016, the speed-up since (hardware and software
 together), and the speed-up that remains when both sides are divided by the cores' peak rates.""",
     examples=("dlbench report against", "dlbench report against --all-modes --format markdown"),
-    analyse=_analyse,
+    analyse=lambda source: against(source.matrix(), source.counterparts(), source.builds(), source.options.all_modes),
     page=lambda found, options: _page(found),
     data=_data,
     rows=_rows,

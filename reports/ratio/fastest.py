@@ -13,10 +13,10 @@ from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_ru
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import MISSING, Page, Table, common_flags, flag_lines, times
+from dlbench.reports.formats.layout import MISSING, NOTHING, Page, Table, common_flags, flag_lines, times
 from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import counted, group_name, listed, place_heading, row_name
-from dlbench.reports.ratio.pairs import NOTHING, Compared, seconds_column
+from dlbench.reports.ratio.pairs import Compared, seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     CONFIDENCE,

@@ -17,8 +17,7 @@ from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
 from dlbench.reports.naming import counted, place_heading, row_name
-from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity
-from dlbench.reports.quantities import legend as legend_of
+from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, judge
@@ -125,7 +124,7 @@ def _page(found: Frameworks) -> Page:
     legends = axes.legends(place.cell for means in found.rows for place in _places(found, means))
     quantity, what = found.matrix.quantity, _OF_SECONDS
     if quantity != SECONDS:
-        meant = f" ({legend_of(quantity)})" if legend_of(quantity) else ""
+        meant = f" ({legend(quantity)})" if legend(quantity) else ""
         what = f"{QUANTITIES[quantity].title}{meant}: the row's over the reference's; below 1 the row has less."
     after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)

@@ -19,7 +19,6 @@ from dlbench.reports.storage.hosts import name_among
 
 SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
 Row = TypeVar("Row")
-NOTHING = "Nothing was measured yet."
 
 
 @dataclass(frozen=True)

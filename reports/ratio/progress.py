@@ -21,9 +21,9 @@ from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
-from dlbench.reports.formats.layout import Page, Table
+from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.naming import condition_name, group_name, place_heading, row_name
-from dlbench.reports.ratio.pairs import NOTHING, Compared, Mean, draw, mean_of, pair_of, seconds_column
+from dlbench.reports.ratio.pairs import Compared, Mean, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
 

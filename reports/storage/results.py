@@ -138,7 +138,7 @@ class Results:
         """
         with ExitStack() as stack:
             opened = [stack.enter_context(Store.open(target, create=False)) for target in targets]
-            if not newest and not all_runs:
+            if not newest:
                 return cls.of(opened, run, suite, machine)
             found = cls.newest(opened, run, suite, machine, all_runs)
             if not trainings:

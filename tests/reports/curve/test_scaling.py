@@ -265,5 +265,4 @@ def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp
     assert {"fcn5", "resnet50", "torch eager, 1 thread, batch 64", "torch eager, 1 thread, batch 32 each"} <= set(words)
     assert second.name == "scaling-2.svg"
     assert any("one worker" in word for word in texts(second))
-    (empty,) = REPORT.draw(found_in(), tmp_path / "empty.png", ReportOptions())
-    assert empty.stat().st_size > 1000
+    assert not REPORT.drawable(found_in())

@@ -7,7 +7,7 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.flags import CONTENDED, KINDS, PARITY, Flag, cell_flags, launch_flags, record_flags
+from dlbench.reports.flags import CONTENDED, KINDS, PARITY, Flag, cell_flags, record_flags
 from dlbench.reports.storage.hosts import Host
 
 HOST = Host("m", "two CPUs", 2, 2, 2.0)
@@ -32,8 +32,8 @@ def flags(
     of_threads = {} if each is None else {"cpu_seconds_by_thread": each}
     seen = make.threads(requested, 10.0, cpu_per_wall, says, helpers=helpers, **of_threads)
     result = make.outcome([1.0] * 10, threads=seen, contention=make.contention(**contention))._replace(**(other or {}))
-    cell = make.cell(threads=requested, device=device, cpu_quota=quota)
-    return [flag.kind.name for flag in launch_flags(cell, result, host)]
+    record = make.record(result=result, threads=requested, device=device, cpu_quota=quota)
+    return [flag.kind.name for flag in record_flags(record, host)]
 
 
 NOTHING_KNOWN = dict.fromkeys(("run_queue_seconds", "steal_seconds", "throttled_seconds"), None)
@@ -125,10 +125,10 @@ def test_flags_of_a_launch(evidence: tuple[Any, ...], more: dict[str, Any], expe
 def test_a_region_of_a_few_clock_ticks_and_a_hole_raise_nothing() -> None:
     brief = make.threads(1, 0.05, 2.5)
     result = make.outcome([0.001] * 20, threads=brief, contention=make.contention(run_queue_seconds=0.5))
-    assert launch_flags(make.cell(), result, HOST) == []
-    assert launch_flags(make.cell(), Outcome(Status.CRASHED, "signal 11"), HOST) == []
+    assert record_flags(make.record(result=result), HOST) == []
+    assert record_flags(make.record(result=Outcome(Status.CRASHED, "signal 11")), HOST) == []
     bare = Outcome(Status.OK, samples_ns=[1])
-    assert [flag.kind.name for flag in launch_flags(make.cell(), bare, None)] == ["parity_unchecked"]
+    assert [flag.kind.name for flag in record_flags(make.record(result=bare), None)] == ["parity_unchecked"]
 
 
 def test_what_is_measured_counts_from_half_of_the_launches_on() -> None:
