@@ -1,4 +1,4 @@
-"""This machine: its hardware, its ceilings, and whether it is quiet.
+"""The machine: its hardware, its ceilings, and whether it is quiet.
 
 `probe` returns a `Machine` with a stable fingerprint; `measure` returns its `Ceilings`; `sentinel.take` returns the
 sentinel's `Reading`, whose `unquiet_reasons` say why the machine is not quiet now.

@@ -70,27 +70,29 @@ def escaped(text: str) -> str:
 
 # LaTeX: the best of a column is bold.
 
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\ensuremath{<}",
-    ">": r"\ensuremath{>}",
-    "|": r"\ensuremath{|}",
-    "±": r"\ensuremath{\pm}",
-    # The usual encoding of fonts has no \textquotedbl.
-    '"': r"\char34{}",
-    # At the beginning of a row these would belong to the end of the row before.
-    "[": "{[}",
-    "*": "{*}",
-}
+_SPECIAL = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\ensuremath{<}",
+        ">": r"\ensuremath{>}",
+        "|": r"\ensuremath{|}",
+        "±": r"\ensuremath{\pm}",
+        # The usual encoding of fonts has no \textquotedbl.
+        '"': r"\char34{}",
+        # At the beginning of a row these would belong to the end of the row before.
+        "[": "{[}",
+        "*": "{*}",
+    }
+)
 _UNSET = re.compile("[^\x20-\x7e\xa1-\xff\u2013-\u2014\u2018-\u2019\u201c-\u201d…→]|[«»ÐÞðþ]")
 """What LaTeX stops at, unless a package or another encoding of fonts is loaded."""
 
@@ -135,7 +137,7 @@ def _latex_lines(lines: Sequence[str]) -> str:
 
 def _latex(text: str) -> str:
     shown = _UNSET.sub(lambda found: written_out(found[0]), one_line(text))
-    return shown.translate(str.maketrans(_SPECIAL))
+    return shown.translate(_SPECIAL)
 
 
 # HTML: one template each of `page/assets`.

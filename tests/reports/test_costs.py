@@ -93,6 +93,7 @@ def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_
     assert cells["jit"].break_even is None
 
 
+def chosen(matrix: Matrix) -> dict[str, list[list[str]]]:
     found = choices(costs(matrix))
     return {each.at.framework: [[cell.row.mode for cell in rows] for rows in each.rows.values()] for each in found}
 

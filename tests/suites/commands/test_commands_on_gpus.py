@@ -96,10 +96,7 @@ class Losing(fake.FakeNvml):
 
 @pytest.mark.parametrize(
     ("source", "words", "part"),
-    [
-        (NO_DRIVER, ["--devices", "cpu,cuda:0"], "NVML Shared Library Not Found"),
-        (TWO, ["--devices", "cuda:2"], FIRST),
-    ],
+    [(NO_DRIVER, ["--devices", "cpu,cuda:0"], "NVML Shared Library Not Found"), (TWO, ["--devices", "cuda:2"], FIRST)],
 )
 @pytest.mark.parametrize("verb", [("run",), ("gate", "--same")])
 def test_what_a_machine_has_not_got_is_refused_in_one_line(folder, call, verb, source, words, part):
