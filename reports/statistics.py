@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, digamma, ndtri, polygamma, stdtr, stdtrit
+from scipy.special import bdtr, digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 
 Values = NDArray[np.float64]
 
@@ -500,6 +500,19 @@ def welch(one: Summary, other: Summary) -> float | None:
     if max(one.launch_variance, other.launch_variance) < _NO_SPREAD**2:
         return 1.0 if difference < _NO_SPREAD else 0.0
     return 2 * float(stdtr(freedom, -difference / math.sqrt(variance)))
+
+
+def p_of_interval(found: Ratio) -> float | None:
+    """Return the two-sided p-value of a ratio by its 95 % interval, taken for that of a normal logarithm; None without.
+
+    The end on the side of 1 counts, so that the value is below 5 % exactly if the interval lies on one side of 1.
+    """
+    if found.low is None or found.high is None:
+        return None
+    reach = math.log(found.value / found.low if found.value > 1.0 else found.high / found.value)
+    if reach == 0.0:
+        return 1.0 if found.value == 1.0 else 0.0
+    return 2 * float(ndtr(-abs(math.log(found.value)) / reach * ndtri(0.5 + CONFIDENCE / 2)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -14,7 +14,7 @@ from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.naming import counted
 from dlbench.reports.quantities import QUANTITIES, SECONDS
-from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
+from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, p_of_interval, ratio, welch
 from dlbench.reports.storage.hosts import name_among
 
 SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
@@ -97,11 +97,19 @@ def mean_of(pairs: Sequence[Pair]) -> Mean:
 
 
 def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with verdicts, and with p-values adjusted for their number."""
-    p_values = [welch(*each.times) for each in pairs]
+    """Return the pairs with verdicts, and with p-values adjusted for their number.
+
+    With few launches the interval of the ratio takes the place of Welch's t, so that fewer launches give no more
+    verdicts; such a pair has no p-value of its own.
+    """
+    tested = [welch(*each.times) for each in pairs]
+    p_values = [p_of_interval(each.ratio) if p is None else p for each, p in zip(pairs, tested, strict=True)]
     adjusted = iter(holm([p for p in p_values if p is not None]))
     known = [None if p is None else next(adjusted) for p in p_values]
-    return [replace(each, p_value=p, verdict=verdict(each.ratio, p)) for each, p in zip(pairs, known, strict=True)]
+    return [
+        replace(each, p_value=None if p is None else q, verdict=verdict(each.ratio, q))
+        for each, p, q in zip(pairs, tested, known, strict=True)
+    ]
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:

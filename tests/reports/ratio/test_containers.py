@@ -62,7 +62,7 @@ def test_one_that_heeds_it_has_nothing_to_set() -> None:
     (row,) = found(*HEEDS).rows
     assert (row.threads, row.sees_quota, row.best) == (1, True, 1)
     assert "Set" not in advice(row)
-    assert "cost no significant time" in headline(found(*HEEDS))[0]
+    assert "costs no significant time" in headline(found(*HEEDS))[0]
 
 
 @pytest.mark.parametrize(

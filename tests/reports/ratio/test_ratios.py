@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.ratio import fastest, frameworks, machines
-from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN
+from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN, pair_of, with_verdicts
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.hosts import Host
@@ -244,3 +244,12 @@ def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
     assert first.read_bytes() == second.read_bytes()
     (of_machines,) = machines.REPORT.draw(two_machines(both, both), tmp_path / "m.svg", ReportOptions())
     assert {"beta against alpha", "fcn5, mini-batch 64", "fcn8, mini-batch 64"} <= set(texts(of_machines))
+
+
+def test_verdicts_from_single_launches_are_adjusted_for_their_number() -> None:
+    records = [make.record([seconds], threads=threads) for threads, seconds in ((1, 1.0), (2, 1.2))]
+    fast, slow = sorted(matrix_of(records).cells.values(), key=lambda each: each.cell.threads)
+    pair = pair_of(slow, fast)
+    assert pair is not None
+    assert [each.verdict for each in with_verdicts([pair])] == [SLOWER]  # at launches that deviate by 5 %
+    assert {(each.verdict, each.p_value) for each in with_verdicts([pair] * 100)} == {(UNKNOWN, None)}
