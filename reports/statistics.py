@@ -493,11 +493,17 @@ def contrast(threads: int, against: int, slower: Summary, faster: Summary, test:
 
 def welch(one: Summary, other: Summary) -> float | None:
     """Return the two-sided p-value of Welch's t on the launches' log-medians (Welch 1947); None from too few."""
-    if not (one.covers_launches and other.covers_launches):
+    return welch_of_pairs([(one, other)])
+
+
+def welch_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> float | None:
+    """Return the two-sided p-value of the mean of these pairs, as the interval of `mean_of_pairs` has it."""
+    sides = [side for pair in pairs for side in pair]
+    if not all(side.covers_launches for side in sides):
         return None
-    difference = abs(math.log(one.median / other.median))
-    variance, freedom = _of_difference((one, other))
-    if max(one.launch_variance, other.launch_variance) < _NO_SPREAD**2:
+    difference = abs(math.fsum(math.log(one.median / other.median) for one, other in pairs))
+    variance, freedom = _of_difference(sides)
+    if max(side.launch_variance for side in sides) < _NO_SPREAD**2:
         return 1.0 if difference < _NO_SPREAD else 0.0
     return 2 * float(stdtr(freedom, -difference / math.sqrt(variance)))
 

@@ -14,15 +14,27 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import ROW, VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import grid
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
-from dlbench.reports.naming import group_name, row_name, row_names, threads_name
+from dlbench.reports.naming import group_name, listed, row_name, row_names, threads_name
 from dlbench.reports.ratio import pairs
-from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Compared, Pair, mean_of, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import (
+    FASTER,
+    SAME,
+    SLOWER,
+    Compared,
+    Pair,
+    adjust,
+    mean_of,
+    pair_of,
+    verdict,
+    with_verdicts,
+)
 from dlbench.reports.report import ALL_RUNS, Report
+from dlbench.reports.statistics import Ratio, welch_of_pairs
 from dlbench.reports.storage.record import Record
 
 NOTHING = "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such cells."
@@ -81,6 +93,35 @@ class Taken:
         return None if self.own.observed is None else self.own.observed.throttled_periods
 
 
+@dataclass(frozen=True)
+class OverNetworks:
+    """A row under a CPU quota on all networks: the geometric mean of its ratios."""
+
+    taken: tuple[Taken, ...]
+    ratio: Ratio
+    verdict: str = ""
+
+    @property
+    def row(self) -> Cell:
+        """The row."""
+        return self.taken[0].own.row
+
+    @property
+    def machine(self) -> str:
+        """The fingerprint of the machine."""
+        return self.taken[0].own.machine
+
+    @property
+    def quota(self) -> float:
+        """The CPU quota."""
+        return self.taken[0].quota
+
+    @property
+    def advice(self) -> str:
+        """One sentence, as `advice` gives for a network."""
+        return _cost(self.taken, self.ratio, self.verdict)
+
+
 Containers = Compared[Taken]
 
 
@@ -116,22 +157,47 @@ def _names(rows: Iterable[Taken]) -> tuple[Callable[[Cell], str], str]:
     return row_names(each.own.row for each in rows)
 
 
+def over_networks(rows: Iterable[Taken]) -> list[OverNetworks]:
+    """Return by row and quota the means over all networks of its machine, where each has a ratio; of several."""
+    found, p_values = [], []
+    for here in grouped(rows, lambda each: each.own.machine).values():
+        networks = len({each.own.group for each in here})
+        for taken in grouped(here, lambda each: (each.own.row, each.quota)).values():
+            compared = [each.pair for each in taken if each.pair]
+            if len(compared) == networks > 1:
+                found.append(OverNetworks(tuple(taken), mean_of(compared).ratio))
+                p_values.append(welch_of_pairs([each.times for each in compared]))
+    adjusted = adjust([(each.ratio, p) for each, p in zip(found, p_values, strict=True)])
+    return [replace(each, verdict=verdict(each.ratio, p)) for each, p in zip(found, adjusted, strict=True)]
+
+
 def advice(each: Taken) -> str:
     """Return one sentence: the threads that a row takes under the quota, what they cost, and what to set."""
     under = f"under a CPU quota of {each.quota:g}"
     if each.own.timed is None:
         return f"{_name(each)} has no time {under}: {layout.why_hole(each.own)}."
-    takes = f"{_name(each)} takes {threads_name(each.threads) or 'its default threads'} {under}"
     if each.pair is None:
-        return f"{takes}; no thread count was set there to compare with."
-    ratio, as_with = each.pair.ratio, f"as long as with {each.best}"
+        return f"{_takes([each])}; no thread count was set there to compare with."
+    return _cost([each], each.pair.ratio, each.pair.verdict)
+
+
+def _takes(rows: Sequence[Taken]) -> str:
+    """Return the threads that a row takes under a quota, in words."""
+    threads = listed(list(dict.fromkeys(threads_name(each.threads) or "its default threads" for each in rows)))
+    return f"{_name(rows[0])} takes {threads} under a CPU quota of {rows[0].quota:g}"
+
+
+def _cost(rows: Sequence[Taken], ratio: Ratio, outcome: str) -> str:
+    """Return what the threads of a row under a quota cost, on one network or over several, and what to set."""
+    takes, best = _takes(rows), dict.fromkeys((each.best, each.setting) for each in rows)
+    as_with = f"as long as with {listed([str(count) for count in dict.fromkeys(count for count, _ in best)])}"
     ends = "" if ratio.low is None or ratio.high is None else f" ({number(ratio.low)}-{number(ratio.high)})"
     cost = f"{takes}: a step takes {number(ratio.value)}x{ends} {as_with}"
-    if each.pair.verdict == SLOWER:
-        return f"{cost}. Set {each.setting or threads_name(each.best)}."
-    if each.pair.verdict == FASTER:
+    if outcome == SLOWER:
+        return f"{cost}. Set {' or '.join(setting or threads_name(count) for count, setting in best)}."
+    if outcome == FASTER:
         return f"{cost}; leave it at that."
-    if each.pair.verdict == SAME:
+    if outcome == SAME:
         return f"{takes}: a step takes {as_with}; there is nothing to set."
     return f"{cost}, which noise may explain."
 
@@ -148,11 +214,10 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     """Return the table of rows and quotas: first the means over networks, then each network."""
     name, condition = _names(here)
     networks = len({each.own.group for each in here})
-    fields: dict[tuple[Cell | None, str, float], Entry] = {}
-    for (row, quota), of in grouped(here, lambda each: (name(each.own.row), each.quota)).items():
-        compared = [each.pair for each in of if each.pair]
-        if len(compared) == networks > 1:
-            fields[None, row, quota] = layout.multiple(mean_of(compared).ratio)
+    means = over_networks(here)
+    fields: dict[tuple[Cell | None, str, float], Entry] = {
+        (None, name(each.row), each.quota): layout.multiple(each.ratio, _MARKS.get(each.verdict, "")) for each in means
+    }
     fields |= {(each.own.group, name(each.own.row), each.quota): _field(each) for each in here}
     rows: list[tuple[Entry, ...]] = []
     quotas = sorted({each.quota for each in here})
@@ -160,9 +225,10 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
         heading = group_name(group) if group else f"geometric mean of {networks} networks"
         rows += [(Entry(heading),), *grid({key[1:]: fields[key] for key in keys}, quotas)]
     title = f"Time with default threads over that with the best thread count{condition}, on {found.name(machine)}"
-    verdicts = {each.pair.verdict for each in here if each.pair}
-    notes = tuple(f"{_MARKS[verdict]} {meaning}" for verdict, meaning in _MEANINGS.items() if verdict in verdicts)
-    return Table(title, ("CPU quota", *(f"{quota:g}" for quota in quotas)), tuple(rows), notes)
+    verdicts = {each.pair.verdict for each in here if each.pair} | {each.verdict for each in means}
+    marks = [f"{_MARKS[outcome]} {meaning}" for outcome, meaning in _MEANINGS.items() if outcome in verdicts]
+    slower = [f"{networks} networks: {each.advice}" for each in means if each.verdict == SLOWER]
+    return Table(title, ("CPU quota", *(f"{quota:g}" for quota in quotas)), tuple(rows), (*marks, *slower))
 
 
 def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], ...]:
@@ -189,6 +255,16 @@ def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], .
         ),
         Column("setting", None, lambda each: each.setting),
         Column("advice", None, advice),
+    )
+
+
+def _means(found: Containers) -> tuple[Column[OverNetworks], ...]:
+    return (
+        *host_columns(lambda each: found.matrix.hosts[each.machine]),
+        *axis_columns(lambda each: each.row, ROW),
+        Column("cpu_quota", None, lambda each: each.quota),
+        Column("networks", None, lambda each: len(each.taken)),
+        *attributes(lambda each: each, "ratio", "verdict", "advice"),
     )
 
 
@@ -222,13 +298,19 @@ def _compared(found: Containers) -> list[tuple[Taken, Pair]]:
 
 def headline(found: Containers) -> list[str]:
     """Return for each machine how often default thread counts cost time under a quota, and where most."""
+    what, lines = "under a CPU quota the default thread count costs", []
+    for machine, means in grouped(over_networks(found.rows), lambda each: each.machine).items():
+        slower = [each for each in means if each.verdict == SLOWER]
+        if slower:
+            most = max(slower, key=lambda each: each.ratio.value)
+            over = f"over {len(most.taken)} networks {what} time for {len(slower)} of {len(means)} rows and quotas"
+            lines.append(f"{found.name(machine)}: {over}. Most: {most.advice}")
 
     def where(each: Taken, pair: Pair) -> str:
         takes = f"{_name(each)} takes {layout.times(pair.ratio)} the time under a quota of {each.quota:g}"
         return f"{group_name(each.own.group)}: {takes}"
 
-    what = "under a CPU quota the default thread count costs"
-    return pairs.costs(found, _compared(found), what, where)
+    return [*lines, *pairs.costs(found, _compared(found), what, where)]
 
 
 def _draw(found: Containers, path: Path) -> list[Path]:
@@ -252,6 +334,7 @@ REPORT = Report(
     page=lambda found, options: _page(found),
     data=lambda found: {
         "rows": objects(_columns(found, found.rows), found.rows),
+        "means": objects(_means(found), over_networks(found.rows)),
         "notes": [*headline(found), *found.matrix.notes],
     },
     rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),

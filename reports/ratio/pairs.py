@@ -97,19 +97,23 @@ def mean_of(pairs: Sequence[Pair]) -> Mean:
 
 
 def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with verdicts, and with p-values adjusted for their number.
-
-    With few launches the interval of the ratio takes the place of Welch's t, so that fewer launches give no more
-    verdicts; such a pair has no p-value of its own.
-    """
+    """Return the pairs with verdicts, and with p-values adjusted for their number where launches are enough."""
     tested = [welch(*each.times) for each in pairs]
-    p_values = [p_of_interval(each.ratio) if p is None else p for each, p in zip(pairs, tested, strict=True)]
-    adjusted = iter(holm([p for p in p_values if p is not None]))
-    known = [None if p is None else next(adjusted) for p in p_values]
+    adjusted = adjust([(each.ratio, p) for each, p in zip(pairs, tested, strict=True)])
     return [
         replace(each, p_value=None if p is None else q, verdict=verdict(each.ratio, q))
-        for each, p, q in zip(pairs, tested, known, strict=True)
+        for each, p, q in zip(pairs, tested, adjusted, strict=True)
     ]
+
+
+def adjust(tested: Sequence[tuple[Ratio, float | None]]) -> list[float | None]:
+    """Return p-values adjusted for their number (Holm); a ratio without one has that of its interval, if it has one.
+
+    So fewer launches give no more verdicts.
+    """
+    p_values = [p_of_interval(found) if p is None else p for found, p in tested]
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(adjusted) for p in p_values]
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:

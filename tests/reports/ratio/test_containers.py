@@ -99,7 +99,12 @@ def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -
     shown = SHOW(content)
     assert "geometric mean of 2 networks" in shown
     assert shown.count("1.31x") >= 4
-    rows = REPORT.as_data(content)["rows"]
+    found_data = REPORT.as_data(content)
+    rows, (mean,) = found_data["rows"], found_data["means"]
+    assert (mean["framework"], mean["cpu_quota"], mean["networks"], mean["verdict"]) == ("torch", 1.0, 2, "slower")
+    assert mean["ratio"]["value"] == pytest.approx(1.31, rel=0.01)
+    assert mean["advice"] in " ".join(line.strip() for line in shown.splitlines())
+    assert headline(content)[0].endswith(mean["advice"])
     assert sorted((row["framework"], row["network"]) for row in rows) == [
         ("jax", "fcn5"),
         ("torch", "fcn5"),
