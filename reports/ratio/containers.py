@@ -314,12 +314,16 @@ def headline(found: Containers) -> list[str]:
 
 
 def _draw(found: Containers, path: Path) -> list[Path]:
-    """Draw a page for each machine: a panel for each network, rows down, a mark for each quota, ratios across."""
+    """Draw a page for each machine: means and each network, rows down, a mark for each quota, ratios across."""
     pages = []
     for machine, here in grouped(_compared(found), lambda each: each[0].own.machine).items():
         name, condition = _names(each for each, _ in here)
         points = [
-            (group_name(each.own.group), name(each.own.row), f"{each.quota:g}", pair.ratio) for each, pair in here
+            *(
+                (f"geometric mean of {len(each.taken)} networks", name(each.row), f"{each.quota:g}", each.ratio)
+                for each in over_networks(each for each, _ in here)
+            ),
+            *((group_name(each.own.group), name(each.own.row), f"{each.quota:g}", pair.ratio) for each, pair in here),
         ]
         title = f"Default thread counts under a CPU quota{condition}, on {found.name(machine)}"
         pages.append((title, "times as long as with the best thread count; 95 % intervals", points))
