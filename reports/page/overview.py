@@ -55,9 +55,9 @@ def _names(matrix: Matrix, column: Place) -> tuple[Callable[[Cell], str], str]:
 
 
 def overview_place(matrix: Matrix, column: Place) -> str:
-    """Return where the overview was measured: "2 threads of AMD EPYC, as installed"."""
+    """Return where the overview was measured: "2 threads, on AMD EPYC, as installed"."""
     condition = _names(matrix, column)[1]
-    return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}{condition}"
+    return f"{place_name(column.cell)}, on {name_among(matrix.hosts, column.machine)}{condition}"
 
 
 def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:
