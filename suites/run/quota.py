@@ -142,6 +142,7 @@ def remove_left() -> None:
     for group in (each for folder in place for each in folder.glob("dlbench-*-*-*")):
         _, process, started, _ = group.name.split("-", 3)
         if process.isdecimal() and started.isdecimal() and _started(int(process)) != started:
+            Group((group,)).lift()  # killed processes end sooner
             _remove(group)
 
 

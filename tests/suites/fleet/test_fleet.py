@@ -105,7 +105,7 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
     [
         (("run", "mine.toml", "--on", "slurm"), "dlbench.sqlite is a file, and several machines cannot"),
         (("run", "mine.toml", "--on", "nowhere"), "no scheduler named 'nowhere'"),
-        (("run", "mine.toml", "--on", "local", "--partition", "p"), "--on local has no partition"),
+        (("run", "mine.toml", "--on", "local", "--partition", "p"), "--on local takes no partition"),
         (("run", "mine.toml", "--on", "local", "--nodelist", "n1"), "There is no node 'n1'"),
         (("run", "mine.toml", "--on", "local", "--fleet", "x"), "Give it together with --resume"),
         (("run", "mine.toml", "--resume"), "No fleet of mine.toml was submitted from here"),
