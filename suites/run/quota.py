@@ -135,15 +135,16 @@ def groups_of_launches() -> tuple[Path, ...] | str:
 
 @cache
 def remove_left() -> None:
-    """Remove the groups that killed dlbench processes left, once in this process."""
-    place = groups_of_launches()
-    if isinstance(place, str):
-        return
-    for group in (each for folder in place for each in folder.glob("dlbench-*-*-*")):
-        _, process, started, _ = group.name.split("-", 3)
-        if process.isdecimal() and started.isdecimal() and _started(int(process)) != started:
-            Group((group,)).lift()  # killed processes end sooner
-            _remove(group)
+    """Remove the groups that killed dlbench processes left, once in this process.
+
+    They may lie in another group than those of this process: once a group delegates the CPU controller, one below can.
+    """
+    for folder in {*directories(ROOT, "cpu"), *directories(ROOT, "cpuacct")}:
+        for group in folder.glob("dlbench-*-*-*"):
+            _, process, started, _ = group.name.split("-", 3)
+            if process.isdecimal() and started.isdecimal() and _started(int(process)) != started:
+                Group((group,)).lift()  # killed processes end sooner
+                _remove(group)
 
 
 def _hands_on(folder: Path) -> bool:
