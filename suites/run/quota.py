@@ -139,7 +139,8 @@ def remove_left() -> None:
 
     They may lie in another group than those of this process: once a group delegates the CPU controller, one below can.
     """
-    for folder in {*directories(ROOT, "cpu"), *directories(ROOT, "cpuacct")}:
+    around = {*directories(ROOT, "cpu"), *directories(ROOT, "cpuacct")}
+    for folder in (each for each in around if os.access(each, os.W_OK)):
         for group in folder.glob("dlbench-*-*-*"):
             _, process, started, _ = group.name.split("-", 3)
             if process.isdecimal() and started.isdecimal() and _started(int(process)) != started:
