@@ -115,11 +115,12 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
 def compared(
     adapter: Callable[[], Sequence[float]], plain: Callable[[], Sequence[float]], rounds: int, quantile: float
 ) -> tuple[str, str, str, str]:
-    """Return ratio, interval, number of pairs and verdict of so many pairs of launches."""
+    """Return ratio, interval, number of pairs and verdict of so many pairs of launches; each is printed to stderr."""
     logs = []
-    for _ in range(rounds):
+    for pair in range(1, rounds + 1):
         seconds = {measure: np.quantile(measure(), quantile) for measure in random.sample((adapter, plain), 2)}
         logs.append(np.log(seconds[adapter] / seconds[plain]))
+        print(f"pair {pair} of {rounds}: {np.exp(logs[-1]):.3f}", file=sys.stderr, flush=True)
     ratio = float(np.exp(np.mean(logs)))
     half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)) if len(logs) > 1 else float("nan")
     low, high = ratio * np.exp(-half), ratio * np.exp(half)
