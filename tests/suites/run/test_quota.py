@@ -139,6 +139,23 @@ def test_the_next_run_removes_the_groups_of_one_that_was_killed(tmp_path: Path, 
     assert [each for each in left if each.exists()] == []
 
 
+def test_leftovers_are_removed_from_every_group_around(
+    places: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = places[0] / f"outer-{os.getpid()}"
+    left = outer / "dlbench-999999999-1-0"
+    outer.mkdir()
+    left.mkdir()
+    try:
+        monkeypatch.setattr(quota, "directories", lambda root, controller: [*places, outer])
+        quota.remove_left.__wrapped__()
+        assert not left.exists()
+    finally:
+        if left.exists():
+            left.rmdir()
+        outer.rmdir()
+
+
 #: Keeps ``count()`` threads at work, whose library releases Python's lock.
 BUSY = """
 def effective_threads(self): return None
@@ -227,6 +244,11 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
         (folder / "cgroup.type").write_text("domain\n")
     monkeypatch.setattr(quota, "directories", lambda root, controller: [own, around])
     assert quota.groups_of_launches.__wrapped__() == (around,)
+    # The root group, which has no type, may delegate the controller in spite of its processes.
+    (around / "cgroup.subtree_control").write_text("")
+    (around / "cgroup.type").unlink()
+    assert quota.groups_of_launches.__wrapped__() == (around,)
+    assert (around / "cgroup.subtree_control").read_text() == "+cpu"
     group = quota.Group((around,))
     group.limit(0.5)
     assert (around / "cpu.max").read_text() == "50000 100000"
