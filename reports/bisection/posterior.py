@@ -5,7 +5,7 @@ good one and a candidate side by side, gives the logarithm of a ratio of times. 
 `FREEDOM` degrees, so that a disturbed launch proves little, around 0 before the change and around the size of the
 change from there on.
 
-A posterior over the place of the change, including that there is none, is updated with each pair, and the next
+A posterior over the place of the change, or its absence, is updated with each pair, and the next
 candidate is the one that splits it most evenly: Horstein 1963, "Sequential transmission using noiseless feedback" (IEEE
 Transactions on Information Theory 9, 136-143); Waeber, Frazier and Henderson 2013, "Bisection search with noisy
 responses" (SIAM Journal on Control and Optimization 51, 2261-2279). They assume a known probability of a wrong answer;

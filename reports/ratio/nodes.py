@@ -203,7 +203,7 @@ class _Nodes:
         return against_others(self.means, self.usual & ~self.aside, self.common)
 
     def set_aside(self, benchmarks: Floats, nodes: Floats) -> bool:
-        """Set aside the nodes that differ most (distances in logarithms, else 0); return False if there is none new.
+        """Set aside the nodes that differ most (distances in logarithms, else 0); return False if it finds no other.
 
         Fewer than half of a benchmark's nodes may be set aside: the majority is the reference.
         """
