@@ -58,6 +58,9 @@ OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: 
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches failed")
 OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
+SAMPLES_NOT_KEPT = FlagKind(
+    "samples_not_kept", "k", "its samples were not kept: only their median is known, and its spread"
+)
 FEW_LAUNCHES = FlagKind(
     "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
 )
@@ -65,8 +68,8 @@ FEW_LAUNCHES = FlagKind(
 KINDS = tuple(each for each in globals().copy().values() if isinstance(each, FlagKind))
 """All of them, in this order."""
 
-ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, ECC_ERRORS})
-"""Doubtful mathematics counts from one launch on; noisy measurements from half of the launches."""
+ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, ECC_ERRORS, SAMPLES_NOT_KEPT})
+"""What is doubtful, or unknown, counts from one launch on; noisy measurements from half of the launches."""
 
 CEILING_SLACK = 1.02
 """A rate is over the ceiling when it exceeds it by more than measurement noise."""
@@ -113,6 +116,9 @@ def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
         found.append((THROTTLED, disturbance.throttled(record, capacity)))
     else:
         found += _of_device(record, by_others)
+    if outcome.statistics is not None:
+        samples = counted(outcome.statistics.samples, "sample")
+        found.append((SAMPLES_NOT_KEPT, f"the median of {samples} that were not kept"))
     if outcome.steady is False:
         samples = counted(len(outcome.samples_ns), "sample")
         found.append((NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))

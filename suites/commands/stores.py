@@ -143,6 +143,9 @@ def import_command(given: Given) -> None:
     - `dlbench import --one-run baseline-1.json baseline-2.json baseline-3.json`
     """
     read = [pytest_benchmark_files.read(file) for file in given.files]
+    read, left_out = pytest_benchmark_files.without_copies(read)
+    for sentence in left_out:
+        say(sentence)
     imported = runs_of(read, preparation.version(), given.one_run)
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(given.files)}. Nothing was imported.")

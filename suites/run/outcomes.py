@@ -163,9 +163,9 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies in an answer, and its mismatches with the request."""
     if outcome.status not in _OF_A_GUEST:
         yield f"status {outcome.status.value} is reserved for the host"
-    for name in ("parity", "outside"):
+    for name in ("parity", "outside", "statistics"):
         if getattr(outcome, name) is not None:
-            yield f"it reports what only the host can know: {name}"
+            yield f"it reports what no guest can know: {name}"
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
         yield f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
     if outcome.status is not Status.OK or not launch.times_steps:
