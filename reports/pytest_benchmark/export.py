@@ -27,6 +27,8 @@ FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
 FOREIGN_KEY = "pytest_benchmark"
 """Key of the original names and options in the software of a record imported from another program's file."""
+PROCESSES_KEY = "dlbench_processes"
+"""Key in a benchmark's ``extra_info``: which of its samples are of which process."""
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 
