@@ -25,6 +25,8 @@ KEY = "dlbench"
 """Of everything that is ours in such a file."""
 FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
+PROCESSES_KEY = "dlbench_processes"
+"""Key in a benchmark's ``extra_info``: which of its samples are of which process."""
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 

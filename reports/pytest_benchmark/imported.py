@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
@@ -19,7 +22,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, SampleStatistics, Status
 from dlbench.reports.errors import RecordError, ReportError
 from dlbench.reports.formats.inert import WHOLE, one_line, visible
-from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, probed, samples_of
+from dlbench.reports.naming import listed
+from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, PROCESSES_KEY, probed, samples_of
 from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
 from dlbench.reports.storage.record import IMPORTED, Record, Run, reason_of
 
@@ -101,6 +105,14 @@ class Stats(_Data):
         )
 
 
+class _Process(_Data):
+    """A process that measured a benchmark, and how many of its samples are of it."""
+
+    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
+    samples: Annotated[int, Field(ge=1)]
+    iterations: Annotated[int, Field(ge=1, le=10**12)]
+
+
 class Benchmark(_Data):
     """One benchmark of the file."""
 
@@ -147,6 +159,8 @@ class BenchmarkFile(_Data):
     dlbench: _Own | None = None
     records: tuple[Record, ...] = ()
     """Of dlbench's run, cells without a number included."""
+    repeated: tuple[str, ...] = ()
+    """Benchmarks that were in it more than once, as pytest-rerunfailures writes them; the last of each is kept."""
 
     @property
     def foreign(self) -> list[Benchmark]:
@@ -243,13 +257,79 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
         if not isinstance(found, dict):
             raise ValueError("it should be a valid dictionary")
         file = BenchmarkFile.model_validate({**found, "name": name, "digest": "", "records": ()})
-        for fullname, count in Counter(each.fullname for each in file.benchmarks).items():
-            if count > 1:
-                raise ValueError(f"the benchmark {clean_name(fullname)} appears in it twice")
+        file = _last_of_each(file)
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
         return file.model_copy(update={"records": records, "digest": _digest_of(file)})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error, found)}.") from error
+
+
+def _last_of_each(file: BenchmarkFile) -> BenchmarkFile:
+    """Return the file without attempts that were followed by another: a test is run again after it failed."""
+    counts = Counter(benchmark.fullname for benchmark in file.benchmarks)
+    repeated = tuple(name for name, count in counts.items() if count > 1)
+    if not repeated:
+        return file
+    kept = list({benchmark.fullname: benchmark for benchmark in file.benchmarks}.values())
+    return file.model_copy(update={"benchmarks": kept, "repeated": repeated})
+
+
+def repetition_of(file: BenchmarkFile) -> str:
+    """Return a sentence on the benchmarks that a file holds more than once; empty where it holds none."""
+    if not file.repeated:
+        return ""
+    names = listed([clean_name(name) for name in file.repeated])
+    return f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: {names}."
+
+
+def launches_of(file: BenchmarkFile) -> list[BenchmarkFile]:
+    """Return a file of several processes as one file for each, any other as it is.
+
+    dlbench's own cells hold their launches in their records, and stay out of it. Raises FileError.
+    """
+    by_process: dict[datetime, list[Benchmark]] = {}
+    for benchmark in file.foreign:
+        for moment, part in _parts_of(benchmark, file):
+            by_process.setdefault(moment, []).append(part)
+    if len(by_process) < 2:
+        return [file]
+    return [
+        file.model_copy(
+            update={
+                "benchmarks": benchmarks,
+                "made": moment,
+                "digest": _hash_of(f"{file.digest} {moment.isoformat()}"),
+                "dlbench": None,
+                "records": (),
+            }
+        )
+        for moment, benchmarks in sorted(by_process.items(), key=itemgetter(0))
+    ]
+
+
+def _parts_of(benchmark: Benchmark, file: BenchmarkFile) -> list[tuple[datetime, Benchmark]]:
+    """Return when each process measured a benchmark, and the benchmark with that process's samples."""
+    described = benchmark.extra_info.get(PROCESSES_KEY)
+    if described is None:
+        return [(file.made, benchmark)]
+    try:
+        processes = [_Process.model_validate(each) for each in described]
+    except (ValidationError, TypeError) as error:
+        raise FileError(f"{file.name}: {PROCESSES_KEY} of {clean_name(benchmark.fullname)} cannot be read.") from error
+    data = benchmark.stats.data or []
+    if sum(process.samples for process in processes) != len(data):
+        name = clean_name(benchmark.fullname)
+        raise FileError(
+            f"{file.name}: the samples of {name} are not those of its processes; one of the two was changed."
+        )
+    rest = {key: value for key, value in benchmark.extra_info.items() if key != PROCESSES_KEY}
+    parts, first = [], 0
+    for process in processes:
+        samples = data[first : first + process.samples]
+        first += process.samples
+        stats = Stats(median=median(samples), iterations=process.iterations, data=samples)
+        parts.append((process.made, benchmark.model_copy(update={"stats": stats, "extra_info": rest})))
+    return parts
 
 
 def _said(error: BaseException, content: Any) -> str:
@@ -401,7 +481,8 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
             part = Imported(run, file.records, file.dlbench.machine)
             found[run.id] = _joined(found[run.id], part, file.name) if run.id in found else part
     strangers = sorted((file for file in files if file.foreign), key=lambda file: (file.made, file.digest))
-    for group in [strangers] if one_run and strangers else [[file] for file in strangers]:
+    launches = [launches_of(file) for file in strangers]
+    for group in [list(chain(*launches))] if one_run and strangers else launches:
         imported = _foreign_run(group, version)
         if imported.run.id in found:
             raise FileError(f"{group[0].name} was given twice.")

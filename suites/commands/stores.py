@@ -147,6 +147,9 @@ def import_command(given: Given) -> None:
     for sentence in left_out:
         say(sentence)
     imported = runs_of(read, preparation.version(), given.one_run)
+    for file in read:
+        if repetition := pytest_benchmark_files.repetition_of(file):
+            say(repetition)
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(given.files)}. Nothing was imported.")
     with Store.open(given.store_file) as store:

@@ -352,7 +352,6 @@ DEEP = json.loads("[" * 200 + "]" * 200)
         (changed(foreign(), *DATA, [True]), "data.0: Input should be a valid number"),
         (changed(foreign(), "benchmarks", 0, "fullname", "\ud800"), "fullname: Input should be a valid string"),
         (changed(foreign(), "benchmarks", 0, "extra_info", "x", DEEP), "levels deep"),
-        (changed(foreign(), "benchmarks", foreign()["benchmarks"] * 2), "appears in it twice"),
         (changed(foreign(), "datetime", "0001-01-01T00:00:00+23:00"), "datetime"),
         (changed(own(), *DATA, 0, 1.5), "one of the two was changed"),
         (changed(own(), *FIRST, "outcome", "samples_ns", 0, -1), "is out of range"),
