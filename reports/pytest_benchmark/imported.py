@@ -78,7 +78,12 @@ Spread = Annotated[float | None, BeforeValidator(_if_finite)]
 
 
 class Stats(_Data):
-    """Of one benchmark; ``data`` is missing where it was saved without --benchmark-save-data."""
+    """Of one benchmark; ``data`` is missing where it was saved without --benchmark-save-data.
+
+    Further keys are kept, for the file that is written again.
+    """
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     median: Seconds
     iterations: Annotated[int, Field(ge=1, le=10**12)] = 1
@@ -559,6 +564,8 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
     stats = benchmark.stats
     kept = {**benchmark.model_dump(exclude={"stats"}), "version": file.version, "commit_info": file.commit_info}
     samples = [round(seconds * stats.iterations * 1e9) for seconds in stats.data or ()]
+    if not samples:
+        kept["stats"] = stats.model_dump(exclude={"data"})
     return Record(
         run=run,
         suite=SUITE,

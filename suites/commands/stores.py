@@ -8,7 +8,7 @@ from dlbench.reports import frames
 from dlbench.reports.errors import StoreError
 from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
-from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
+from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.results import Narrowing
@@ -119,7 +119,10 @@ def _export_run(given: Given) -> None:
         chosen = found[-1]
         if len(found) > 1:
             say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
-        print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
+        records = store.records(run=chosen.id)
+        if sentence := processes_in_one_list(records):
+            say(sentence)
+        print(run_to_pytest_benchmark(chosen, records, store.machine(chosen.machine)), end="")
 
 
 _ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one run."

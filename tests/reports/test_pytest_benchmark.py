@@ -25,7 +25,7 @@ from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.flags import SAMPLES_NOT_KEPT
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
-from dlbench.reports.pytest_benchmark.export import counted, run_to_pytest_benchmark, samples_of
+from dlbench.reports.pytest_benchmark.export import counted, processes_in_one_list, run_to_pytest_benchmark, samples_of
 from dlbench.reports.pytest_benchmark.imported import FileError, clean_name, fingerprint_of, imported_cell, runs_of
 from dlbench.reports.storage.hosts import UNKNOWN_MACHINE
 from dlbench.reports.storage.record import Record
@@ -205,6 +205,31 @@ def test_cells_without_samples_have_a_median_and_an_interval_from_three_launches
     half = 4.302653 * statistics.stdev(logs) / math.sqrt(3)
     assert cell_of_three.seconds.high == pytest.approx(math.exp(statistics.mean(logs) + half), rel=1e-6)
     assert cell_of_three.has(SAMPLES_NOT_KEPT)
+
+
+def test_processes_of_a_run_are_launches_again_after_a_way_out_and_in(tmp_path):
+    read = []
+    for launch in range(3):
+        content = json.loads(changed(foreign(), *DATA, [1e-6, 2e-6, (3 + launch) * 1e-6]))
+        content["datetime"] = f"2026-03-01T12:0{launch}:00+00:00"
+        read.append(files.read(written(tmp_path, content)))
+    (before,) = runs_of(read, "9.9", one_run=True)
+    assert "3 processes" in processes_in_one_list(before.records)
+    text = run_to_pytest_benchmark(before.run, before.records, before.machine)
+    (after,) = runs_of([files.read(written(tmp_path, text))], "9.9")
+    launches = [(record.launch, record.started, record.outcome.samples_ns) for record in before.records]
+    assert [(record.launch, record.started, record.outcome.samples_ns) for record in after.records] == launches
+    assert processes_in_one_list(before.records[:1]) == ""
+
+
+def test_a_file_without_samples_goes_out_as_it_came_in(tmp_path):
+    content = json.loads(changed(foreign(), *DATA, LEFT_OUT))
+    content["benchmarks"][0]["stats"] |= {"rounds": 3, "ops": 5e5, "outliers": "1;0"}
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
+    out = json.loads(run_to_pytest_benchmark(imported.run, imported.records, imported.machine))
+    (benchmark,) = out["benchmarks"]
+    given_stats = content["benchmarks"][0]["stats"]
+    assert {key: benchmark["stats"][key] for key in given_stats} == given_stats
 
 
 @pytest.mark.parametrize(
