@@ -1,7 +1,7 @@
 """The contract of an adapter: the calls that every framework implements.
 
 Life of an adapter, one per process: ``set_up`` (threads and execution settings, before the framework's first
-operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
+operation) -> ``import_modules`` -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
 timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
 -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around the timed steps,
 ``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``. Where each step
@@ -99,6 +99,9 @@ class Adapter:
 
         With ``cell.threads`` 0 set no thread count: the launch observes the framework's default.
         """
+
+    def import_modules(self) -> None:
+        """Import modules that the framework's own import leaves out; part of the seconds of a launch's import."""
 
     def refuses_family(self, network: Network) -> str:
         """Return why this adapter cannot build the network's family, or its layers; empty where it can.

@@ -5,6 +5,8 @@ from typing import List
 from .family import LEARNING_RATE, Drawn, Family, Parameter, ParityRecipe
 
 LOSS_TOLERANCE = 1e-3
+ADAPTER = "own_step"
+"""The folder of the adapter that drives a user's file."""
 
 
 class Own(Family):

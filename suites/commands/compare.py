@@ -211,7 +211,8 @@ def measure(
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
+    helpers = {build.name: build.framework.helpers for build in plan.builds}
+    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:

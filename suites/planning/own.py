@@ -12,6 +12,7 @@ left out with a warning.
     dlbench run threads --step train_step.py --python ~/venv/bin/python
 """
 
+import ast
 import importlib.metadata
 import importlib.util
 import os
@@ -163,10 +164,61 @@ def read_step(text: str, option: str = "--step") -> Framework:
     path = _resolved(text, option)
     if not path.is_file():
         raise UsageError(f"{option}: there is no file {text}. `dlbench new step {text}` writes one to start from.")
+    declared = declarations(path)
     ours = framework.shipped()["step"]
     mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
     changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False}
-    return ours.model_copy(update={**changed, "file": path, "modes": {"file": mode}})
+    own = {"file": path, "modes": {"file": mode}, "helpers": helpers_of(declared, text, option)}
+    return ours.model_copy(update={**changed, **own})
+
+
+HELPERS = "HELPERS"
+"""The constant of a file with the number of its threads or processes that load data."""
+_MOST_HELPERS = 1024
+
+
+def declarations(path: Path) -> dict[str, object]:
+    """Return the constants that a file assigns at its top level, by name.
+
+    The file is read and not run. One that cannot be read or parsed declares nothing: its launch says why.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[str, object] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            targets, value = statement.targets, statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets, value = [statement.target], statement.value
+        else:
+            continue
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found[target.id] = _constant(value)
+    return found
+
+
+def _constant(node: ast.expr) -> object:
+    """Return the value of a literal; an `ast.expr` as it is where it must be computed."""
+    try:
+        value: object = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return node
+    return value
+
+
+def helpers_of(declared: dict[str, object], file: str, option: str = "--step") -> int:
+    """Return how many threads or processes a file says load its data; raises UsageError for anything but a number."""
+    value = declared.get(HELPERS, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_HELPERS:
+        shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
+        raise UsageError(
+            f"{option} {file}: {HELPERS} is {shown[:40]}. Write a whole number, as in {HELPERS} = 2: the threads or "
+            "processes that load data beside those that compute."
+        )
+    return value
 
 
 def _resolved(text: str, where: str) -> Path:

@@ -57,7 +57,7 @@ from dlbench.reports.formats.inert import one_line
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from . import quota
-from .outcomes import UnreadableError, bytes_in, read_answer, read_phase
+from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .supervisor import TAIL_BYTES
 
 # What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
@@ -526,7 +526,11 @@ def outcome_of(
     # Then the measurement was on disk already: a later failure does not lose it.
     measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
     if status is not None and not measured:
-        return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
+        if phase and status is Status.TIMED_OUT:
+            why = f"{why} during {phase}"
+            if (seconds := read_step_seconds(directory)) is not None:
+                why = f"{why}; the last step before it took {seconds:.3g} s"
+        return Outcome(status, why)
     wrong = monitor.wrong
     try:
         outcome = read_answer(directory, launch)
