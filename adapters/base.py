@@ -45,6 +45,10 @@ class Unsupported(Exception):  # noqa: N818 - an answer, not an error
     """Raised in ``prepare`` where a cell turns out to be impossible only there; the text is the reason shown."""
 
 
+class Explained(Exception):  # noqa: N818 - a finding about the user's code
+    """Raised where the text says all there is to say: no traceback is printed."""
+
+
 def factors(size: int, count: int = 2) -> List[np.ndarray]:
     """Return (size, size) matrices for ``multiply``."""
     random = np.random.RandomState(0)

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import numpy as np
 
 from .. import networks
-from ..base import Adapter, Unsupported
+from ..base import Adapter, Explained, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import gpus, inventory, software
 from ..networks import Network
@@ -430,7 +430,8 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
 
 def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
     """Return the outcome of a launch that ended with this exception; ``adapter`` is None where it was not loaded."""
-    traceback.print_exc()
+    if not isinstance(error, Explained):
+        traceback.print_exc()
     ran_out = isinstance(error, MemoryError) or (adapter is not None and adapter.is_out_of_memory(error))
     words = "" if adapter is None else adapter.error_text(error)
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..base import Adapter
+from ..base import Adapter, Explained
 from ..launch.batches import Batch
 from ..networks import Network
 from . import profilers
@@ -31,7 +31,7 @@ COMPILED = {
 }
 
 
-class FileError(Exception):
+class FileError(Explained):
     """The user's file does not do what it must; the text names the file and says how to mend it."""
 
 

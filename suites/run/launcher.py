@@ -87,6 +87,8 @@ class LaunchRequest:
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
     meeting: threading.Barrier | None = None
     """Where it begins and ends its timed steps together with another launch; see `duet`."""
+    shown: bool = False
+    """Whether the guest's output is shown as it comes; else it is dropped."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
@@ -394,12 +396,14 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
 def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Group | None) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
-    command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]
+    supervisor.append("shown" if request.shown else "dropped")
+    options = ["-I", "-u"] if request.shown else ["-I"]
+    command = [str(request.interpreter), *options, str(request.guest or GUEST_DIRECTORY), str(directory)]
     own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=None if request.shown else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, MARK: str(directory)},
         cwd=directory,
