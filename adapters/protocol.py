@@ -152,6 +152,12 @@ class Launch(NamedTuple):
     weights: Optional[str] = None  # folder with files of the network's large weights; None: all are drawn
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
     feed: Optional[str] = None  # folder with the files of the mini-batches that steps take; None: they are drawn
+    helpers: int = 0  # threads or processes that load data beside those of the cell, as the user's own step declares
+
+    @property
+    def all_threads(self) -> int:
+        """Return the threads of the cell and the helpers that a step declares; 0 where the cell asks for no count."""
+        return self.cell.all_threads + self.helpers if self.cell.threads else 0
 
     @property
     def times_steps(self) -> bool:
