@@ -296,7 +296,8 @@ def _cells(
     begun = []
     for (name, network), row, device in itertools.product(known.items(), rows, used):
         build, family = row.build, network.family.name
-        if row.fits(device, family):
+        its_own = build.framework.work in ("", name)  # a user's step is the only way to do its work
+        if row.fits(device, family) and its_own:
             cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
             cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
             begun.append((cell, build.framework, build.framework.tunable(row.mode, device, family)))
@@ -314,7 +315,8 @@ def _cells(
 
     def varied() -> Iterator[Cell]:
         for cell, framework, names in begun:
-            usual = suite.batch_sizes.get(cell.network, (known[cell.network].batch_size,))
+            default = known[cell.network].batch_size if framework.file is None else framework.batch_size
+            usual: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
             axes = {"batch_size": sizes or of_suite, **plain}
             axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from processes import records_in, refusal, run_command, suite_of_null
 
+from dlbench.adapters.networks import USUAL_BATCH_SIZE
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.suites.commands.plan import plan_of
@@ -51,7 +52,7 @@ def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     done = run(folder, "--step", "train_step.py", "--threads", "1,2", "--launches", "2", "--batch-sizes", "8")
     assert done.returncode == 0, done.stderr
     assert "train_step" in done.stdout
-    assert "own, mini-batch 8" in done.stdout
+    assert "train_step, mini-batch 8" in done.stdout
     found = records_in(folder)
     assert [record.outcome.status for record in found] == [Status.OK] * 4
     assert {record.outcome.parity.verdict for record in found} == {"agrees"}
@@ -157,6 +158,55 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     assert named["candidate"].startswith("slow ")
 
 
+@pytest.mark.parametrize(
+    ("lines", "batch_size"),
+    [
+        ("", None),
+        ("BATCH_SIZE = 8", 8),
+        ("BATCH_SIZE: int = 8", 8),
+        ("BATCH_SIZE = len('computed')", None),
+        ("def size(cell):\n    return cell.batch_size", USUAL_BATCH_SIZE),
+    ],
+)
+def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatch, lines, batch_size):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(framework, "_added", {})
+    write(folder)
+    path = folder / "train_step.py"
+    path.write_text(f"{lines}\n{path.read_text()}")
+    own.register_steps(["train_step.py"])
+    chosen = SuiteOverrides(own=own.OwnSteps(("train_step",)))
+    plan = plan_of("mine.toml", chosen, probe(), seed=1)
+    assert {cell.batch_size for cell in plan.cells} == {batch_size}
+
+
+def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
+    done = run(folder, "--step", write(folder), "--launches", "1")
+    assert done.returncode == 0, done.stderr
+    assert "mini-batch" not in done.stdout
+    (cell,) = json.loads(run_command(folder, "report", "matrix", "--json").stdout)
+    assert cell["seconds_per_minibatch"]["median"] > 0
+    assert (cell["batch_size"], cell["items_per_second"], cell["gflops"]) == (None, None, None)
+    tables = run_command(folder, "report", "tables").stdout
+    assert "cross-entropy" not in tables
+    assert "SGD" not in tables
+
+
+def test_unrelated_files_are_not_ranked_against_each_other_and_variants_are(folder):
+    one, other, variant = write(folder, "one.py"), write(folder, "other.py"), write(folder, "faster_one.py")
+    path = folder / variant
+    path.write_text(f'VARIANT_OF = "one"\n{path.read_text()}')
+    steps = [word for name in (one, other, variant) for word in ("--step", name)]
+    done = run(folder, *steps, "--launches", "1")
+    assert done.returncode == 0, done.stderr
+    works = {(record.cell.framework, record.cell.network) for record in records_in(folder)}
+    assert works == {("one", "one"), ("other", "other"), ("faster_one", "one")}
+    fastest = json.loads(run_command(folder, "report", "fastest", "--json").stdout)
+    ranked = {leader["network"]: leader["next"] for leader in fastest["leaders"]}
+    assert ranked["other"] is None
+    assert ranked["one"] is not None
+
+
 def test_a_run_is_not_resumed_with_another_file(folder):
     done = run(folder, "--step", write(folder), "--launches", "2", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
@@ -177,6 +227,9 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         (["--step", "step.txt"], "is not a Python file that can be imported"),
         (["--step", "my-step.py"], "Name it with letters, digits and underscores"),
         (["--step", "torch.py"], "torch is the name of a framework of dlbench"),
+        (["--step", "fcn5.py"], "fcn5 is the name of a network of dlbench"),
+        (["--step", "no_size.py"], "BATCH_SIZE is 'large'. Write a whole number"),
+        (["--step", "no_name.py"], "VARIANT_OF is 3. Write the name of the other file"),
         (["--step", "train_step.py", "--networks", "fcn5"], "--networks and --step exclude each other"),
         (["--step", "train_step.py", "--loss-tolerance", "200%"], "--loss-tolerance 200% is out of range"),
         (["--loss-tolerance", "2%"], "Give one with --step FILE"),
@@ -190,13 +243,15 @@ def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
     (folder / "other").mkdir()
     write(folder / "other")
     write(folder, "torch.py")
+    (folder / "no_size.py").write_text("BATCH_SIZE = 'large'")
+    (folder / "no_name.py").write_text("VARIANT_OF = 3")
     assert said in refusal(command, "run", "mine.toml", *QUICK, *words)
     assert not (folder / "dlbench.sqlite").exists()
 
 
 def test_a_step_is_explained_by_its_functions(folder):
     write(folder, work=1_000_000)
-    done = run_command(folder, "explain", "train_step/own", "--step", "train_step.py", "--threads", "1", "--json")
+    done = run_command(folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1", "--json")
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
     assert "cProfile" in reported["profiler"]
@@ -204,6 +259,6 @@ def test_a_step_is_explained_by_its_functions(folder):
     named = {each["name"] for each in reported["operators"]}
     assert "step (train_step.py:5)" in named
     assert not any("timing.py" in name for name in named)
-    wrong = run_command(folder, "explain", "torch/own", "--step", "train_step.py")
+    wrong = run_command(folder, "explain", "torch", "--step", "train_step.py")
     assert wrong.returncode == 2
-    assert "Write train_step/own" in wrong.stderr
+    assert "Write train_step." in wrong.stderr
