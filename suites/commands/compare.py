@@ -30,11 +30,11 @@ from ..display.screen import resume_command, say
 from ..errors import NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
-from ..planning.plan import Plan, check_count
+from ..planning.plan import Plan, check_count, check_variables
 from ..planning.suite import load
 from ..run import resume, sides
 from ..run.duet import PAIRINGS, SEQUENTIAL, choose
-from ..run.launch import private_value
+from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
@@ -197,7 +197,10 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
         rows = load(suite).frameworks
         modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
         chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
-    return plan_of(suite, chosen, machine, given.seed), pair
+    plan = plan_of(suite, chosen, machine, given.seed)
+    for side in pair:
+        check_variables(plan, side.variables, f"--{side.name}-env")
+    return plan, pair
 
 
 def measure(

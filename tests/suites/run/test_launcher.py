@@ -22,7 +22,7 @@ from dlbench.hardware_probe.energy import PackageCounters
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run import launcher, outcomes
 from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import MARK, launch_process, no_tick, of_a_launch
+from dlbench.suites.run.launcher import LAUNCH_MARK, launch_process, no_tick, of_a_launch
 
 
 def launch(folder, settings=None, tick=no_tick, **options):
@@ -167,12 +167,12 @@ LEAVES = (
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
-    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment = {name: value for name, value in os.environ.items() if name != LAUNCH_MARK}
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", LEAVES],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**environment, **({MARK: "/somewhere"} if marked else {})},
+        env={**environment, **({LAUNCH_MARK: "/somewhere"} if marked else {})},
     )
     with child:
         number = int(child.stdout.readline())
