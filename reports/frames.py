@@ -48,14 +48,14 @@ def launches(
     """Return one row for each launch that counts, in the order of their start.
 
     Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``, ``framework``, ``threads``,
-    ...), ``run``, ``suite``, ``environment``, ``variables`` (given by --env: "A=1 B=2"), ``side`` and ``stage`` (of
-    a comparison), ``block`` (index of the launch, from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``; ``seconds`` (median seconds of a step), ``steps``
-    (timed ones), ``import_seconds``, ``prepare_seconds``, ``first_step_seconds`` (compilation included),
-    ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages);
-    ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
-    ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on average),
-    ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``. Missing
-    values are NaN, NaT or None. Raises StoreError and ReportError.
+    ...), ``run``, ``suite``, ``environment``, ``variables`` (given by --env: "A=1 B=2"), ``side`` and ``stage`` (of a
+    comparison), ``block`` (index of the launch, from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
+    ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
+    ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``,
+    ``cpu_joules`` (of a step, by the CPU packages); ``flags`` (names, with spaces between), ``parity`` (agrees,
+    disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or
+    waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``.
+    Missing values are NaN, NaT or None. Raises StoreError and ReportError.
     """
     import pandas as pd
 

@@ -75,7 +75,9 @@ def missing_variable(error: BaseException) -> str:
     if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    return error.args[0] if frames and os.path.basename(frames[-1].filename) == "os.py" else ""
+    # The module os is a part of newer interpreters, which have no file for it.
+    of_os = bool(frames) and frames[-1].filename in (os.__file__, "<frozen os>")
+    return error.args[0] if of_os else ""
 
 
 class OwnStep(Adapter):

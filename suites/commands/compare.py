@@ -223,8 +223,12 @@ def measure(
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, pair, say, not given.no_build)
         sides.check_same(unfinished, sides.described(pair, sources), rule)
+        of_side = {side.name: side for side in pair}
         for record in records:
-            resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
+            source = sources[record.side][record.cell.framework]
+            resume.check_same_settings(plan, record, source.build.framework)
+            if given_variables := {**plan.variables, **of_side[record.side].variables}:
+                resume.check_same_variables(record, source.digest, given_variables)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     if unfinished is None and seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, duets).seconds_left()

@@ -141,6 +141,18 @@ def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]
         )
 
 
+def check_same_variables(record: Record, environment: str, variables: Mapping[str, str]) -> None:
+    """Refuse other environment variables than the run's records have, also where records hide their values.
+
+    ``environment`` is the digest of the build here. Raises UsageError.
+    """
+    if record.environment and record.environment != digests.with_variables(environment, variables):
+        raise UsageError(
+            f"The unfinished run measured {record.cell.framework} in another environment, or with other values of "
+            f"{', '.join(variables)} (--env). Give the same, or leave out --resume to start a new run."
+        )
+
+
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
     """Refuse another text than the one the run's launches were trained on; raises UsageError."""
     for record in records:
