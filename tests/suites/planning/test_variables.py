@@ -255,12 +255,10 @@ QUIETLY = "--no-quiet-gate"
 BUILDS = ("--python", f"old={sys.executable},new={sys.executable}")
 COMMANDS = {
     "run": ("run", "mine.toml", QUIETLY, "--no-ceilings", *STEP),
-    "tune": ("tune", "--tuning", "installed", "--suite", "mine.toml", QUIETLY, *STEP[:2], *STEP[4:], "--threads=1,2"),
     "compare": ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", *STEP),
     "gate": ("gate", "mine.toml", "--same", "--budget", "1s", "--undecided", "pass", *STEP),
     "releases": ("releases", "numpy", "--suite", "mine.toml", QUIETLY, "--launches", "1", *BUILDS, *STEP),
     "bisect": ("bisect", "--suite", "mine.toml", QUIETLY, "--budget", "1s", *BUILDS, *STEP),
-    "fleet": ("fleet", "run", "mine.toml", "--on", "local", "--wait", "--store", "dlbench.sqlite", *STEP),
 }
 
 
@@ -284,9 +282,13 @@ def test_explain_takes_variables(folder) -> None:
     assert json.loads(explained.stdout)["operators"]
 
 
-def test_what_tune_writes_sets_the_variables_too(folder) -> None:
-    done = run_command(folder, *COMMANDS["tune"], "--env", "MY_TOKEN=tell-nobody", "--write", "fastest.env")
+def test_tune_takes_variables_and_what_it_writes_sets_them(folder) -> None:
+    words = ("tune", "--tuning", "installed", "--suite", "mine.toml", QUIETLY, *STEP[:2], *STEP[4:], "--threads=1,2")
+    done = run_command(folder, *words, "--env", "MY_TOKEN=tell-nobody", "--write", "fastest.env")
     assert done.returncode == 0, done.stderr
+    given = {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
+    found = records_in(folder)
+    assert [record.variables for record in found] == [given] * len(found)
     written = (folder / "fastest.env").read_text()
     assert {"MY_LAYERS=2", "OMP_WAIT_POLICY=passive"} <= set(written.splitlines())
     assert "--env MY_LAYERS=2" in written
@@ -294,15 +296,16 @@ def test_what_tune_writes_sets_the_variables_too(folder) -> None:
     assert "tell-nobody" not in written + done.stdout
 
 
-def test_a_secret_is_not_put_into_the_commands_of_a_fleets_jobs(folder) -> None:
-    words = ("fleet", "run", "mine.toml", "--on", "local", "--wait", "--store", "dlbench.sqlite")
-    refused = run_command(folder, *words, "--env", "MY_TOKEN=tell-nobody")
+def test_a_fleets_jobs_get_the_variables_but_no_secret_in_their_commands(folder) -> None:
+    words = ("fleet", "run", "mine.toml", "--on", "local", "--wait", "--store", "dlbench.sqlite", *QUICK)
+    refused = run_command(folder, *words, *STEP, "--env", "MY_TOKEN=tell-nobody")
     assert refused.returncode == 2
     assert "give --env MY_TOKEN" in refused.stderr
-    passed = run_command(folder, *words, "--env", "MY_TOKEN", MY_TOKEN="tell-nobody")
+    passed = run_command(folder, *words, *STEP, "--env", "MY_TOKEN", MY_TOKEN="tell-nobody")
     assert passed.returncode == 0, passed.stderr
     (record,) = records_in(folder)
-    assert record.variables == {"MY_TOKEN": "***"}
+    assert record.outcome.status is Status.OK
+    assert record.variables == {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
     kept = [path.read_text() for path in (folder / "home").rglob("fleet.json")]
     assert kept
     assert "tell-nobody" not in "".join(kept)
