@@ -1,5 +1,6 @@
 """`--env`: which environment variables launches get, what is refused, what is said, and what is recorded of it."""
 
+import html
 import json
 import os
 import sys
@@ -376,3 +377,12 @@ def test_a_row_of_cells_under_different_variables_is_marked(folder) -> None:
     details = [each["detail"] for each in old["flags"] if each["name"] == "other_environment"]
     assert details == ["--env: none, the row's newest: A=1"]
     assert "other_environment" not in {each["name"] for each in new["flags"]}
+
+
+def test_the_page_gives_the_variables_with_the_command_that_measures_a_cell_again(folder) -> None:
+    assert run(folder, "--env", "A=1 2", "--env", "MY_TOKEN=x", "--env", f"ROOT={folder}/data").returncode == 0
+    assert run_command(folder, "report", "page", "--out", "page.html").returncode == 0
+    page = html.unescape((folder / "page.html").read_text())
+    assert "--env 'A=1 2' --env MY_TOKEN --env ROOT" in page
+    assert "A=1 2, MY_TOKEN=***, ROOT=<path>/data" in page
+    assert str(folder) not in page

@@ -143,7 +143,7 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
         found.pop(name, None)
     ours = {"DLBENCH_VARIABLES", "DLBENCH_LAUNCH", "DLBENCH_HOST", "TMPDIR"}
-    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
+    assert set(found) <= {*launcher.INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
     assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
 
