@@ -7,7 +7,7 @@ throttled GPU, is left out; a cell that lost half of its pairs that way is CONTE
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import bdtr, stdtrit
@@ -28,6 +28,7 @@ from dlbench.reports.compare.verdict import (
 )
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
+from dlbench.reports.naming import variables_in_words
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.storage.networks import in_order as network_order
@@ -53,6 +54,8 @@ class SideOfCell:
     flags: tuple[Flag, ...] = ()
     too_short: bool = False
     """Whether samples of a launch are too short for the clock, so that the side has no number."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the user gave its launches."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
     duets = sum(any(common_time(*pair) for pair in complete_pairs(found)) for found in by_cell.values())
+    given = f"Both sides were launched with {variables_in_words(run.variables)} (--env)."
     at_once = f"Duet pairs of {duets} of {len(by_cell)} cells: both sides at once, each on CPUs of its own."
     return Comparison(
         run.sides.get(BASELINE, BASELINE),
@@ -147,7 +151,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         tuple(cells),
         geometric_mean(cells, of_gate=gate),
         rule,
-        ((left,) if unmeasured else ()) + ((at_once,) if duets else ()),
+        ((left,) if unmeasured else ()) + ((at_once,) if duets else ()) + ((given,) if run.variables else ()),
         unmeasured,
     )
 
@@ -194,6 +198,7 @@ def compare_runs(
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
         notes.append(_OF_SESSIONS.format(rule.session_deviation))
+    notes += _notes_on_variables(cells)
     return Comparison(
         names[BASELINE],
         names[CANDIDATE],
@@ -205,6 +210,23 @@ def compare_runs(
         rule,
         tuple(notes),
     )
+
+
+def _notes_on_variables(cells: Sequence[CellComparison]) -> list[str]:
+    """Return a line on the environment variables of stored runs (--env), and on their differences."""
+    different = [cell for cell in cells if cell.baseline.variables != cell.candidate.variables]
+    notes = []
+    pairs = grouped(different, lambda cell: (_words(cell.baseline), _words(cell.candidate)))
+    for (before, after), of_pair in pairs.items():
+        which = "" if len(of_pair) == len(cells) else f", in {len(of_pair)} of {len(cells)} cells"
+        notes.append(f"Different environment variables (--env): baseline {before}; candidate {after}{which}.")
+    same = {_words(cell.baseline) for cell in cells if cell.baseline.variables and cell not in different}
+    notes += [f"Both were launched with {words} (--env)." for words in sorted(same)]
+    return notes
+
+
+def _words(side: SideOfCell) -> str:
+    return variables_in_words(side.variables)
 
 
 def judge_sides(
@@ -334,7 +356,10 @@ def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
     kept = tuple(flag for flag in flags if flag.kind is not CONTENDED)
     lost = len(counted) - len(good)
     too_short = any(record.outcome.too_short() for record in counted)
-    return SideOfCell(status, reason, len(seconds), seconds, lost, counted[-1].environment, kept, too_short)
+    newest = counted[-1]
+    return SideOfCell(
+        status, reason, len(seconds), seconds, lost, newest.environment, kept, too_short, newest.variables
+    )
 
 
 def _status(records: Sequence[Record]) -> tuple[Status, str, str]:

@@ -30,11 +30,11 @@ from ..display.screen import resume_command, say
 from ..errors import NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
-from ..planning.plan import Plan, check_count
+from ..planning.plan import Plan, check_count, check_variables
 from ..planning.suite import load, shipped
 from ..run import resume, sides
 from ..run.duet import PAIRINGS, SEQUENTIAL, choose
-from ..run.launch import private_value
+from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
@@ -204,7 +204,10 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
         rows = load(suite).frameworks
         modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
         chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
-    return plan_of(suite, chosen, machine, given.seed), pair
+    plan = plan_of(suite, chosen, machine, given.seed)
+    for side in pair:
+        check_variables(plan, side.variables, f"--{side.name}-env")
+    return plan, pair
 
 
 def measure(
@@ -228,8 +231,12 @@ def measure(
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, pair, say, not given.no_build)
         sides.check_same(unfinished, sides.described(pair, sources), rule)
+        of_side = {side.name: side for side in pair}
         for record in records:
-            resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
+            source = sources[record.side][record.cell.framework]
+            resume.check_same_settings(plan, record, source.build.framework)
+            if given_variables := {**plan.variables, **of_side[record.side].variables}:
+                resume.check_same_variables(record, source.digest, given_variables)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     if unfinished is None and seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, duets).seconds_left()

@@ -32,6 +32,7 @@ from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
 from ..run.preparation import Reference, ReferenceKey
 from ..run.quiet import measuring
+from ..run.runner import left_behind_of
 from . import options
 from .options import Given, option, takes
 
@@ -151,6 +152,8 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         path = preparation.find(wanted)
         return None if path is None else Reference(path)
 
+    if left := left_behind_of(plan):
+        say(left)
     run = preparation.new_run(plan, machine, "explain")
     files = launch_files.prepare_feeds(plan, machine, say)
     launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine, feeds=files)

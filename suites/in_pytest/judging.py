@@ -17,10 +17,10 @@ from dlbench.reports.compare.verdict import DEFAULT, FEWEST_LAUNCHES, Judgement,
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.naming import counted as number_of
 from dlbench.reports.naming import listed
-from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, KEY, counted
+from dlbench.reports.pytest_benchmark.export import KEY, counted
 from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, FileError, launches_of, read, repetition_of
 from dlbench.reports.pytest_benchmark.processes import merged
-from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.hosts import FOREIGN_KEY, Host, read_host
 from dlbench.reports.storage.record import CANDIDATE, Record
 from dlbench.reports.storage.results import Results
 

@@ -37,6 +37,11 @@ OF_THE_SUITE: dict[str, dict[str, Any]] = {
         "help": "your own training step instead of the networks: --dlbench-step=train_step.py, as `dlbench new step` "
         "writes it. Repeatable",
     },
+    "env": {
+        "metavar": "NAME[=VALUE]",
+        "action": "append",
+        "help": "an environment variable for all launches; NAME alone passes on the shell's. Repeatable",
+    },
     "loss-tolerance": {"metavar": "SHARE", "help": "how much the step's first losses may differ between launches"},
     "adapter": {
         "metavar": "NAME=FOLDER",

@@ -6,7 +6,7 @@ a full disk), every finished record is in the store, and a resumed run launches 
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from dlbench.adapters.networks import family_of
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.verdict import Rule
+from dlbench.reports.naming import variables_in_words
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
@@ -24,11 +25,13 @@ from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan
+from ..planning.variables import OPTION, left_behind
 from . import capabilities, launch_files, preparation, quota, sides
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
 from .outcomes import read_phase
+from .privacy import recorded
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
 from .schedules import Group, Schedule, of_plan
 from .sides import ONE_SIDE, Side, Sources
@@ -88,6 +91,10 @@ def run_plan(
         )
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
+        if plan.variables:
+            say(f"Launched with {variables_in_words(recorded(plan.variables))} ({OPTION}).")
+        if left := left_behind_of(plan, profile.sides):
+            say(left)
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
         for line in filter(
             None, (*lines, *busy_gpus(plan.cells, machine.gpus), *quota.notes(plan.cells, machine), *described)
@@ -126,6 +133,17 @@ def run_plan(
             with interruptible(profile.resume_command) if profile.resume_command else contextlib.nullcontext():
                 Runner(store, launchers, schedule, display, budget_seconds).run()
     return run, schedule
+
+
+def left_behind_of(plan: Plan, of_run: Sequence[Side] = ONE_SIDE) -> str:
+    """Return a sentence with the variables of this shell that the launches do not get, though they matter; else empty.
+
+    See `variables.left_behind`.
+    """
+    given = {*plan.variables, *(name for side in of_run for name in side.variables)}
+    frameworks = [build.framework for build in plan.builds]
+    frameworks += [side.step for side in of_run if side.step is not None]
+    return left_behind(given, frameworks, plan.of_thread_counts())
 
 
 def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Callable[[Cell], Path | None]:

@@ -224,6 +224,15 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     found.stdout.fnmatch_lines(["dlbench::dlbench[[]own-*-b8-train_step-file-cpu-1[]] PASSED*"])
 
 
+def test_launches_of_a_session_get_environment_variables(session, tmp_path):
+    words = ("--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-store", str(tmp_path / "s.sqlite"))
+    session(*words, "--dlbench-env", "A=1", "--dlbench-env=B=2").assert_outcomes(passed=1)
+    with Store.open(tmp_path / "s.sqlite", create=False) as store:
+        assert {tuple(record.variables.items()) for record in store.records()} == {(("A", "1"), ("B", "2"))}
+    found = session(*words, "--dlbench-env", "NOT_SET_ANYWHERE")
+    assert "--dlbench-env NOT_SET_ANYWHERE: NOT_SET_ANYWHERE is not set in this shell" in str(found.stderr)
+
+
 @pytest.mark.slow
 def test_neither_names_nor_reasons_do_anything(session, tmp_path):
     word = write_hostile_adapter(tmp_path / "adapter")
