@@ -29,6 +29,8 @@ from dlbench.reports.compare.verdict import (
 )
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
+from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference, without_losses
+from dlbench.reports.naming import listed, name_of
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
@@ -52,6 +54,8 @@ class SideOfCell:
     """Launches left out because other programs disturbed them."""
     environment: str = ""
     flags: tuple[Flag, ...] = ()
+    losses: FirstLosses | None = None
+    """Of a user's own step; None for any other network, whose mathematics a reference checks."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,16 @@ class CellComparison:
     def verdict(self) -> Verdict:
         """The verdict of its judgement."""
         return self.judgement.verdict
+
+    @property
+    def loss_difference(self) -> LossDifference | None:
+        """By how much the first losses of a user's own step differ; None where they agree, or are unknown."""
+        return loss_difference(self.baseline.losses, self.candidate.losses)
+
+    @property
+    def same_work(self) -> bool:
+        """Whether the ratio is one of times for the same work."""
+        return self.verdict is not Verdict.DIFFERENT
 
     @property
     def measured(self) -> bool:
@@ -146,7 +160,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         tuple(cells),
         geometric_mean(cells, of_gate=gate),
         rule,
-        ((left,) if unmeasured else ()) + ((at_once,) if duets else ()),
+        (*((left,) if unmeasured else ()), *((at_once,) if duets else ()), *_notes_on_losses(cells)),
         unmeasured,
     )
 
@@ -178,7 +192,8 @@ def compare_runs(
         before, after = (side_of(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
         judgement = judge_sides(before, after, rule, same_machine, same_session)
         counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
-        if all(counts) and counts[0] != counts[1] and judgement.ratio is not None:
+        judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
+        if all(counts) and counts[0] != counts[1] and judged:
             # In duet pairs a launch has as many CPUs as threads, and a neighbour.
             words = "launches that could use different numbers of CPUs: a comparison, not a verdict on a change"
             judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
@@ -191,6 +206,7 @@ def compare_runs(
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
         notes.append(_OF_SESSIONS.format(rule.session_deviation))
+    notes += _notes_on_losses(cells)
     return Comparison(
         names[BASELINE],
         names[CANDIDATE],
@@ -211,6 +227,8 @@ def judge_sides(
     if hole := _without_number(before, after):
         return hole
     judgement = judge(before.launch_medians, after.launch_medians, rule, same_session)
+    if difference := _other_work(before, after, rule):
+        return _different(judgement, difference)
     if not same_machine:
         words = "different machines: a comparison, not a verdict on a change"
         return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
@@ -230,7 +248,7 @@ def geometric_mean(
     """
     known = [
         (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
-        for found in (_of_first_look(cell) if of_gate else cell.judgement for cell in cells)
+        for found in (_of_first_look(cell) if of_gate else cell.judgement for cell in cells if cell.same_work)
         if found is not None and found.ratio is not None and found.standard_error is not None
     ]
     count = len(known)
@@ -293,6 +311,8 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
     before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
     used, lost = pairs_of(records, host)
     judgement = _without_number(before, after)
+    if judgement is None and (difference := _other_work(before, after, rule)):
+        judgement = _different(judge_pairs(*used, rule), difference)
     if judgement is None and (judgement := _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))):
         fewer, more = sorted((before, after), key=lambda side: side.contended)
         if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
@@ -330,7 +350,8 @@ def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
     flags += [Flag(FAILED_LAUNCHES, failed)] if failed else []
     kept = tuple(flag for flag in flags if flag.kind is not CONTENDED)
     lost = len(counted) - len(good)
-    return SideOfCell(status, reason, len(seconds), seconds, lost, counted[-1].environment, kept)
+    environment, losses = counted[-1].environment, first_losses(counted)
+    return SideOfCell(status, reason, len(seconds), seconds, lost, environment, kept, losses)
 
 
 def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
@@ -358,6 +379,42 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
             verdict = Verdict.BROKEN if broken else Verdict.HOLE
             return Judgement(verdict, why, baseline.launches, candidate.launches)
     return None
+
+
+def _other_work(before: SideOfCell, after: SideOfCell, rule: Rule) -> LossDifference | None:
+    """Return how the sides' computations differ; None where they agree, and where they may differ."""
+    return None if rule.allow_different else loss_difference(before.losses, after.losses)
+
+
+def _different(judgement: Judgement, difference: LossDifference) -> Judgement:
+    """Return the verdict DIFFERENT with the figures of a judgement."""
+    sentence = f"the candidate computes something else: {difference.words}"
+    return replace(judgement, verdict=Verdict.DIFFERENT, sentence=sentence, smallest_effect=None)
+
+
+def computes_something_else(records: Sequence[Record], rule: Rule) -> bool:
+    """Tell whether the launches of a cell's two sides show that these compute different things, and that counts."""
+    baseline, candidate = ([record for record in records if record.side == side] for side in (BASELINE, CANDIDATE))
+    return not rule.allow_different and loss_difference(first_losses(baseline), first_losses(candidate)) is not None
+
+
+def _notes_on_losses(cells: Iterable[CellComparison]) -> list[str]:
+    """Return a line on cells that were compared though they compute different things, and on unchecked ones."""
+    allowed, unchecked = [], []
+    for cell in cells:
+        difference = cell.loss_difference
+        if difference is not None and cell.verdict is not Verdict.DIFFERENT and cell.measured:
+            allowed.append(f"{name_of(cell.cell)} ({difference.words})")
+        if without_losses(cell.baseline.losses, cell.candidate.losses):
+            unchecked.append(name_of(cell.cell))
+    notes = []
+    if allowed:
+        notes.append(f"The candidate computes something else; compared all the same, as asked: {listed(allowed)}.")
+    if unchecked:
+        notes.append(
+            f"Not checked: whether both sides compute the same, as a step reports no loss: {listed(unchecked)}."
+        )
+    return notes
 
 
 def _contended(

@@ -41,6 +41,11 @@ class Words(NamedTuple):
 _SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a build"
 _FASTER = "faster by more than {magnitude}, significant at p <= {improvement_p}"
 _BROKEN = "the candidate fails where the baseline does not; fails a build"
+_DIFFERENT = (
+    "the candidate computes something else: losses of the first steps differ from the baseline's by more than "
+    "--loss-tolerance; fails a build. If that is intended (other random numbers, say), --allow-different compares the "
+    "times"
+)
 _OPEN = "not shown to be slower, but a slowdown of {tolerance} is not excluded either"
 _DISTURBED = "other programs interfered with at least half of its launches"
 _IN_PAIRS = "disturbed by other programs in at least half of the pairs"
@@ -48,6 +53,7 @@ _NO_NUMBER = "a side was not measured, or the baseline fails too"
 WORDS = {
     Verdict.REGRESSION: Words("REGRESSION", _SLOWER, "slower than the baseline", "failure"),
     Verdict.BROKEN: Words("broken", _BROKEN, "without a number though the baseline has one", "error"),
+    Verdict.DIFFERENT: Words("DIFFERENT", _DIFFERENT, "computing something else than the baseline", "failure"),
     Verdict.IMPROVEMENT: Words("improvement", _FASTER),
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
@@ -57,7 +63,7 @@ WORDS = {
     Verdict.NO_REGRESSION: Words("no regression", "the interval excludes a slowdown of {tolerance}"),
     Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
 }
-GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
+GRAVE = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT)
 """Verdicts that fail a build."""
 _PLURALS = {Verdict.REGRESSION: "REGRESSIONS", Verdict.IMPROVEMENT: "improvements"}
 _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
@@ -149,6 +155,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
         fields=None,
     ),
     Column("pairs", None, lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)), fields=None),
+    Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
     *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
 )
 
@@ -208,7 +215,8 @@ def closing(comparison: Comparison) -> list[str]:
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
         lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
-    judged = [each.judgement for each in comparison.cells if each.verdict is not Verdict.COMPARISON]
+    unjudged = (Verdict.COMPARISON, Verdict.DIFFERENT)
+    judged = [each.judgement for each in comparison.cells if each.verdict not in unjudged]
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
@@ -264,7 +272,7 @@ class GateOutcome(NamedTuple):
     """The outcome of a gate and the reason for it.
 
     Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed: a regression is
-    confirmed, or the candidate gives no number though the baseline does. Else undecided: a cell inconclusive, disturbed
+    confirmed, or the candidate gives no number though the baseline does, or computes something else. Else undecided: a cell inconclusive, disturbed
     or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
     """
 
@@ -310,7 +318,7 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
     return GateOutcome("passed", f"no slowdown in {judged}")
 
 
-_CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT)
+_CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
 MOST_CHARACTERS = 65_536
 """Of the Markdown: GitHub rejects longer comments."""
 
@@ -356,7 +364,7 @@ def _fields(cell: CellComparison) -> tuple[str, str]:
 def _finding(cell: CellComparison) -> str:
     """Return the verdict in one word, with the reason where there is no ratio that says it."""
     word = WORDS[cell.verdict].word
-    return f"{word}: {sentence_of(cell)}" if cell.verdict is Verdict.BROKEN else word
+    return f"{word}: {sentence_of(cell)}" if cell.verdict in (Verdict.BROKEN, Verdict.DIFFERENT) else word
 
 
 def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:

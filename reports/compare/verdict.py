@@ -46,6 +46,8 @@ class Verdict(StrEnum):
     """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability ``p_value`` at most."""
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
+    DIFFERENT = "DIFFERENT"
+    """The candidate computes something else than the baseline: their times are those of different work."""
     IMPROVEMENT = "IMPROVEMENT"
     """The mirror image, at ``improvement_p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
@@ -98,6 +100,8 @@ class Rule:
     """Pairs disturbed by other programs are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
     """Over all cells of a comparison other than a gate (Benjamini and Hochberg 1995)."""
+    allow_different: bool = False
+    """Whether sides that compute different things are judged by their times all the same."""
 
     @property
     def false_alarms(self) -> float:
@@ -112,18 +116,22 @@ class Rule:
 
 DEFAULT = Rule()
 _OPTIONS = ("magnitude", "tolerance")
-"""The parts of a rule that a user can choose."""
+"""The thresholds of a rule that a user can choose."""
+_ALLOW_DIFFERENT = "allow_different"
 
 
 def chosen(rule: Rule) -> dict[str, float]:
     """Return the values of a rule that differ from the defaults, by name."""
-    return {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
+    values = {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
+    if rule.allow_different:
+        values[_ALLOW_DIFFERENT] = 1.0
+    return values
 
 
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
     known: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
-    return replace(DEFAULT, **known)
+    return replace(DEFAULT, allow_different=_ALLOW_DIFFERENT in values, **known)
 
 
 @dataclass(frozen=True)
@@ -207,12 +215,13 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     """Return the judgements with p-values adjusted for their number (Benjamini and Hochberg 1995).
 
     A regression or an improvement that does not survive the adjustment becomes inconclusive. Comparisons of machines
-    stay as they are.
+    and of different work stay as they are.
     """
     from scipy.stats import false_discovery_control  # slow to import
 
+    untested = (Verdict.COMPARISON, Verdict.DIFFERENT)
     places = [
-        place for place, each in enumerate(judgements) if each.p is not None and each.verdict is not Verdict.COMPARISON
+        place for place, each in enumerate(judgements) if each.p is not None and each.verdict not in untested
     ]
     adjusted = list(judgements)
     if not places:
