@@ -18,6 +18,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import group_of, grouped, row_of, row_order
 from dlbench.reports.compare.verdict import (
     DEFAULT,
+    FEWEST_LAUNCHES,
     Judgement,
     Rule,
     Verdict,
@@ -27,14 +28,16 @@ from dlbench.reports.compare.verdict import (
     judge_pairs,
     rule_of,
 )
+from dlbench.reports.differences import SideDifference, side_differences
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
+from dlbench.reports.formats.ratios import percent
 from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference, without_losses
 from dlbench.reports.naming import listed, name_of
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, Record, Run, last_attempts
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, IMPORTED, Record, Run, last_attempts
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""
@@ -107,6 +110,11 @@ class Comparison:
     """Over all cells with an interval."""
     rule: Rule
     notes: tuple[str, ...] = ()
+    differences: tuple[SideDifference, ...] = ()
+    """Besides the code, between the sides of the cells."""
+    only_baseline: tuple[Cell, ...] = ()
+    """Cells that the candidate lacks: removed, renamed or not measured."""
+    only_candidate: tuple[Cell, ...] = ()
     unmeasured: int = 0
     """Cells that were planned and have no launch yet."""
     command: str = ""
@@ -129,8 +137,17 @@ ONE_SIDED = 0.01
 """Disturbed launches are mostly those of one side if chance alone would divide them so with a lower probability."""
 _OF_SESSIONS = (
     "Measured in different sessions: a shift of the machine between them looks like a change of the code. The "
-    "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
-    "side instead."
+    "intervals allow for a shift of {} (standard deviation) in each. {}"
+)
+_MEASURE_NOW = "`dlbench compare --now` measures both side by side instead."
+_RUN_AGAIN = (
+    "Before you trust a small difference, run the benchmarks of both sides again, in turn, several sessions each: "
+    "`pytest --benchmark-json FILE`, then `dlbench import --one-run FILES`."
+)
+_SAVE_MORE = (
+    f"A file of pytest-benchmark is one launch, and a verdict needs {FEWEST_LAUNCHES} on each side. Save as many "
+    "sessions or more of each (`pytest --benchmark-json FILE`), and import each side with `dlbench import --one-run "
+    "FILES`."
 )
 ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
 """How a launch may end once by bad luck, such as a clock that other programs held up."""
@@ -147,6 +164,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     rule, gate = rule or rule_of(run.rule), run.purpose == GATE
     cells = [of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
     cells = cells if gate else _adjusted(cells, rule)
+    sides = [[record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)]
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
     duets = sum(any(common_time(*pair) for pair in complete_pairs(found)) for found in by_cell.values())
@@ -161,7 +179,8 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         geometric_mean(cells, of_gate=gate),
         rule,
         (*((left,) if unmeasured else ()), *((at_once,) if duets else ()), *_notes_on_losses(cells)),
-        unmeasured,
+        side_differences(*(grouped(of_side, lambda record: record.cell) for of_side in sides)),
+        unmeasured=unmeasured,
     )
 
 
@@ -199,13 +218,10 @@ def compare_runs(
             judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
         cells.append(CellComparison(cell, before, after, judgement))
     notes = []
-    alone = [len(each) - len(common) for each in sides]
-    if any(alone):
-        notes.append(f"Only in the baseline: {alone[0]} of its cells; only in the candidate: {alone[1]}.")
     if not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
-        notes.append(_OF_SESSIONS.format(rule.session_deviation))
+        notes.append(_OF_SESSIONS.format(percent(rule.session_deviation), _advice(cells)))
     notes += _notes_on_losses(cells)
     return Comparison(
         names[BASELINE],
@@ -217,7 +233,19 @@ def compare_runs(
         geometric_mean(cells, 0.0 if same_session else rule.session_deviation),
         rule,
         tuple(notes),
+        side_differences(*sides),
+        tuple(sorted(sides[0].keys() - sides[1].keys(), key=in_order)),
+        tuple(sorted(sides[1].keys() - sides[0].keys(), key=in_order)),
     )
+
+
+def _advice(cells: Iterable[CellComparison]) -> str:
+    """Return what to do about runs of different sessions; dlbench cannot launch the benchmarks of other programs."""
+    others = [cell for cell in cells if cell.cell.adapter == IMPORTED]
+    if not others:
+        return _MEASURE_NOW
+    few = any(side.launches < FEWEST_LAUNCHES for cell in others for side in (cell.baseline, cell.candidate))
+    return _SAVE_MORE if few else _RUN_AGAIN
 
 
 def judge_sides(
@@ -392,10 +420,12 @@ def _different(judgement: Judgement, difference: LossDifference) -> Judgement:
     return replace(judgement, verdict=Verdict.DIFFERENT, sentence=sentence, smallest_effect=None)
 
 
-def computes_something_else(records: Sequence[Record], rule: Rule) -> bool:
-    """Tell whether the launches of a cell's two sides show that these compute different things, and that counts."""
+def other_work(records: Sequence[Record], rule: Rule) -> LossDifference | None:
+    """Return how the computations of a cell's two sides differ; None where they agree, and where they may differ."""
+    if rule.allow_different:
+        return None
     baseline, candidate = ([record for record in records if record.side == side] for side in (BASELINE, CANDIDATE))
-    return not rule.allow_different and loss_difference(first_losses(baseline), first_losses(candidate)) is not None
+    return loss_difference(first_losses(baseline), first_losses(candidate))
 
 
 def _notes_on_losses(cells: Iterable[CellComparison]) -> list[str]:

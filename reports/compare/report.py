@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -15,12 +14,14 @@ from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
 from dlbench.reports.compare.comparison import CellComparison, Comparison
 from dlbench.reports.compare.verdict import POWER, Verdict
+from dlbench.reports.differences import side_differences_line
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
+from dlbench.reports.formats.ratios import percent
 from dlbench.reports.naming import counted, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
@@ -185,6 +186,11 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "geometric_mean": plain(comparison.geometric_mean),
         "rule": plain(comparison.rule),
         "notes": list(comparison.notes),
+        "differences": plain(comparison.differences),
+        "only_in": {
+            BASELINE: [axes.values(cell) for cell in comparison.only_baseline],
+            CANDIDATE: [axes.values(cell) for cell in comparison.only_candidate],
+        },
         "cells": objects(_CELL, comparison.cells),
     }
 
@@ -210,7 +216,12 @@ def sentence_of(cell: CellComparison) -> str:
 
 
 def closing(comparison: Comparison) -> list[str]:
-    """Return the geometric mean, the smallest effect and the notes."""
+    """Return the geometric mean, the smallest effect and the remarks."""
+    return [*figures(comparison), *remarks(comparison)]
+
+
+def figures(comparison: Comparison) -> list[str]:
+    """Return the geometric mean and the smallest effect."""
     lines = []
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
@@ -220,17 +231,44 @@ def closing(comparison: Comparison) -> list[str]:
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
-        span = f"{middle:.1%}" if len(effects) == 1 else f"{middle:.1%} (median of the cells; {effects[-1]:.1%} worst)"
-        lines.append(f"Smallest slowdown that would have been called a regression {POWER:.0%} of the time: {span}.")
-    return [*lines, *comparison.notes]
+        span = percent(middle)
+        if len(effects) > 1:
+            span += f" (median of the cells; {percent(effects[-1])} worst)"
+        often = percent(POWER)
+        lines.append(f"Smallest slowdown that would have been called a regression {often} of the time: {span}.")
+    return lines
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Return the notes, cells of one side alone and what differs besides the code first."""
+    only_baseline, only_candidate, common = comparison.only_baseline, comparison.only_candidate, len(comparison.cells)
+    lines = [
+        _one_sided("Only in the baseline", only_baseline, len(only_baseline) + common),
+        _one_sided("Only in the candidate", only_candidate, len(only_candidate) + common),
+        side_differences_line(comparison.differences, common),
+    ]
+    return [*filter(None, lines), *comparison.notes]
+
+
+_MOST_NAMES = 10
+
+
+def _one_sided(where: str, cells: Sequence[Cell], of: int) -> str:
+    """Return the names of the cells that one side lacks, the first of them; empty without any."""
+    if not cells:
+        return ""
+    names = [name_of(cell) for cell in cells[:_MOST_NAMES]]
+    more = len(cells) - len(names)
+    names += [f"and {more} more (--json)"] if more else []
+    return f"{where}, {len(cells)} of its {counted(of, 'cell')}: {'; '.join(names)}."
 
 
 def meanings(comparison: Comparison) -> dict[Verdict, str]:
     """Return the meanings of the verdicts in use."""
     rule, gate = comparison.rule, comparison.purpose == "gate"
     words = {
-        "magnitude": f"{rule.magnitude:.1%}",
-        "tolerance": f"{rule.tolerance:.0%}",
+        "magnitude": percent(rule.magnitude),
+        "tolerance": percent(rule.tolerance),
         "improvement_p": f"{1 - rule.confidence_of_looks if gate else rule.improvement_p_value:.2g}",
         "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
     }
@@ -272,8 +310,8 @@ class GateOutcome(NamedTuple):
     """The outcome of a gate and the reason for it.
 
     Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed: a regression is
-    confirmed, or the candidate gives no number though the baseline does, or computes something else. Else undecided: a cell inconclusive, disturbed
-    or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
+    confirmed, or the candidate gives no number though the baseline does, or computes something else. Else undecided: a
+    cell inconclusive, disturbed or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
     """
 
     outcome: Literal["passed", "failed", "undecided"]
@@ -332,10 +370,10 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     outcome = gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
     cells, meant = by_verdict(comparison), meanings(comparison)
     unclear = [each for each in cells if each not in (*_CHANGES, Verdict.NO_REGRESSION)]
-    notes = [*(f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear), *comparison.notes]
+    notes = [*(f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear), *remarks(comparison)]
     # Nothing in an indented line has a meaning to Markdown.
     command = f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
-    words = [*closing(replace(comparison, notes=())), *legend(comparison)]
+    words = [*figures(comparison), *legend(comparison)]
     before = f"<!-- dlbench {comparison.purpose} -->\n### {escaped(outcome)}\n"
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
     rest = _bullets(notes), command, _bullets(words)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from dlbench.reports.formats.ratios import change_in_words, percent, signed_change
 from dlbench.reports.storage.record import FIRST_LOOK
 
 Floats = NDArray[np.float64]
@@ -185,7 +186,7 @@ def judge(
         # that would outweigh the shifts themselves, so the more cautious of the two half-widths counts.
         extra = 2 * rule.session_deviation**2
         spreads.append((math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2))
-        method += f", widened by {rule.session_deviation:.1%} for each session"
+        method += f", widened by {percent(rule.session_deviation)} for each session"
     spreads = [(error, max(1.0, min(free, 1e6))) for error, free in spreads]
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
     effect, error, freedom = max((_smallest(*each, rule), *each) for each in spreads)
@@ -220,9 +221,7 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     from scipy.stats import false_discovery_control  # slow to import
 
     untested = (Verdict.COMPARISON, Verdict.DIFFERENT)
-    places = [
-        place for place, each in enumerate(judgements) if each.p is not None and each.verdict not in untested
-    ]
+    places = [place for place, each in enumerate(judgements) if each.p is not None and each.verdict not in untested]
     adjusted = list(judgements)
     if not places:
         return adjusted
@@ -270,25 +269,27 @@ def _decide(
     freedom: float,
 ) -> Judgement:
     ratio, low, high, slower_p = found.ratio, found.low, found.high, found.slower_p
-    change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+    change, tolerance = signed_change(ratio, low, high), percent(rule.tolerance)
     effect = smallest if math.isfinite(smallest) else None
     verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
-        verdict, sentence = Verdict.REGRESSION, f"slower by {change}"
+        verdict, sentence = Verdict.REGRESSION, change_in_words(ratio, low, high)
     elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.improvement_p_value:
-        verdict, sentence = Verdict.IMPROVEMENT, f"faster: {change}"
+        verdict, sentence = Verdict.IMPROVEMENT, change_in_words(ratio, low, high)
     elif high < 1 + rule.tolerance:
-        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {rule.tolerance:.0%} is excluded"
+        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {tolerance} is excluded"
     elif low > 1:
         sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
     else:
-        sentence = f"{change}: a slowdown of {rule.tolerance:.0%} is not excluded; {_shows(effect)}"
+        sentence = f"{change}: a slowdown of {tolerance} is not excluded; {_shows(effect)}"
     p = slower_p if ratio >= 1 else found.faster_p
     return Judgement(verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom)
 
 
 def _shows(effect: float | None) -> str:
-    return "too few launches to show one" if effect is None else f"a slowdown of {effect:.1%} would have been found"
+    if effect is None:
+        return "too few launches to show one"
+    return f"a slowdown of {percent(effect)} would have been found"
 
 
 def _smallest(error: float, freedom: float, rule: Rule) -> float:
@@ -419,7 +420,8 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     found = estimate_pairs(before, after, 1 - 2 * look.bound)
     deviation = deviation_of(before, after)
     levels = replace(rule, p_value=look.slower, improvement_p_value=look.bound)
-    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {rule.confidence_of_looks:.0%} on each side over all looks"
+    confidence = f"{percent(rule.confidence_of_looks)} on each side over all looks"
+    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {confidence}"
     effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached
     judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
     if deciding is not None:

@@ -15,9 +15,8 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.differences import Difference, difference_words, differences
 from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
-from dlbench.reports.history.nights import Difference, differences
-from dlbench.reports.history.report import difference_words
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, draw, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import Report

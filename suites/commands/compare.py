@@ -98,6 +98,8 @@ OPTIONS: options.Options = {
     ),
     "as_json": options.JSON,
 }
+
+
 def undecided_option(usual: str) -> tuple[Any, Any]:
     """Return --undecided of a command whose default it is to fail, or to pass."""
     text = f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default {usual})."

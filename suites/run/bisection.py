@@ -26,7 +26,7 @@ from ..environments.environment import Source
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build, Row
-from .schedules import Group, PairSchedule, for_gate, given_up, pairs_begun
+from .schedules import Group, PairSchedule, different, for_gate, given_up, pairs_begun
 
 
 @dataclass
@@ -155,6 +155,8 @@ class BisectionSchedule(PairSchedule):
     def problem(self, cell: Cell) -> str:
         """Return why a candidate cannot be tested; empty where it can."""
         records = self._records[cell]
+        if difference := different(records, self.rule):
+            return f"it computes something else: {difference.words}"
         failed = [each for each in last_attempts(records) if each.outcome.status is not Status.OK]
         if not failed or not given_up(records):
             return ""

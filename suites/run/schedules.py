@@ -33,14 +33,9 @@ import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.cells import CellResult, build_matrix
-from dlbench.reports.compare.comparison import (
-    CRASHES,
-    ONCE_BY_CHANCE,
-    complete_pairs,
-    computes_something_else,
-    pairs_of,
-)
+from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, other_work, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
+from dlbench.reports.losses import LossDifference
 from dlbench.reports.ratio.fastest import Leader, fastest
 from dlbench.reports.ratio.pairs import Compared
 from dlbench.reports.statistics import (
@@ -546,9 +541,9 @@ def given_up(records: Sequence[Record]) -> bool:
     return False
 
 
-def different(records: Sequence[Record], rule: Rule) -> bool:
-    """Tell whether two pairs at least show that the sides compute different things: their times are of no interest."""
-    return len(complete_pairs(records)) >= ENOUGH_LOSSES and computes_something_else(records, rule)
+def different(records: Sequence[Record], rule: Rule) -> LossDifference | None:
+    """Return how the sides' computations differ as soon as enough pairs show it: their times are of no interest."""
+    return other_work(records, rule) if len(complete_pairs(records)) >= ENOUGH_LOSSES else None
 
 
 def pairs_begun(records: Iterable[Record]) -> int:
