@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -54,7 +54,7 @@ _NO_NUMBER = "a side was not measured, or the baseline fails too"
 WORDS = {
     Verdict.REGRESSION: Words("REGRESSION", _SLOWER, "slower than the baseline", "failure"),
     Verdict.BROKEN: Words("broken", _BROKEN, "without a number though the baseline has one", "error"),
-    Verdict.DIFFERENT: Words("DIFFERENT", _DIFFERENT, "computing something else than the baseline", "failure"),
+    Verdict.DIFFERENT: Words("DIFFERENT", _DIFFERENT, "other work than the baseline", "failure"),
     Verdict.IMPROVEMENT: Words("improvement", _FASTER),
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
@@ -337,23 +337,26 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
     """Return the outcome by the number of cells (or ``noun``) of each verdict."""
-    count = sum(counts.values())
-    judged = counted(count, noun)
-
-    def said(which: Callable[[Verdict], bool]) -> str:
-        return ", ".join(
-            f"{counts[each]} {WORDS[each].said}"
-            for each in Verdict
-            if which(each) and counts.get(each) and WORDS[each].said
-        )
-
-    if failing := said(lambda each: each in GRAVE):
-        return GateOutcome("failed", f"of {judged} {failing}")
-    if count == counts.get(Verdict.HOLE, 0):
+    judged = counted(sum(counts.values()), noun)
+    failing = [verdict for verdict in GRAVE if counts.get(verdict)]
+    if failing:
+        return GateOutcome("failed", _how_many(counts, failing, judged))
+    if sum(counts.values()) == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
-    if open_ones := said(lambda each: each not in GRAVE):
-        return GateOutcome("undecided", f"of {judged} {open_ones}")
+    undecided = [verdict for verdict in Verdict if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].said]
+    if undecided:
+        return GateOutcome("undecided", _how_many(counts, undecided, judged))
     return GateOutcome("passed", f"no slowdown in {judged}")
+
+
+def _how_many(counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str) -> str:
+    """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline, 1 is broken"."""
+    words = []
+    for verdict in verdicts:
+        count = counts[verdict]
+        of = "" if words else f" of {judged}"
+        words.append(f"{count}{of} {'is' if count == 1 else 'are'} {WORDS[verdict].said}")
+    return ", ".join(words)
 
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)

@@ -133,4 +133,4 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
     report = json.loads(done.stdout)
     assert report["cells"][0]["verdict"] == "CONTENDED"
     assert report["gate"]["outcome"] == "undecided"
-    assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
+    assert "gate undecided: 1 of 1 cell is disturbed by other programs" in done.stderr
