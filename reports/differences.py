@@ -172,4 +172,4 @@ def side_differences_line(found: Sequence[SideDifference], cells: int) -> str:
         words.append(f"{each.words}{some}")
     more = len(found) - _SHOWN
     words += [f"and {more} more (--json)"] if more > 0 else []
-    return f"Besides the code, the sides differ in: {'; '.join(words)}."
+    return f"The sides also differ in: {'; '.join(words)}."

@@ -82,7 +82,10 @@ def headline(comparison: Comparison) -> str:
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
-    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}"
+    only_baseline, only_candidate = len(comparison.only_baseline), len(comparison.only_candidate)
+    one_sided = f"; {only_baseline} only in the baseline" if only_baseline else ""
+    one_sided += f"; {only_candidate} only in the candidate" if only_candidate else ""
+    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}{one_sided}"
 
 
 def heading(comparison: Comparison) -> str:
@@ -241,26 +244,22 @@ def figures(comparison: Comparison) -> list[str]:
 
 def remarks(comparison: Comparison) -> list[str]:
     """Return the notes, cells of one side alone and what differs besides the code first."""
-    only_baseline, only_candidate, common = comparison.only_baseline, comparison.only_candidate, len(comparison.cells)
     lines = [
-        _one_sided("Only in the baseline", only_baseline, len(only_baseline) + common),
-        _one_sided("Only in the candidate", only_candidate, len(only_candidate) + common),
-        side_differences_line(comparison.differences, common),
+        *_one_sided("only in the baseline", comparison.only_baseline),
+        *_one_sided("only in the candidate", comparison.only_candidate),
     ]
-    return [*filter(None, lines), *comparison.notes]
+    differing = side_differences_line(comparison.differences, len(comparison.cells))
+    return [*lines, *([differing] if differing else []), *comparison.notes]
 
 
 _MOST_NAMES = 10
 
 
-def _one_sided(where: str, cells: Sequence[Cell], of: int) -> str:
-    """Return the names of the cells that one side lacks, the first of them; empty without any."""
-    if not cells:
-        return ""
-    names = [name_of(cell) for cell in cells[:_MOST_NAMES]]
-    more = len(cells) - len(names)
-    names += [f"and {more} more (--json)"] if more else []
-    return f"{where}, {len(cells)} of its {counted(of, 'cell')}: {'; '.join(names)}."
+def _one_sided(where: str, cells: Sequence[Cell]) -> list[str]:
+    """Return a line for each of the first cells that one side lacks, and the number of the others."""
+    lines = [f"{where[:1].upper()}{where[1:]}: {name_of(cell)}." for cell in cells[:_MOST_NAMES]]
+    more = len(cells) - len(lines)
+    return [*lines, f"... and {more} more {where}; --json shows all."] if more else lines
 
 
 def meanings(comparison: Comparison) -> dict[Verdict, str]:
