@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -95,6 +96,12 @@ def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, pla
     assert [(run.purpose, run.finished is not None) for run in runs] == [("bisect", True)]
     assert len({record.cell.framework for record in kept}) <= 5
     assert {record.side for record in kept} == {"baseline", "candidate"}
+
+
+def test_a_slowdown_of_many_times_is_no_per_cents(builds):
+    code, said, complaints = builds(slower_from(4, 146.0))
+    assert code == 1, complaints
+    assert re.search(r"A step takes 14[5-7] times as long \(14\d to 14\d\)\.", " ".join(said.split()))
 
 
 def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may_be(builds):
