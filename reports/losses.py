@@ -4,10 +4,9 @@ A network of dlbench is checked against its float64 reference. Only its author k
 step, so its launches are compared with one another: within a side when they are measured, between sides on reading.
 """
 
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.storage.networks import family_of_record
@@ -65,8 +64,8 @@ def first_losses(records: Iterable[Record]) -> FirstLosses | None:
     if not launches:
         return None
     steps = min(len(losses) for losses in launches)
-    values = np.median([losses[:steps] for losses in launches], axis=0) if steps else []
-    return FirstLosses(tuple(float(value) for value in values), max(tolerances))
+    values = tuple(statistics.median(losses[step] for losses in launches) for step in range(steps))
+    return FirstLosses(values, max(tolerances))
 
 
 def loss_difference(baseline: FirstLosses | None, candidate: FirstLosses | None) -> LossDifference | None:
@@ -77,7 +76,7 @@ def loss_difference(baseline: FirstLosses | None, candidate: FirstLosses | None)
     if not pairs:
         return None
     errors = [relative_error(after, before) for before, after in pairs]
-    place = int(np.argmax(errors))
+    place = errors.index(max(errors))
     tolerance = max(baseline.tolerance, candidate.tolerance)
     if errors[place] <= tolerance:
         return None

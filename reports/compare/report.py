@@ -350,7 +350,7 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
 
 def _how_many(counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str) -> str:
     """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline, 1 is broken"."""
-    words = []
+    words: list[str] = []
     for verdict in verdicts:
         count = counts[verdict]
         of = "" if words else f" of {judged}"
