@@ -7,16 +7,17 @@ machines: a cell's number belongs to one machine.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.differences import Difference, differences
 from dlbench.reports.history.change_points import CONFIDENCE, MAGNITUDE, Step, find_steps
 from dlbench.reports.storage.record import Record
 
@@ -54,16 +55,6 @@ class Night(NamedTuple):
     """Whether it takes part in the search for changes: not if other programs disturbed every launch."""
     environments: tuple[str, ...]
     """Digest of the framework's environment on each of the series' `SIDES`."""
-
-
-class Difference(NamedTuple):
-    """Something that differed the night before."""
-
-    side: str
-    what: str
-    before: str | None
-    """None: it was not there."""
-    after: str | None
 
 
 @dataclass(frozen=True)
@@ -266,8 +257,6 @@ UNSEEN = (
 Reader = Callable[[str, int, str], Record | None]
 """Gives one record of a run (its id), a cell (its number in the store) and a side, as `Store.example` does."""
 
-_DISTRIBUTIONS = "distributions"
-
 
 def explained(history: History, read: Reader, most: int | None = None) -> History:
     """Return the history with the `differences` of its newest ``most`` changes filled in; None: of all of them.
@@ -288,43 +277,3 @@ def explained(history: History, read: Reader, most: int | None = None) -> Histor
 
     cells = (replace(each, changes=tuple(whole(each, change) for change in each.changes)) for each in history.cells)
     return replace(history, cells=tuple(cells))
-
-
-def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return the differences of two records of one cell and side other than their measurements, packages first."""
-    (old_packages, old), (new_packages, new) = (_software(each.outcome.software) for each in (before, after))
-    packages = [*_each("", old_packages, new_packages)]
-    versions = [(before, after) for _, before, after in packages]
-    pairs = [
-        *packages,
-        # The framework's own word for its version says nothing beyond its package's.
-        *(pair for pair in _each("", old, new) if pair[1:] not in versions),
-        ("interpreter", before.interpreter, after.interpreter),
-        ("dlbench", before.version, after.version),
-        *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),
-        ("CPUs", before.outcome.cpus, after.outcome.cpus),
-        ("CPU quota", before.quota_cpus, after.quota_cpus),
-        ("environment", before.environment[:12], after.environment[:12]),
-    ]
-
-    def words(value: object) -> str | None:
-        return None if value is None else " ".join(str(value).split())
-
-    return tuple(Difference(after.side, what, words(old), words(new)) for what, old, new in pairs if old != new)
-
-
-def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the packages of a framework's description of itself, and the rest of it, one level deep."""
-    packages = software.get(_DISTRIBUTIONS)
-    flat: dict[str, Any] = {}
-    for key, value in software.items():
-        if isinstance(value, Mapping) and key != _DISTRIBUTIONS:
-            flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
-        elif key != _DISTRIBUTIONS:
-            flat[key] = value
-    return packages if isinstance(packages, Mapping) else {}, flat
-
-
-def _each(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
-    for key in sorted({*old, *new}):
-        yield prefix + str(key), old.get(key), new.get(key)

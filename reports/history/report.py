@@ -12,6 +12,7 @@ import numpy as np
 
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
+from dlbench.reports.differences import difference_words
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
@@ -23,7 +24,6 @@ from dlbench.reports.history.nights import (
     SIDES,
     UNSEEN,
     ChangePoint,
-    Difference,
     Floats,
     History,
     Objects,
@@ -265,17 +265,6 @@ def what_else(series: Series, change: ChangePoint) -> str:
             when = str(series.started[place])[:10]
             words.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
     return "; ".join(words)
-
-
-def difference_words(found: Difference) -> str:
-    """Return a difference in words: "numpy 1.26.4 -> 2.0.0"."""
-    before, after = (
-        text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
-    )
-    what = f"{found.side}: {found.what}" if found.side else found.what
-    if found.before is None:
-        return f"{what} {after} was added"
-    return f"{what} {before} was removed" if found.after is None else f"{what} {before} -> {after}"
 
 
 def level(cell: Series) -> str:

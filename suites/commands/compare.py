@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.naming import counted
@@ -27,7 +28,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words
 from ..display.screen import resume_command, say
-from ..errors import NOTHING_MEASURED, UsageError, unknown_name
+from ..errors import GATE_BROKEN, GATE_DIFFERENT, GATE_FAILED, GATE_UNDECIDED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables
@@ -46,6 +47,11 @@ FEWEST, MOST, INTERVAL = 6, 20, 0.02
 _FORMATS = formats_of(COMPARED)
 _FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
+ALLOW_DIFFERENT = flag(
+    "--allow-different",
+    "Compare the times of your own step even if the first losses of the two sides differ: they compute different "
+    "things.",
+)
 _SIDES: options.Options = {
     "baseline_env": several(
         "--baseline-env", "An environment variable for the baseline's launches only.", "NAME=VALUE"
@@ -85,12 +91,21 @@ OPTIONS: options.Options = {
     **_MEASURING,
     "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
     "tolerance": option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+    "allow_different": ALLOW_DIFFERENT,
     "form": option("--format", f"{', '.join(_FORMATS)}."),
     "write": several(
         "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
     ),
     "as_json": options.JSON,
 }
+
+
+def undecided_option(usual: str) -> tuple[Any, Any]:
+    """Return --undecided of a command whose default it is to fail, or to pass."""
+    text = f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default {usual})."
+    return option("--undecided", text, str, usual, metavar="fail|pass")
+
+
 _COMPARE: options.Options = {
     "first": options.argument("[A]", "Baseline: a run's id or its start, latest, previous, or a store.", usual=""),
     "second": options.argument("[B]", "Candidate, named in the same way.", usual=""),
@@ -98,6 +113,8 @@ _COMPARE: options.Options = {
     "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
     "interval": option("--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."),
+    "undecided": undecided_option("pass"),
+    "exit_zero": flag("--exit-zero", "Exit with 0 whatever the verdicts are."),
 }
 
 
@@ -107,8 +124,15 @@ def compare_command(given: Given) -> None:
 
     Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
     dlbench's own environment is the baseline (your own step has none: one interpreter serves both sides). Measured now,
-    the two sides of a cell are launched in pairs, one after the other in random order. Exit code 1: no cell was
-    measured on both sides.
+    the two sides of a cell are launched in pairs, one after the other in random order.
+
+    Exit codes (always 0 with `--exit-zero`):
+
+    - 0: no cell is slower, broken or different
+    - 1: a regression
+    - 5: the candidate gave no number where the baseline did
+    - 7: the candidate computes something else than the baseline
+    - 6: no cell was measured on both sides; with `--undecided fail` also if a cell has too little evidence
 
     Examples:
 
@@ -121,14 +145,14 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
     """
     form = report_format(given)
+    is_lenient(given)  # a wrong word is refused before anything is measured
     if not given.now:
         measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
             raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
         if not given.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(_compare_stored(given), form, given.write)
-        return
+        show_and_exit(_compare_stored(given), form, given)
     if given.first or given.second:
         word = given.first or given.second
         what = f"To measure the cells of this suite, write --suite {word}" if _is_suite(word) else "Leave it out"
@@ -145,10 +169,32 @@ def compare_command(given: Given) -> None:
         say(f"{span} pairs per cell{why}; {more}")
         return for_compare(host, cells, fewest, most, width, rule)
 
-    measured = measure(given, "compare", given.suite_name or "quick", pairs)
-    show(measured, form, given.write)
-    if not any(cell.measured for cell in measured.cells):
-        raise typer.Exit(NOTHING_MEASURED)
+    show_and_exit(measure(given, "compare", given.suite_name or "quick", pairs), form, given)
+
+
+def show_and_exit(found: Comparison, form: str, given: Given) -> NoReturn:
+    """Print a comparison and end the command with its exit code."""
+    show(found, form, given.write)
+    measured = any(cell.measured for cell in found.cells)
+    code = exit_code(found, measured and is_lenient(given))
+    raise typer.Exit(0 if given.exit_zero else code)
+
+
+def is_lenient(given: Given) -> bool:
+    """Return whether an undecided comparison passes; raises UsageError."""
+    return values.one_of(given.undecided, "choice for --undecided", ("fail", "pass")) == "pass"
+
+
+_CODES = {Verdict.REGRESSION: GATE_FAILED, Verdict.BROKEN: GATE_BROKEN, Verdict.DIFFERENT: GATE_DIFFERENT}
+
+
+def exit_code(found: Comparison, lenient: bool) -> int:
+    """Return the exit code of a comparison: that of its gravest verdict; a ``lenient`` one passes where it is open."""
+    for verdict, code in _CODES.items():
+        if found.having(verdict):
+            return code
+    is_open = gate_outcome(found).outcome == "undecided" or bool(found.having(Verdict.COMPARISON))
+    return GATE_UNDECIDED if is_open and not lenient else 0
 
 
 def _is_suite(word: str) -> bool:
@@ -174,6 +220,8 @@ def rule_given(given: Given, usual: Rule) -> Rule:
         chosen["magnitude"] = values.share(given.threshold, "--threshold")
     if given.tolerance is not None:
         chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
+    if given.allow_different:
+        chosen["allow_different"] = True
     return replace(usual, **chosen)
 
 

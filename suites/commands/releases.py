@@ -14,7 +14,7 @@ from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.naming import counted, listed
-from dlbench.reports.ratio.pairs import SLOWER
+from dlbench.reports.ratio.pairs import FASTER, SLOWER
 from dlbench.reports.ratio.releases import Point
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage import delivery
@@ -135,7 +135,7 @@ def releases_command(given: Given) -> None:
         say(f"Drawn: {', '.join(map(str, made.draw(found, given.plot, ReportOptions())))}.")
     print(to_stdout(made, found, ReportOptions(), form))
     for each in found.rows if wanted else ():
-        if each.change:
+        if each.change in (SLOWER, FASTER):
             say(f"Confirm it, and find the release: {_bisection(each, given, step)}")
     if not any(record.outcome.status is Status.OK for record in results.records):
         say("dlbench: no release gave a valid number; the reasons are below the table.")

@@ -77,7 +77,9 @@ class LaunchRunner:
     guest: Path | None = None
     text: Text | None = None  # to train on, where the protocol has steps for it
     first_losses: FirstLosses = field(default_factory=dict)
-    """Of the user's own steps; shared by both sides of a comparison."""
+    """Of the user's own steps."""
+    losses_by_row: bool = False
+    """Whether the rows may compute different things, as releases may."""
     ceilings: dict[str, Any] | None = None
     """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
     node: Callable[[], Node | None] = lambda: None
@@ -121,7 +123,7 @@ class LaunchRunner:
         node, started = self.node(), datetime.now(UTC)
         launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, meeting)
         outcome = launched.outcome
-        note_losses(self.first_losses, cell, outcome, network.family)
+        note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
         if outcome.software:
             software[TUNABLE] = list(tunable)
             if cell.cpu_quota and cell.threads and (setting := framework.thread_setting(cell.mode, cell.threads)):
@@ -219,7 +221,7 @@ class LaunchRunner:
             self.guest,
             None if reference is None else reference.path,
             framework.computes,
-            self.first_losses.get(losses_key(framework.name, cell)),
+            self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
             meeting,
         )
         # Of several GPUs, which do the same, the first is watched.

@@ -17,7 +17,7 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.verdict import Rule
 from dlbench.reports.naming import variables_in_words
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import BISECTING, RELEASES, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay
@@ -104,7 +104,8 @@ def run_plan(
         if profile.quiet_gate and plan.computes:
             gate = QuietGate(store, run.id, say, earlier_readings(store, run.machine))
         records = list(store.records(run=run.id))
-        first_losses = _first_losses(profile.sides, records)
+        by_row = profile.purpose in (RELEASES, BISECTING)
+        first_losses = _first_losses(profile.sides, records, by_row)
         launchers = {
             side.name: LaunchRunner(
                 plan,
@@ -122,6 +123,7 @@ def run_plan(
                 ceilings=store.ceilings(machine.fingerprint),
                 text=profile.text,
                 first_losses=first_losses[side.name],
+                losses_by_row=by_row,
                 node=profile.node,
             )
             for side in profile.sides
@@ -157,16 +159,15 @@ def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Ca
     return launch_files.prepare_weights(plan, machine, say)
 
 
-def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
-    """Return the first losses for each side: two files compute different things, even under the same name."""
-    apart = any(side.step is not None for side in of_run)
-    shared: FirstLosses = {}
-    found: dict[str, FirstLosses] = {side.name: {} if apart else shared for side in of_run}
+def _first_losses(of_run: tuple[Side, ...], records: list[Record], by_row: bool) -> dict[str, FirstLosses]:
+    """Return the first losses for each side: the launches of a side must agree, and reports compare the sides."""
+    losses: dict[str, FirstLosses] = {side.name: {} for side in of_run}
+    only = losses[of_run[0].name]  # the records of a search have a side of their own
     for record in records:
         if record.network is not None:
-            known = found.get(record.side, shared)
-            note_losses(known, record.cell, record.outcome, family_of(record.network))
-    return found
+            known = losses.get(record.side, only)
+            note_losses(known, record.cell, record.outcome, family_of(record.network), by_row)
+    return losses
 
 
 @dataclass

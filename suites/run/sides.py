@@ -200,7 +200,8 @@ def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
     """Refuse other sides, in words, or another rule than the run began with; raises UsageError."""
     remedy = "Give the same options, or start a new run without --resume."
     if run.rule != chosen(rule):
-        raise UsageError(f"The unfinished run was begun with another --threshold or --tolerance. {remedy}")
+        options = "--threshold, --tolerance or --allow-different"
+        raise UsageError(f"The unfinished run was begun with another {options}. {remedy}")
     for name, then in run.sides.items():
         if now.get(name) != then:
             raise UsageError(f"The unfinished run's {name} was {then}; here it is {now.get(name)}. {remedy}")

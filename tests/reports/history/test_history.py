@@ -13,8 +13,9 @@ from exported import exporter, texts
 from scipy import stats
 
 from dlbench.adapters.protocol import Protocol
+from dlbench.reports.differences import differences
 from dlbench.reports.history import report as of_history
-from dlbench.reports.history.nights import History, build_history, differences, explained, series_of
+from dlbench.reports.history.nights import History, build_history, explained, series_of
 from dlbench.reports.history.report import history_to_picture
 
 history_to_terminal, history_to_markdown = (exporter("history", form) for form in ("terminal", "markdown"))
