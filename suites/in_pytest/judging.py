@@ -181,17 +181,11 @@ class Judged:
         return lines
 
 
-def judge_all(
-    baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool], root: Path, started: Path
-) -> Judged:
+def judge_all(baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool]) -> Judged:
     """Judge the benchmarks of a session.
 
-    ``left_out`` tells whether the session chose not to run a benchmark of the baseline. ``root`` is pytest's root
-    folder, ``started`` the one it was started in.
+    ``left_out`` tells whether the session chose not to run a benchmark of the baseline.
     """
-    notes = list(baselines.notes)
-    if sentence := _follow_root(baselines, candidates, root, started):
-        notes.append(sentence)
     judged: dict[str, Judgement] = {}
     for candidate in candidates:
         side = baselines.find(candidate.key, candidate.machine)
@@ -201,15 +195,15 @@ def judge_all(
     known = {candidate.key for candidate in candidates}
     added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
     gone = tuple(name for name in baselines.names if name not in known and not left_out(name))
-    return Judged(judgements, added, gone, (*notes, *_remedies(judgements, candidates)))
+    return Judged(judgements, added, gone, (*baselines.notes, *_remedies(judgements, candidates)))
 
 
 def sentence_of(judgement: Judgement) -> str:
     """Return the reason of a judgement, with its ratio where the reason has none."""
-    has_ratio = judgement.ratio is not None
-    if has_ratio and (judgement.verdict is Verdict.COMPARISON or judgement.low is None):
-        return f"{judgement.ratio - 1:+.1%}; {judgement.sentence}"
-    return judgement.sentence
+    if judgement.ratio is None or (judgement.low is not None and judgement.verdict is not Verdict.COMPARISON):
+        return judgement.sentence
+    change = round(judgement.ratio - 1, 3) + 0.0  # never "-0.0%"
+    return f"{change:+.1%}; {judgement.sentence}"
 
 
 def candidates_of_session(
@@ -295,29 +289,30 @@ def _processes(count: int) -> str:
     return number_of(count, "process", "processes")
 
 
-def _follow_root(baselines: Baselines, candidates: Sequence[Candidate], root: Path, started: Path) -> str:
-    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's.
+def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path) -> None:
+    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's, and note it.
 
     Ids of tests begin at the root folder. That is what the tests on the command line have in common, and pytest takes
-    an existing path in a word of its own for a test. Return a sentence on it; empty where a name fits as it is.
+    an existing path in a word of its own for a test. ``names`` are the benchmarks of this session, ``root`` is its root
+    folder, and ``started`` the folder in which pytest was started. Nothing is renamed where a name fits as it is.
     """
-    names = {candidate.key for candidate in candidates if isinstance(candidate.key, str)}
     if names & set(baselines.names):
-        return ""
+        return
     below = started.relative_to(root).parts if started.is_relative_to(root) else ()
     for count in range(1, len(below) + 1):
         start = "/".join(below[:count]) + "/"
         if names & {start + name for name in baselines.names}:
             baselines.rename({name: start + name for name in baselines.names})
-            return _OTHER_ROOT.format(f"under {start}")
+            baselines.notes.append(_OTHER_ROOT.format(f"under {start}"))
+            return
     above = root.parts[1:]
     for count in range(1, len(above) + 1):
         start = "/".join(above[-count:]) + "/"
         shorter = {name: name.removeprefix(start) for name in baselines.names if name.startswith(start)}
         if names & set(shorter.values()):
             baselines.rename(shorter)
-            return _OTHER_ROOT.format(f"without {start}")
-    return ""
+            baselines.notes.append(_OTHER_ROOT.format(f"without {start}"))
+            return
 
 
 def _is_json(path: Path) -> bool:

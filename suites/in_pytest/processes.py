@@ -48,7 +48,7 @@ class Failure:
     """The last lines of a process that crashed."""
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets
 class Processes:
     """The plugin that runs the processes after the session's tests."""
 

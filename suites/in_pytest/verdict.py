@@ -22,7 +22,7 @@ from .options import ENOUGH_PROCESSES, Asked
 from .processes import Processes, measures
 
 if TYPE_CHECKING:
-    from .judging import Baselines, Candidate, Judged
+    from .judging import Baselines, Judged
 
 
 class VerdictSession:
@@ -114,20 +114,21 @@ class VerdictSession:
         from dlbench.reports.pytest_benchmark.imported import accept, read
         from dlbench.reports.storage.hosts import host_of
 
-        from .judging import Baselines, candidates_of_processes, candidates_of_session, judge_all
+        from .judging import Baselines, candidates_of_processes, candidates_of_session, follow_root, judge_all
 
         baselines = self._baselines or Baselines()
         for content in self._compared:
             baselines.add_file(accept("the file that --benchmark-compare found", content))
         host = host_of(probe())
-        candidates: list[Candidate]
+        files = [read(file) for file in self._processes.files]
+        names = {benchmark.fullname for file in files for benchmark in file.benchmarks}
+        names.update(str(benchmark["fullname"]) for benchmark in self._measured)
+        follow_root(baselines, names, self._config.rootpath, self._config.invocation_params.dir)
         if self._processes.count:
-            files = [read(file) for file in self._processes.files]
             candidates = candidates_of_processes(files, baselines, host)
         else:
             candidates = candidates_of_session(self._measured, baselines, host, self._foreign_machine)
-        root, started = self._config.rootpath, self._config.invocation_params.dir
-        self._judged = judge_all(baselines, candidates, self._left_out, root, started)
+        self._judged = judge_all(baselines, candidates, self._left_out)
 
     def _write(self) -> None:
         """Save the benchmarks of all processes."""
