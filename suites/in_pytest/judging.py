@@ -181,16 +181,20 @@ class Judged:
         return lines
 
 
-def judge_all(baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool]) -> Judged:
+def judge_all(
+    baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool], in_turns: bool = False
+) -> Judged:
     """Judge the benchmarks of a session.
 
-    ``left_out`` tells whether the session chose not to run a benchmark of the baseline.
+    ``left_out`` tells whether the session chose not to run a benchmark of the baseline, ``in_turns`` whether the
+    baseline was measured meanwhile, on the same machine.
     """
     judged: dict[str, Judgement] = {}
     for candidate in candidates:
         side = baselines.find(candidate.key, candidate.machine)
         if side is not None:
-            judged[candidate.name] = _judge(side[0], candidate.side, side[1] == candidate.machine)
+            same_machine = in_turns or side[1] == candidate.machine
+            judged[candidate.name] = _judge(side[0], candidate.side, same_machine, in_turns)
     judgements = tuple(zip(judged, adjust(list(judged.values())), strict=True))
     known = {candidate.key for candidate in candidates}
     added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
@@ -257,12 +261,12 @@ def plain_side(*seconds: float) -> SideOfCell:
     return SideOfCell(Status.OK, "", len(seconds), seconds)
 
 
-def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool) -> Judgement:
+def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool, same_session: bool) -> Judgement:
     times = (*before.launch_medians, *after.launch_medians)
     if times and min(times) < CLOCK_SECONDS:
         words = "shorter than the clock resolves: no ratio. Let the benchmark do more in each call"
         return Judgement(Verdict.INCONCLUSIVE, words, before.launches, after.launches)
-    return judge_sides(before, after, DEFAULT, same_machine)
+    return judge_sides(before, after, DEFAULT, same_machine, same_session)
 
 
 def _remedies(judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[Candidate]) -> list[str]:

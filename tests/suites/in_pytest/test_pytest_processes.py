@@ -5,9 +5,12 @@ file, and processes differ by a thousandth.
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +18,7 @@ from processes import wait_until
 from pytest_sessions import ARGUMENTS, sessions_of
 
 from dlbench.reports.pytest_benchmark.imported import FileError, read, runs_of
+from dlbench.suites.in_pytest.process import wrong_code
 
 pytest_plugins = ["pytester"]
 
@@ -61,15 +65,15 @@ def project(pytester):
     pytester.path.joinpath("pytest.ini").write_text("[pytest]\npythonpath = .\n")
     pytester.path.joinpath("clock.py").write_text(CLOCK)
     pytester.path.joinpath("seconds.txt").write_text("0.1")
-    write(pytester, "test_a.py", "sum")
-    write(pytester, "test_b.py", "sum")
+    write(pytester.path, "test_a.py", "sum")
+    write(pytester.path, "test_b.py", "sum")
     plain = "from clock import PLACE\n\ndef test_plain(): (PLACE / 'log.txt').open('a').write('plain 0 0\\n')\n"
     pytester.path.joinpath("test_plain.py").write_text(plain)
     return pytester.path
 
 
-def write(pytester, file, name, then=""):
-    pytester.path.joinpath(file).write_text(BENCHMARK.format(name=name, then=then))
+def write(project, file, name, then=""):
+    project.joinpath(file).write_text(BENCHMARK.format(name=name, then=then))
 
 
 def calls(project):
@@ -167,7 +171,7 @@ def test_a_folder_of_files_is_a_baseline(session, project):
 
 
 def test_new_and_missing_benchmarks_are_named(session, pytester, project, saved):
-    write(pytester, "test_a.py", "total")
+    write(pytester.path, "test_a.py", "total")
     found = plain(session, "--dlbench-baseline=base.json")
     found.stdout.fnmatch_lines([
         "1 INCONCLUSIVE",
@@ -262,7 +266,7 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
     (pytester.path / "inner").mkdir()
     (pytester.path / "inner" / "clock.py").write_text(CLOCK)
     (pytester.path / "inner" / "seconds.txt").write_text("0.1")
-    write(pytester, "inner/test_a.py", "sum")
+    write(pytester.path, "inner/test_a.py", "sum")
     plain(session, "--benchmark-json", "../base.json", folder="inner")
     for words, said in ((["../base.json"], "under inner/"), (["../other.json"], "without inner/")):
         found = plain(session, "--dlbench-baseline", *words, "--benchmark-json", "../other.json", folder="inner")
@@ -275,7 +279,7 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
 
 def test_what_fails_in_a_process_is_named_and_fails_the_session(session, pytester, project):
     then = "assert len((PLACE / 'log.txt').read_text().split('sum')) != 4, 'the second process'"
-    write(pytester, "test_a.py", "sum", then)
+    write(pytester.path, "test_a.py", "sum", then)
     (project / "test_b.py").unlink()
     found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
@@ -285,7 +289,7 @@ def test_what_fails_in_a_process_is_named_and_fails_the_session(session, pyteste
 
 def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, project):
     then = "if len((PLACE / 'log.txt').read_text().split('sum')) == 4: os.kill(os.getpid(), 9)"
-    write(pytester, "test_a.py", "sum", then)
+    write(pytester.path, "test_a.py", "sum", then)
     (project / "test_b.py").unlink()
     found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
@@ -298,7 +302,7 @@ def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, 
 
 @pytest.mark.slow
 def test_what_failed_in_the_session_is_not_run_again(session, pytester, project):
-    write(pytester, "test_a.py", "sum", "assert 0")
+    write(pytester.path, "test_a.py", "sum", "assert 0")
     found = plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
     assert [each.fullname for each in read(project / "base.json").benchmarks] == ["test_b.py::test_sum"]
@@ -342,7 +346,7 @@ def start(project, *words):
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_session_that_is_ended_leaves_no_process(session, pytester, project, number):
     then = "if len((PLACE / 'log.txt').read_text().split('sum')) > 2: import time; time.sleep(3)"
-    write(pytester, "test_a.py", "sum", then)
+    write(pytester.path, "test_a.py", "sum", then)
     running = start(project, "test_a.py", "test_b.py", "--dlbench-processes", "2", "--dlbench-save=base.json")
     log = project / "log.txt"
     wait_until(lambda: log.exists() and len(calls(project)) > 2, "the first process")
@@ -378,3 +382,112 @@ def test_a_process_loads_nothing_that_a_verdict_needs(session, project):
     loaded = [set(file.read_text().split()) for file in project.glob("*.loaded")]
     assert len(loaded) == 3
     assert sum(not names & {"numpy", "pandas", "pydantic", "scipy", "sqlalchemy"} for names in loaded) == 2
+
+
+# Two checkouts that take turns.
+
+
+@pytest.fixture
+def other(project, tmp_path):
+    """Another checkout of the project."""
+    folder = tmp_path / "other"
+    shutil.copytree(project, folder)
+    return folder
+
+
+def package(folder, seconds):
+    """Let the benchmarks of a checkout read the seconds of a step from a package of it."""
+    (folder / "mine").mkdir(exist_ok=True)
+    (folder / "mine" / "__init__.py").write_text(f"SECONDS = {seconds}\n")
+    clock = CLOCK.replace('float((PLACE / "seconds.txt").read_text())', "mine.SECONDS")
+    (folder / "clock.py").write_text("import mine\n" + clock)
+
+
+def test_two_checkouts_take_turns(session, project, other):
+    (project / "seconds.txt").write_text("0.11")
+    write(project, "test_b.py", "total")
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}"
+    found = plain(session, *words)
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines([
+        "dlbench: process 3 of 3 of each side, about *",
+        "REGRESSION  test_a.py::test_sum: slower by +1*",
+        "Not in the baseline (new or renamed): test_b.py::test_total",
+    ])  # fmt: skip
+    assert len(calls(other)) == 3
+    assert len(calls(project)) == 3 + 6
+
+
+@pytest.mark.slow
+def test_checkouts_that_do_not_differ_pass(session, project, other):
+    # As no saved baseline can show: the machine may have changed since.
+    package(project, 0.1)
+    package(other, 0.1)
+    words = "--dlbench-processes", "5", f"--dlbench-baseline-checkout={other}", "--dlbench-undecided=fail"
+    found = plain(session, *words)
+    assert found.ret == 0
+    found.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
+
+
+def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, other, monkeypatch):
+    package(project, 0.1)
+    package(other, 0.2)
+    (other / "pytest.ini").write_text("[pytest]\n")  # like a package that is installed: from the candidate
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    found = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
+    found.stdout.fnmatch_lines([
+        f"FAILED in process 1 of 3 of the baseline: it loaded {project}/*, which is not its own code. Install each *",
+        "no verdict: *",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--dlbench-baseline-checkout=.", "--dlbench-processes=3"], "is this folder. Name another checkout."),
+        (["--dlbench-baseline-checkout=no", "--dlbench-processes=3"], "there is no such folder"),
+        (["--dlbench-baseline-checkout", "..", "--dlbench-processes=3"], "with an equals sign"),
+        (["--dlbench-baseline-checkout=.."], "goes with --dlbench-processes 5. Add it."),
+        (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline=x"], "Choose one."),
+        (["--dlbench-baseline-python=x"], "goes with --dlbench-baseline-checkout=FOLDER. Add it."),
+    ],
+)
+def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, said):
+    found = plain(session, *words)
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "shared", "file", "wrong"),
+    [
+        ("/pr", "/main", True, "/pr/mine/__init__.py", False),
+        ("/pr", "/main", True, "/main/mine/__init__.py", True),
+        ("/main/pr", "/main", True, "/main/pr/mine/__init__.py", False),
+        ("/pr", "/pr/main", True, "/pr/main/mine/__init__.py", True),
+        ("/pr", "/main", True, "/main/.venv/lib/site-packages/mine/__init__.py", False),
+    ],
+)
+def test_whose_code_a_module_is(monkeypatch, own, other, shared, file, wrong):
+    module = types.ModuleType("mine")
+    module.__file__ = file
+    monkeypatch.setattr(sys, "modules", {"mine": module})
+    assert bool(wrong_code(Path(own), Path(other), shared)) is wrong
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_code_of_a_checkout_that_is_installed_is_shared(monkeypatch, tmp_path, shared):
+    (tmp_path / "src" / "mine").mkdir(parents=True)
+    (tmp_path / "src" / "mine" / "__init__.py").touch()
+    module = types.ModuleType("mine")
+    module.__file__ = "/usr/lib/python3/site-packages/mine/__init__.py"
+    monkeypatch.setattr(sys, "modules", {"mine": module})
+    assert bool(wrong_code(tmp_path, Path("/other"), shared)) is shared
+
+
+def test_times_below_the_clock_give_no_ratio(session, project):
+    (project / "seconds.txt").write_text("0")
+    plain(session, "--benchmark-json", "base.json")
+    found = plain(session, "--dlbench-baseline=base.json")
+    found.stdout.fnmatch_lines(["INCONCLUSIVE  test_a.py::test_sum: shorter than the clock resolves: no ratio. *"])
