@@ -77,7 +77,8 @@ class Processes:
     collected: set[str] = field(default_factory=set)
     """Ids of the session's tests; empty under pytest-xdist, whose workers have them."""
     deselected: set[str] = field(default_factory=set)
-    interrupted: bool = False
+    stopped: str = ""
+    """Why the session ended before all processes had run; else empty."""
 
     def __post_init__(self) -> None:
         self._passed: dict[str, bool] = {}
@@ -104,10 +105,13 @@ class Processes:
         """Run the tests, then the processes."""
         try:
             result = yield
-            if self.count and measures(self.config) and not (session.shouldstop or session.shouldfail):
+            if self.count and measures(self.config):
                 self._run(session)
         except (KeyboardInterrupt, pytest.exit.Exception):
-            self.interrupted = True
+            self.stopped = "the session was interrupted"
+            raise
+        except session.Failed:  # -x, or --maxfail
+            self.stopped = "the session stopped before its processes began"
             raise
         return result
 

@@ -80,17 +80,19 @@ class VerdictSession:
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[Any]:
         """Judge and save, and fail the session where something got slower."""
         result = yield
-        if self._processes.interrupted:
+        if self._processes.stopped and self._processes.count:
+            self._saved = "" if self._save is None else f"not saved: {self._processes.stopped}"
             return result
         try:
-            self._judge()
             self._write()
+            self._judge()
         except DlbenchError as error:
             self._problem = str(error)
         if session.exitstatus == pytest.ExitCode.OK:
             outcome = "undecided" if self._judged is None else self._judged.outcome.outcome
             strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
-            failed = any(not failure.of_baseline for failure in self._processes.failures)
+            # A process of the baseline that came to no test shows that its environment is wrong.
+            failed = any(not (failure.of_baseline and failure.test) for failure in self._processes.failures)
             if failed or outcome == "failed" or self._saved.startswith("not saved"):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             elif outcome == "undecided" and strict:
@@ -200,8 +202,8 @@ class VerdictSession:
     def _why_no_verdict(self) -> str:
         """Return why no benchmark was judged."""
         option = self._config.getoption
-        if self._processes.interrupted:
-            return "the session was interrupted"
+        if self._processes.stopped and (self._processes.count or not self._measured):
+            return self._processes.stopped
         if self._problem:
             return self._problem
         if option("benchmark_skip") and not option("benchmark_only"):
@@ -217,6 +219,8 @@ class VerdictSession:
             return "no benchmark of this session is in the baseline"
         if not (self._measured or self._processes.files):
             return "no benchmark was measured in this session"
+        if self._processes.count and not self._processes.files:
+            return "the processes measured no benchmark"
         if self._processes.checkout is not None:
             return "the processes measured no benchmark of both sides"
         return "--benchmark-compare found no file to compare with"

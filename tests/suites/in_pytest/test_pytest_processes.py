@@ -309,6 +309,14 @@ def test_what_failed_in_the_session_is_not_run_again(session, pytester, project)
     assert len(calls(project)) == 1 + 2 + 2
 
 
+def test_a_session_that_stops_starts_no_process(session, pytester, project):
+    write(pytester.path, "test_b.py", "sum", "assert 0")
+    found = plain(session, "-x", "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    assert "dlbench: process" not in found.stdout.str()
+    found.stdout.fnmatch_lines(["not saved: the session stopped before its processes began"])
+
+
 def test_files_of_the_session_are_written_once(session, project):
     words = "--benchmark-json=a.json", "--benchmark-save=kept", "--junitxml=junit.xml", "-k", "sum"
     plain(session, *words, "--dlbench-processes", "2", "--dlbench-save=base.json").assert_outcomes(
@@ -359,6 +367,7 @@ def test_a_session_that_is_ended_leaves_no_process(session, pytester, project, n
     if number is signal.SIGINT:
         assert running.returncode == pytest.ExitCode.INTERRUPTED
         assert "KeyboardInterrupt" in out
+        assert "not saved: the session was interrupted" in out
         assert "Traceback" not in out
 
 
@@ -423,7 +432,7 @@ def test_checkouts_that_do_not_differ_pass(session, project, other):
     # As no saved baseline can show: the machine may have changed since.
     package(project, 0.1)
     package(other, 0.1)
-    words = "--dlbench-processes", "5", f"--dlbench-baseline-checkout={other}", "--dlbench-undecided=fail"
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}", "--dlbench-undecided=fail"
     found = plain(session, *words)
     assert found.ret == 0
     found.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
@@ -431,10 +440,11 @@ def test_checkouts_that_do_not_differ_pass(session, project, other):
 
 def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, other, monkeypatch):
     package(project, 0.1)
-    package(other, 0.2)
-    (other / "pytest.ini").write_text("[pytest]\n")  # like a package that is installed: from the candidate
+    package(other, 0.1)
+    shutil.rmtree(other / "mine")  # as if it lay in src, and the candidate's were installed
     monkeypatch.setenv("PYTHONPATH", str(project))
     found = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
     found.stdout.fnmatch_lines([
         f"FAILED in process 1 of 3 of the baseline: it loaded {project}/*, which is not its own code. Install each *",
         "no verdict: *",
