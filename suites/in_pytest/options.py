@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,9 +190,9 @@ def _processes(config: pytest.Config, suite: bool, used: bool) -> int:
 def _checkout(config: pytest.Config) -> Path | None:
     """Return the folder of the baseline's code; raises UsageError where it is of no use."""
     option = "--dlbench-baseline-checkout"
-    name = config.getoption("dlbench_baseline_checkout")
+    name, python = config.getoption("dlbench_baseline_checkout"), config.getoption("dlbench_baseline_python")
     if name is None:
-        if config.getoption("dlbench_baseline_python"):
+        if python:
             raise pytest.UsageError(f"dlbench: --dlbench-baseline-python goes with {option}=FOLDER. Add it.")
         return None
     if option in config.invocation_params.args:
@@ -201,6 +202,8 @@ def _checkout(config: pytest.Config) -> Path | None:
         )
     if config.getoption("dlbench_baseline"):
         raise pytest.UsageError(f"dlbench: --dlbench-baseline and {option} are two baselines. Choose one.")
+    if python and shutil.which(python) is None:
+        raise pytest.UsageError(f"dlbench: --dlbench-baseline-python={python} is no program. Name a Python.")
     path = Path(config.invocation_params.dir, name).resolve()
     if not path.is_dir():
         raise pytest.UsageError(f"dlbench: {option}={name}: there is no such folder.")

@@ -126,6 +126,7 @@ class Processes:
         self.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         begun = time.monotonic()
         sides = (None,) if self.checkout is None else (None, self.checkout)
+        order = random.Random()  # tests may seed the shared one
         of_each = "" if self.checkout is None else " of each side"
         for number in range(1, self.count + 1):
             left = ""
@@ -133,7 +134,7 @@ class Processes:
                 each = (time.monotonic() - begun) / (number - 1)
                 left = f", about {each * (self.count - number + 1):.0f} s left"
             self._say(f"dlbench: process {number} of {self.count}{of_each}{left}")
-            for checkout in random.sample(sides, len(sides)):
+            for checkout in order.sample(sides, len(sides)):
                 place = folder / f"{number}-{'candidate' if checkout is None else 'baseline'}"
                 if not self._run_one(number, tests, place, checkout):
                     return
@@ -146,6 +147,7 @@ class Processes:
         place.mkdir()
         file, order_file, output = place / "benchmarks.json", place / "order.json", place / "output.txt"
         here = self.config.invocation_params.dir
+        python_of_baseline = self.config.getoption("dlbench_baseline_python")
         other = self.checkout if checkout is None else here.resolve()
         order = Order(
             tests,
@@ -153,18 +155,24 @@ class Processes:
             str(place / "outcome.json"),
             str(place / "running.txt"),
             other=str(other or ""),
-            environment_shared=not self.config.getoption("dlbench_baseline_python"),
+            environment_shared=not python_of_baseline,
         )
         order_file.write_text(json.dumps(asdict(order)), encoding="utf-8")
         further = [f"--dlbench-process={order_file}", f"--benchmark-json={file}", f"--basetemp={place / 'temporary'}"]
-        python = self.config.getoption("dlbench_baseline_python") if checkout is not None else None
-        command = [*command_of(python or sys.executable), *arguments_of(self.config, further)]
+        python = sys.executable
+        if checkout is not None and python_of_baseline:
+            # By its path from here, since the process starts in another folder.
+            python = str(Path(here, shutil.which(python_of_baseline) or python_of_baseline))
+        command = [*command_of(python), *arguments_of(self.config, further)]
         code = self._wait_for(command, checkout or here, output)
         shutil.rmtree(place / "temporary", ignore_errors=True)
         outcome = _read_outcome(Path(order.outcome))
         of_baseline = checkout is not None
         if outcome is None:
             crash = _crash(number, code, order, output)
+            if of_baseline and python_of_baseline and not crash.test:
+                needed = "Its environment needs pytest, pytest-benchmark and dlbench"
+                crash = replace(crash, reason=f"{crash.reason}. {needed}")
             self.failures.append(replace(crash, of_baseline=of_baseline))
             return Path(order.running).exists()
         if outcome.wrong_code:

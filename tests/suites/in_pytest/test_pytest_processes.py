@@ -460,6 +460,7 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
         (["--dlbench-baseline-checkout=.."], "goes with --dlbench-processes 5. Add it."),
         (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline=x"], "Choose one."),
         (["--dlbench-baseline-python=x"], "goes with --dlbench-baseline-checkout=FOLDER. Add it."),
+        (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline-python=x"], "is no program"),
     ],
 )
 def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, said):
