@@ -333,6 +333,23 @@ def test_a_long_name_keeps_its_beginning_and_its_parameters():
     assert imported_cell("t" * 300).network == "t" * 300
 
 
+def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
+    # As pytest-rerunfailures has it: the first attempt failed after it was measured.
+    (first,) = foreign()["benchmarks"]
+    other = {**first, "fullname": "tests/test_mine.py::test_other"}
+    last = {**first, "stats": {"median": 5e-6, "data": [5e-6], "iterations": 1}}
+    file = files.read(written(tmp_path, foreign(benchmarks=[first, other, last])))
+    (imported,) = runs_of([file], "9.9")
+    seconds = {each.cell.network: each.outcome.step_seconds() for each in imported.records}
+    assert seconds["tests/test_mine.py::test_sum[10]"] == pytest.approx([5e-6])
+    assert seconds["tests/test_mine.py::test_other"] == pytest.approx([1e-6, 2e-6, 3.25e-6])
+    assert files.repetition_of(file) == (
+        f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: "
+        "tests/test_mine.py::test_sum[10]."
+    )
+    assert files.repetition_of(files.read(written(tmp_path, foreign()))) == ""
+
+
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
     whole = [record(threads=count, minutes=count) for count in (1, 2, 3)]
     its_run = run(plan=tuple(each.cell for each in whole))
