@@ -105,6 +105,11 @@ class OwnStep(Adapter):
         shared = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + threads)
         for variable, folder in COMPILED.items():
             os.environ.setdefault(variable, os.path.join(shared, folder))
+        # By default JAX keeps only what took a second to compile.
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        # PyTorch keeps compiled headers in the folder for temporary files, which each launch has for itself: every
+        # launch would compile them anew, for longer than the kernels that it finds.
+        os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
     def import_modules(self) -> None:
         """Import the user's file, and with it the framework."""

@@ -170,7 +170,7 @@ def test_tests_spread_over_processes_are_refused(session, pytester):
 OWN_STEP = """
 def prepare(cell):
     losses = iter(1.0 / n for n in range(1, 1000))
-    state = {}
+    state = {"examples": cell.batch_size}
 
     def step():
         state["loss"] = next(losses)
