@@ -352,7 +352,7 @@ def axes_of_places(folder: Path) -> Path:
         {"cpu_quota": 1.5, "threads": 0},
         {"affinity": "bound"},
         {"tuning": "installed"},
-        {"tuning": "installed+oneDNN"},
+        {"tuning": "installed+onednn"},
         {"precision": "bfloat16"},
         {"placement": "fed"},
         {"placement": "prefetched"},
