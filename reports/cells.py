@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import UNKNOWN, Cell, Parity, Status
+from dlbench.adapters.protocol import LEAST_SAMPLE_NS, UNKNOWN, Cell, Outcome, Parity, Status
 from dlbench.reports.flags import (
     CEILING_SLACK,
     FEW_LAUNCHES,
@@ -49,13 +49,17 @@ from dlbench.reports.statistics import (
 )
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import by_numbers, family_of_record, in_order
-from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
+from dlbench.reports.storage.record import BASELINE, IMPORTED, SEARCH, Record, last_attempts
 from dlbench.reports.storage.results import Results
 from dlbench.reports.thread_evidence import Observed, observe
 
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 
+TOO_SHORT = (
+    f"its samples last less than {LEAST_SAMPLE_NS} ns: too short for a clock that counts nanoseconds. "
+    "Let a sample hold more calls."
+)
 _PAUSE = timedelta(hours=1)
 """A run without a launch for longer has paused, and the machine may have changed meanwhile."""
 NO_THREADS = -1
@@ -441,7 +445,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     newest = records[-1]
     cell = newest.cell
     status, reason = _status(records)
-    timed = [r for r in records if r.outcome.samples_ns and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
+    timed = [r for r in records if r.outcome.was_timed() and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
     place = CellResult(
         machine=newest.machine,
         cell=axes.project(cell, axes.NAMES),
@@ -453,8 +457,11 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     )
     if not timed or status is Status.IMPLAUSIBLE:
         return place
+    if any(record.outcome.too_short() for record in timed):
+        return replace(place, reason=TOO_SHORT)
     outcomes = [record.outcome for record in timed]
-    summary, measured = summarise([each.step_seconds() for each in outcomes]), measure(outcomes)
+    without_samples = [outcome.statistics for outcome in outcomes if outcome.statistics is not None]
+    summary, measured = summarise([each.step_seconds() for each in outcomes], without_samples), measure(outcomes)
     family = family_of_record(newest)
     gflops = items_per_second = None
     if cell.batch_size is not None:
@@ -486,8 +493,15 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         peak_memory_bytes=max(each.peak_memory_bytes or 0 for each in outcomes) or None,
         cold_start=all(each.software.get("cold_start") is True for each in outcomes),
         measured=measured,
-        unmeasured={} if "cpu_joules" in measured else {"cpu_joules": why_no_joules(outcomes[-1])},
+        unmeasured=_unmeasured(newest, outcomes[-1], measured),
     )
+
+
+def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
+    """Return why quantities are not known; nothing of a benchmark that another program measured."""
+    if "cpu_joules" in measured or record.cell.adapter == IMPORTED:
+        return {}
+    return {"cpu_joules": why_no_joules(outcome)}
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

@@ -21,6 +21,7 @@ from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, 
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, number, times, why_hole
+from dlbench.reports.left_out import left_out
 from dlbench.reports.naming import counted, group_name, head_of, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, costs, pair_of, with_verdicts
@@ -315,7 +316,8 @@ def _page(found: Feeds) -> Page:
             )
         )
     shown = [each.cell for each in found.rows if each.cell.shown]
-    lines = (*_LEGEND, *flag_lines(shown, common_flags(shown)), *found.matrix.notes)
+    unused = left_out(cell for cell in shown if cell.timed is not None and usable(cell) is None)
+    lines = (*_LEGEND, *flag_lines(shown, common_flags(shown)), *unused, *found.matrix.notes)
     return Page(tuple(headline(found)), tuple(tables), lines)
 
 

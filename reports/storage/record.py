@@ -83,6 +83,8 @@ class Kept:
             content[each.name] = to_dict(value)
         if "outcome" in content:
             del content["outcome"]["parity_sample"]  # the judge's alone
+            if content["outcome"]["statistics"] is None:
+                del content["outcome"]["statistics"]
         if not content.get("rule", True):
             del content["rule"]
         return content

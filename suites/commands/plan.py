@@ -46,8 +46,9 @@ def plan_command(given: Given) -> None:
     - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
     - `dlbench plan claims`
     """
-    machine = probe()
-    plan = planned(given.name, options.choices(given), machine, given.seed, given.store_file)
+    machine, chosen = probe(), options.choices(given)
+    plan = planned(given.name, chosen, machine, given.seed, given.store_file)
+    preparation.check_interpreters(chosen.builds)
     if given.as_json:
         print_json(
             {

@@ -124,6 +124,7 @@ class Framework(TomlTable):
     modes: dict[str, Mode] = {}
     tuning: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Tuned] = {}
     file: Path | None = None  # of a step of the user's own
+    helpers: int = 0  # threads or processes that load its data, as that file says
 
     @model_validator(mode="after")
     def _check(self) -> "Framework":

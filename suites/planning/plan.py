@@ -221,11 +221,16 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
     threads = cache(partial(_threads, suite, choices, capacity, on_gpu))
     cells = _cells(suite, choices, capacity, known, rows, threads, used)
-    left_out = {cell: None for cell in cells if binds(cell) and cell.all_threads > capacity.cpus}
+    helpers = {row.build.name: row.build.framework.helpers for row in rows}
+    left_out = {
+        cell: None
+        for cell in cells
+        if binds(cell) and cell.all_threads + helpers[cell.framework] * cell.instances > capacity.cpus
+    }
     if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, counting all "
-            "workers and instances. Give --threads, --world-sizes and --instances whose product is at most "
+            "workers, instances and helpers. Give --threads, --world-sizes and --instances whose product is at most "
             f"{capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
         )
     section = suite.protocol

@@ -84,7 +84,7 @@ def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, networ
     tolerance = network.parity.loss_tolerance
     reason = (
         f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
-        f"(tolerance {tolerance:.0e})"
+        f"(tolerance {tolerance:.0e}). Seed what is random in the file, or allow more with --loss-tolerance"
     )
     verdict, reason = ("disagrees", reason) if error > tolerance else ("agrees", "")
     return Parity(verdict, reason, losses, error, None, "", tolerance, tolerance, 0.0)
