@@ -210,7 +210,7 @@ def _choices(found: Costs) -> tuple[Column[Choice], ...]:
 
 
 def _place(cell: Cell) -> str:
-    return f"{group_name(cell)}, {place_name(cell)}"
+    return ", ".join(filter(None, (group_name(cell), place_name(cell))))
 
 
 def _page(found: Costs) -> Page:

@@ -12,7 +12,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, Place, axis_value, row_order
 from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
-from dlbench.reports.naming import counted, group_name, place_name, row_name, slug
+from dlbench.reports.naming import counted, group_name, place_heading, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
 from dlbench.reports.quantities import QUANTITIES, legend, title_of
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
@@ -60,7 +60,7 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
         blocks.insert(0, means)
     spans = [(names[name], len(list(of))) for name, of in groupby(column.machine for column in columns)]
     return {
-        "columns": [place_name(column.cell) for column in columns],
+        "columns": [place_name(column.cell) or place_heading(column.cell) for column in columns],
         "machines": spans if several else [],
         "blocks": blocks,
         "views": views + comparisons,

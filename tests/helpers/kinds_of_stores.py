@@ -21,7 +21,7 @@ from typing import Any
 import factory_of_records as make
 from processes import run_command, suite_of_null
 
-from dlbench.adapters.protocol import Cell, DeviceCeilings, DeviceEvidence, Outcome, Protocol, Status
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
