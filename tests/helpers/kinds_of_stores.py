@@ -276,7 +276,7 @@ def no_time(folder: Path) -> Path:
 
 def older(folder: Path) -> Path:
     """Records of an older day, which lack whatever an outcome may lack."""
-    path = _kept(folder, "cpu")
+    path = _kept(folder, "cpu", network=("lstm32",))
     newer = ("outside", "evidence_steps", "steady", "profile", "phases", "cpus", "timed_between", "contention")
     with contextlib.closing(sqlite3.connect(path)) as database:
         for row, text in database.execute("SELECT id, content FROM records").fetchall():
@@ -337,7 +337,7 @@ def gpu(folder: Path) -> Path:
                 )  # fmt: skip
                 records.append(replace(made, telemetry=_telemetry()))
     records.append(make.hole(Status.OUT_OF_MEMORY, "CUDA out of memory", device="cuda:0", batch_size=4096))
-    return _joined(store_of(folder / "made.sqlite", records), _kept(folder, "gpu"), folder)
+    return _joined(store_of(folder / "made.sqlite", records), _kept(folder, "gpu", network=("alexnet",)))
 
 
 def axes_of_places(folder: Path) -> Path:
@@ -368,8 +368,10 @@ def axes_of_places(folder: Path) -> Path:
         for record in make.launches(0.5 + 0.01 * place, **{"threads": 2, **way})
     ]
     made = store_of(folder / "made.sqlite", records)
-    for name in ("workers", "2026-11-26-a-quota-of-one-cpu", "2026-11-26-feeding", "2026-11-26-training-without-waiting"):
-        made = _joined(made, _kept(folder, name), folder)
+    made = _joined(made, _kept(folder, "workers"))
+    made = _joined(made, _kept(folder, "2026-11-26-a-quota-of-one-cpu", framework=("torch", "jax")))
+    made = _joined(made, _kept(folder, "2026-11-26-feeding", framework=("torch",)))
+    made = _joined(made, _kept(folder, "2026-11-26-training-without-waiting", network=("mlp",)))
     return made
 
 
@@ -378,9 +380,7 @@ def axes_of_places(folder: Path) -> Path:
 
 def null(folder: Path) -> Path:
     """Two runs of the null framework, which computes nothing, and a gate."""
-    (folder / "mine.toml").write_text(
-        suite_of_null("mine", 0.002, threads=[1, 2], protocol={"seconds": 0.01})
-    )
+    (folder / "mine.toml").write_text(suite_of_null("mine", 0.002, threads=[1, 2], protocol={"seconds": 0.01}))
     quick = ("--no-ceilings", "--no-quiet-gate", "--store", "null.sqlite")
     for _ in range(2):
         done = run_command(folder, "run", "mine.toml", *quick, "--launches", "2", "--batch-sizes", "8,64")
@@ -416,8 +416,11 @@ def own_steps(folder: Path) -> Path:
 # Measured once.
 
 
-def _kept(folder: Path, name: str) -> Path:
-    """Write a kept store, or an example's, to a folder."""
+def _kept(folder: Path, name: str, **wanted: Sequence[Any]) -> Path:
+    """Write a kept store, or an example's, to a folder, with the launches alone whose cells have one of these values.
+
+    Names of axes are its keywords: ``framework=("torch", "jax")``.
+    """
     packed = KEPT / f"{name}.sqlite.xz"
     if not packed.exists():
         packed = EXAMPLES / name / "store.sqlite.xz"
@@ -425,26 +428,74 @@ def _kept(folder: Path, name: str) -> Path:
     path.write_bytes(lzma.decompress(packed.read_bytes()))
     with Store.open(path):
         pass
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        for row, text in database.execute("SELECT id, content FROM records").fetchall():
+            cell = json.loads(text)["cell"]
+            if not all(cell[axis] in values for axis, values in wanted.items()):
+                database.execute("DELETE FROM records WHERE id = ?", (row,))
+        database.commit()
+        # One file, which a copy takes whole.
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
 
 
-def kept(*names: str) -> Callable[[Path], Path]:
-    """Return the function that builds one store of these kept ones."""
-
-    def build(folder: Path) -> Path:
-        path = _kept(folder, names[0])
-        for name in names[1:]:
-            path = _joined(path, _kept(folder, name), folder)
-        return path
-
-    return build
+def kept(name: str, **wanted: Sequence[Any]) -> Callable[[Path], Path]:
+    """Return the function that builds a store of these launches of a kept one."""
+    return lambda folder: _kept(folder, name, **wanted)
 
 
-def _joined(one: Path, other: Path, folder: Path) -> Path:
+def _joined(one: Path, other: Path) -> Path:
     """Copy another store into one."""
     with Store.open(one) as target, Store.open(other, create=False) as source:
         delivery.copy(source, target)
     return one
+
+
+def releases(folder: Path) -> Path:
+    """Releases of one framework, and a bisection."""
+    measured = _kept(folder, "2026-11-26-releases-of-mxnet", network=("fcn5",))
+    (folder / "bisection").mkdir()
+    bisected = _kept(folder / "bisection", "2026-11-26-releases-of-mxnet", framework=("1.6.0",))
+    return _joined(measured, bisected)
+
+
+def gates(folder: Path) -> Path:
+    """Gates and comparisons, and nights of gates."""
+    return _joined(_kept(folder, "gates", threads=(2,)), _kept(folder, "gated-nights", threads=(1,)))
+
+
+def unknown_batches(folder: Path) -> Path:
+    """Cells whose mini-batch size nobody knows: several threads, frameworks, machines, nights and sides, and holes."""
+    unknown: dict[str, Any] = {"network": "own", "adapter": "own_step", "mode": "file", "batch_size": None}
+    records = []
+    for night in range(12):
+        started = {"minutes": 1440.0 * night, "run": f"night-{night:02d}"}
+        for name, factor in (("train_net", 1.0), ("parse_logs", 3.0)):
+            for threads in (1, 2, 4):
+                seconds = 0.01 * factor / threads**0.7 * (1.0 + 0.3 * (night > 6))
+                made = make.launches(seconds, framework=name, threads=threads, **unknown, **started)
+                records += make.changed(made, parameter_count=None)
+    last = {"minutes": 1440.0 * 12, **unknown}
+    records += make.launches(0.02, run="elsewhere", machine="m-two", framework="train_net", **last)
+    records += make.launches(0.05, run="gpu", device="cuda:0", framework="train_net", **last)
+    records += make.launches(0.05, run="known", framework="train_net", **{**last, "batch_size": 8})
+    others = {"instances": 2}, {"cpu_quota": 0.5}, {"precision": "bfloat16"}, {"affinity": "bound"}
+    for way in (*others, {"placement": "fed"}, {"placement": "loader", "loader_workers": 2}):
+        records += make.launches(0.03, run="ways", framework="train_net", threads=2, **{**last, **way})
+    for status, reason in HOLES.items():
+        records.append(make.hole(status, reason, run="holes", framework="train_net", world_size=2, **last))
+        records.append(make.hole(status, reason, run="holes", framework=f"f-{status.value}", **last))
+    sides = []
+    for side, factor in (("baseline", 1.0), ("candidate", 1.2)):
+        made = make.launches(
+            [0.01 * factor * (1 + 0.01 * n) for n in range(8)], run="gate", framework="train_net", **last
+        )
+        sides += [replace(record, side=side, stage="gate") for record in made]
+    gate = make.run(
+        id="gate", purpose="gate", sides={"baseline": "the old one", "candidate": "the new one"}, launches=8,
+        plan=(sides[0].cell,), started=sides[0].started, finished=sides[0].started + timedelta(hours=1),
+    )  # fmt: skip
+    return store_of(folder / "unknown.sqlite", [*records, *sides], gate)
 
 
 def two_machines(folder: Path) -> Path:
@@ -505,22 +556,23 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "one step": one_step,
     "no time": no_time,
     "two machines": two_machines,
-    "two measured machines": kept("cpu", "elsewhere"),
+    "unknown mini-batches": unknown_batches,
     "gpu": gpu,
-    "h100": kept("2026-11-26-one-h100"),
+    "h100": kept("2026-11-26-one-h100", network=("fcn5", "lstm32")),
     "own steps": own_steps,
     "older": older,
-    "faults": kept("faults", "launches"),
+    "faults": kept("faults"),
+    "launches": kept("launches"),
     "axes of places": axes_of_places,
-    "releases and bisections": kept("2026-11-26-releases-of-mxnet"),
+    "releases and a bisection": releases,
     "a search": kept("2026-11-23-the-fastest-way-to-run-fcn5"),
-    "gates": kept("gates", "gated-nights"),
-    "nights": kept("nights"),
-    "tuning": kept("2026-11-23-what-tuning-is-worth"),
-    "a fleet": kept("2026-11-23-two-nodes-of-a-cluster"),
-    "recurrent cells and a text": kept("2026-11-23-recurrent-cells-and-a-text"),
-    "sampling": kept("2026-11-26-sampling-machines"),
-    "spiking": kept("2026-11-26-spiking-networks"),
+    "gates": gates,
+    "nights": kept("nights", threads=(1,), network=("lstm32",)),
+    "tuning": kept("2026-11-23-what-tuning-is-worth", network=("lstm32",)),
+    "a fleet": kept("2026-11-23-two-nodes-of-a-cluster", framework=("null",)),
+    "recurrent cells and a text": kept("2026-11-23-recurrent-cells-and-a-text", framework=("torch", "jax")),
+    "sampling": kept("2026-11-26-sampling-machines", framework=("torch", "jax")),
+    "spiking": kept("2026-11-26-spiking-networks", framework=("torch", "jax")),
     "empty": empty,
     "begun": begun,
     "interrupted": interrupted,
