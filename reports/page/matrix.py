@@ -148,7 +148,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
     """Yield the axes, and machines and numbers of launches, in which these cells differ."""
 
     def filter_of(name: str, values: Sequence[Any], of_cell: Callable[[CellResult], Any], *titles: str) -> Any:
-        known = titles or [axes.word(name, value) if value not in (None, "") else "none" for value in values]
+        known = titles or [axes.word(name, value) if value != "" else "none" for value in values]
         places = [values.index(of_cell(cell)) for cell in cells]
         return {"name": name, "title": name.replace("_", " "), "choices": known, "of": places}
 
@@ -158,7 +158,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
         values = list(dict.fromkeys(axis_value(cell.cell, axis.name) for cell in cells))
         if not axis.goes_with and len(values) > 1:
             order = {value: place for place, value in enumerate(axis.order)}
-            values.sort(key=lambda v: (order.get(v, len(order)), v if isinstance(v, int | float) else 0))
+            values.sort(key=lambda v: (order.get(v, len(order)), axes.order_of(0 if isinstance(v, str) else v)))
             yield filter_of(axis.name, values, lambda cell, name=axis.name: axis_value(cell.cell, name))  # type: ignore[misc]
     if len({_has_few_launches(cell) for cell in cells}) > 1:
         yield filter_of("launches", (False, True), _has_few_launches, "3 or more", "fewer than 3")

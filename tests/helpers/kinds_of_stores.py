@@ -44,7 +44,7 @@ class Said:
 
 def call(folder: Path, *words: str) -> Said:
     """Run the command in this process, in a folder and as in a terminal of 80 columns."""
-    before = os.getcwd(), sys.argv, dict(os.environ)
+    before = Path.cwd(), sys.argv, dict(os.environ)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     os.chdir(folder)
@@ -163,11 +163,11 @@ def _import(folder: Path, contents: Iterable[dict[str, Any]], *words: str) -> Pa
     path = folder / "imported.sqlite"
     done = call(folder, "import", *words, *names, "--store", str(path))
     if done.code != 0:
-        raise NotBuilt(done.err)
+        raise NotBuiltError(done.err)
     return path
 
 
-class NotBuilt(Exception):
+class NotBuiltError(Exception):
     """The command refused to build a store of this kind; the message is its own."""
 
 
@@ -371,19 +371,18 @@ def axes_of_places(folder: Path) -> Path:
     made = _joined(made, _kept(folder, "workers"))
     made = _joined(made, _kept(folder, "2026-11-26-a-quota-of-one-cpu", framework=("torch", "jax")))
     made = _joined(made, _kept(folder, "2026-11-26-feeding", framework=("torch",)))
-    made = _joined(made, _kept(folder, "2026-11-26-training-without-waiting", network=("mlp",)))
-    return made
+    return _joined(made, _kept(folder, "2026-11-26-training-without-waiting", network=("mlp",)))
 
 
 # By the command.
 
 
 def null(folder: Path) -> Path:
-    """Two runs of the null framework, which computes nothing, and a gate."""
+    """Two runs of the null framework, which computes nothing."""
     (folder / "mine.toml").write_text(suite_of_null("mine", 0.002, threads=[1, 2], protocol={"seconds": 0.01}))
     quick = ("--no-ceilings", "--no-quiet-gate", "--store", "null.sqlite")
     for _ in range(2):
-        done = run_command(folder, "run", "mine.toml", *quick, "--launches", "2", "--batch-sizes", "8,64")
+        done = run_command(folder, "run", "mine.toml", *quick, "--launches", "2", "--batch-sizes", "8")
         assert done.returncode == 0, done.stderr
     return folder / "null.sqlite"
 
@@ -416,10 +415,10 @@ def own_steps(folder: Path) -> Path:
 # Measured once.
 
 
-def _kept(folder: Path, name: str, **wanted: Sequence[Any]) -> Path:
+def _kept(folder: Path, name: str, runs: int | None = None, **wanted: Sequence[Any]) -> Path:
     """Write a kept store, or an example's, to a folder, with the launches alone whose cells have one of these values.
 
-    Names of axes are its keywords: ``framework=("torch", "jax")``.
+    Names of axes are its keywords: ``framework=("torch", "jax")``. Of many runs so many are taken, the oldest.
     """
     packed = KEPT / f"{name}.sqlite.xz"
     if not packed.exists():
@@ -433,6 +432,10 @@ def _kept(folder: Path, name: str, **wanted: Sequence[Any]) -> Path:
             cell = json.loads(text)["cell"]
             if not all(cell[axis] in values for axis, values in wanted.items()):
                 database.execute("DELETE FROM records WHERE id = ?", (row,))
+        if runs is not None:
+            oldest = "(SELECT id FROM runs ORDER BY started LIMIT ?)"
+            database.execute(f"DELETE FROM records WHERE run NOT IN {oldest}", (runs,))
+            database.execute(f"DELETE FROM runs WHERE id NOT IN {oldest}", (runs,))
         database.commit()
         # One file, which a copy takes whole.
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -460,8 +463,8 @@ def releases(folder: Path) -> Path:
 
 
 def gates(folder: Path) -> Path:
-    """Gates and comparisons, and nights of gates."""
-    return _joined(_kept(folder, "gates", threads=(2,)), _kept(folder, "gated-nights", threads=(1,)))
+    """Gates and comparisons, and three nights of gates."""
+    return _joined(_kept(folder, "gates", threads=(2,)), _kept(folder, "gated-nights", 3, threads=(1,)))
 
 
 def unknown_batches(folder: Path) -> Path:
@@ -487,9 +490,8 @@ def unknown_batches(folder: Path) -> Path:
         records.append(make.hole(status, reason, run="holes", framework=f"f-{status.value}", **last))
     sides = []
     for side, factor in (("baseline", 1.0), ("candidate", 1.2)):
-        made = make.launches(
-            [0.01 * factor * (1 + 0.01 * n) for n in range(8)], run="gate", framework="train_net", **last
-        )
+        seconds = [0.01 * factor * (1 + 0.01 * launch) for launch in range(8)]
+        made = make.launches(seconds, run="gate", framework="train_net", **last)
         sides += [replace(record, side=side, stage="gate") for record in made]
     gate = make.run(
         id="gate", purpose="gate", sides={"baseline": "the old one", "candidate": "the new one"}, launches=8,
@@ -539,7 +541,7 @@ def everything(folder: Path) -> Path:
         for name in KINDS:
             if name == "everything":
                 continue
-            with contextlib.suppress(NotBuilt), Store.open(built(name), create=False) as source:
+            with contextlib.suppress(NotBuiltError), Store.open(built(name), create=False) as source:
                 delivery.copy(source, target)
     return path
 
@@ -600,7 +602,7 @@ def put_into(folder: Path) -> None:
 
 
 def built(kind: str) -> Path:
-    """Return a store of this kind, built when it is first asked for; raises NotBuilt."""
+    """Return a store of this kind, built when it is first asked for; raises NotBuiltError."""
     if kind not in _built:
         folder = _home[0] / kind.replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
