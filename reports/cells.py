@@ -101,6 +101,11 @@ class Place(NamedTuple):
         """Whether the CPU computes."""
         return self.cell.on_cpu
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes; neither does where the device is not known."""
+        return self.cell.on_gpu
+
 
 _NAMES_OF_ROLE = {role: tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)}
 
@@ -128,14 +133,22 @@ def column_of(machine: str, cell: Cell) -> Place:
     return Place(machine, axes.project(cell, _NAMES_OF_ROLE[axes.COLUMN]))
 
 
+_RESOURCES = ("threads", "world_size", "cpu_quota", "loader_workers", "instances", "storage", "sync")
+"""Axes of which an imported benchmark says nothing, though a cell has no value that says so."""
+
+
 def axis_value(cell: Cell, name: str) -> Any:
     """Return the value of an axis for JSON and CSV.
 
-    Threads are None where the device has none to choose, and where nobody recorded them.
+    Threads are None where the device has none to choose. Where nobody recorded the device, nobody recorded the other
+    resources either.
     """
-    if name == "threads" and (cell.threads == NO_THREADS or cell.device == UNKNOWN):
+    value = getattr(cell, name)
+    if name == "threads" and value == NO_THREADS:
         return None
-    return getattr(cell, name)
+    if cell.device == UNKNOWN and name in _RESOURCES:
+        return UNKNOWN if isinstance(value, str) else None
+    return value
 
 
 def differ(cells: Iterable[Cell], *names: str) -> bool:

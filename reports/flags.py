@@ -120,7 +120,7 @@ def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
             sentence += "; if the others load data, say how many in the file: HELPERS = 2"
         found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
         found.append((THROTTLED, disturbance.throttled(record, capacity)))
-    else:
+    elif record.cell.on_gpu:
         found += _of_device(record, by_others)
     if outcome.statistics is not None:
         samples = counted(outcome.statistics.samples, "sample")

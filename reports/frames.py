@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
-from dlbench.reports.cells import build_matrix
+from dlbench.reports.cells import axis_value, build_matrix
 from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import record_flags
@@ -127,7 +127,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     return {
         **{name: getattr(record, name) for name in _OF_RECORD},
         **{name: getattr(outcome, name) for name in _OF_OUTCOME},
-        **axes.values(record.cell),
+        **{name: axis_value(record.cell, name) for name in axes.NAMES},
         "variables": variables_in_a_field(record.variables),
         "machine_name": None if host is None else host.name,
         "block": record.launch,

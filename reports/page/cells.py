@@ -16,7 +16,7 @@ from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS
 from dlbench.reports.history.nights import Series as NightSeries
-from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.naming import group_name, rest_of
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
@@ -42,7 +42,7 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
     return rendered(
         "cell.html.j2",
         one_line,
-        heading=f"{row_name(cell.cell)}, {place_name(cell.cell)}",
+        heading=rest_of(cell.cell),
         where=f"{group_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
         reason="" if cell.shown else _whole(why_hole(cell), 20_000),
         numbers=_numbers(cell) if cell.shown else "",

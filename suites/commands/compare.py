@@ -336,7 +336,8 @@ def rerun_command(words: Sequence[str], seed: int) -> str:
 
 def show(found: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
-    print(to_stdout(report, found, ReportOptions(), form), flush=True)
+    # A blank line at its end is no line of CSV.
+    print(to_stdout(report, found, ReportOptions(), form), end="" if form == "csv" else "\n", flush=True)
     for path in write or ():
         text = export(report, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
         options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")

@@ -70,6 +70,11 @@ def history_command(given: Given) -> None:
                 raise UsageError(
                     f"No night in {store.name} matches these options. Leave one out, or see `dlbench report runs`."
                 )
+            if store.record_counts():
+                raise UsageError(
+                    f"{store.name} holds no time for a history: that takes runs of a suite and gates, and leaves out "
+                    "comparisons, releases, searches, bisections and cells without a number."
+                )
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
         count, first, _ = history.nights()
         if count < 2:
@@ -83,7 +88,8 @@ def history_command(given: Given) -> None:
         left = len(history.cells) - PANELS * len(written)
         more = f"; {left} more series with --all" if left > 0 else ""
         say(f"Drawn: {', '.join(str(path) for path in written)}{more}")
-    print(to_stdout(REPORT, history, ReportOptions(), form))
+    # A blank line at its end is no line of CSV.
+    print(to_stdout(REPORT, history, ReportOptions(), form), end="" if form == "csv" else "\n")
 
 
 def _date(text: str | None) -> str:

@@ -290,12 +290,9 @@ def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
     (folder / "other").mkdir()
     write(folder / "other")
     write(folder, "torch.py")
-<<<<<<< HEAD
     (folder / "no_size.py").write_text("BATCH_SIZE = 'large'")
     (folder / "no_name.py").write_text("VARIANT_OF = 3")
-=======
     (folder / "helped.py").write_text("import os\nHELPERS = os.cpu_count()\n")
->>>>>>> own
     assert said in refusal(command, "run", "mine.toml", *QUICK, *words)
     assert not (folder / "dlbench.sqlite").exists()
 
@@ -360,8 +357,8 @@ def test_declared_helpers_are_among_the_threads_asked_for(folder):
     assert (threads["alone"].requested, threads["alone"].helpers) == (1, 0)
     # Hashing leaves Python's lock: three threads compete for the CPUs.
     assert "say how many in the file: HELPERS = 2" in " ".join(done.stdout.split())
-    assert "> own at 1, alone file" in done.stdout
-    assert "> own at 1, helped file" not in done.stdout
+    assert "> alone at 1, alone file" in done.stdout
+    assert "> helped at 1, helped file" not in done.stdout
 
 
 def test_a_loss_that_never_changes_is_marked(folder):
@@ -440,14 +437,10 @@ def test_a_step_is_explained_by_its_functions(folder):
     named = {each["name"] for each in reported["operators"]}
     assert "step (train_step.py:5)" in named
     assert not any("timing.py" in name for name in named)
-<<<<<<< HEAD
-    wrong = run_command(folder, "explain", "torch", "--step", "train_step.py")
-=======
-    shown = run_command(folder, "explain", "train_step/own", "--step", "train_step.py", "--threads", "1")
+    shown = run_command(folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1")
     assert "under Python's cProfile" in " ".join(shown.stdout.split())
     assert "calls of functions" in shown.stdout
     assert "launches" not in shown.stdout
-    wrong = run_command(folder, "explain", "torch/own", "--step", "train_step.py")
->>>>>>> own
+    wrong = run_command(folder, "explain", "torch", "--step", "train_step.py")
     assert wrong.returncode == 2
     assert "Write train_step." in wrong.stderr

@@ -277,7 +277,7 @@ def test_every_command_that_measures_takes_variables(folder, name) -> None:
 
 
 def test_explain_takes_variables(folder) -> None:
-    words = ("explain", "layers/own", "--json", *STEP)
+    words = ("explain", "layers", "--json", *STEP)
     explained = run_command(folder, *words)
     assert explained.returncode == 0, explained.stderr
     assert json.loads(explained.stdout)["operators"]
