@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.models import OptionInfo
@@ -18,7 +18,12 @@ from ..errors import UsageError, unknown_name
 from ..planning import own, values
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
+if TYPE_CHECKING:
+    from dlbench.reports.storage.results import Narrowing
+
 DEFAULT_STORE = "dlbench.sqlite"
+_NEAREST = 3
+"""Known names that an error suggests for an unknown one, at most: test ids resemble each other."""
 
 Options = dict[str, tuple[Any, Any]]
 """Annotation and default by parameter."""
@@ -110,7 +115,9 @@ def _to_show(axis: AxisOption) -> tuple[Any, Any]:
     """Return the option that shows the stored cells of some values only."""
     names = axis.example or ",".join(axis.known[:2])
     first = names.partition(",")[0]
-    shown = f"`{first}` or `{names}` or `'{first[0]}*'`" if names else "`1` or `1,2,4`"
+    shown = f"`{first}` or `{names}`" if names else "`1` or `1,2,4`"
+    if names and not first[0].isdecimal():
+        shown += f" or `'{first[0]}*'`"
     return option(axis.option, f"Only these: {shown}.", metavar=axis.metavar)
 
 
@@ -206,6 +213,13 @@ def in_plural(name: str) -> str:
 def wanted(given: Given) -> dict[str, str]:
     """Return the words that select stored cells, by axis."""
     return {each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)}
+
+
+def check_names(narrowing: "Narrowing", where: str) -> None:
+    """Raise UsageError for a network or framework that no stored cell has, with the nearest that one has."""
+    for axis, word in narrowing.unknown():
+        if axis in ("network", "framework") and narrowing.cells:
+            raise unknown_name(f"{axis} in {where}", word, narrowing.known(axis), _NEAREST)
 
 
 def own_steps(given: Given) -> own.OwnSteps | None:

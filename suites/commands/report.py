@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
@@ -174,7 +175,10 @@ def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, train
     asked = Narrowing()
     if not chosen.reference:
         run = run_named(given.run, [each for each, _ in runs()]) if given.run else ""
-        asked = Narrowing(run, given.suite or "", given.machine or "", options.wanted(given))
+        wanted = options.wanted(given)
+        cells = cells_of(targets) if wanted else ()
+        asked = Narrowing(run, given.suite or "", given.machine or "", wanted, cells)
+        options.check_names(asked, ", ".join(map(servers.without_password, targets)))
     return Source(
         cache(partial(_results_of, targets, given, asked, trainings)),
         runs,
@@ -209,6 +213,11 @@ def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
         counts = store.record_counts()
         found += [(run, counts.get(run.id, 0)) for run in store.runs()]
     return found
+
+
+def cells_of(targets: Sequence[str]) -> tuple[Cell, ...]:
+    """Return every cell that these stores have records of; raises StoreError."""
+    return tuple(dict.fromkeys(cell for store in _opened(targets) for cell in store.cells().values()))
 
 
 def _opened(targets: Sequence[str]) -> Iterator[Store]:

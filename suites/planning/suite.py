@@ -19,6 +19,7 @@ from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.reports.selection import words_of
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
@@ -109,7 +110,9 @@ class Suite(_PlainAxes):
 
     def chosen(self, words: str) -> tuple[str, ...]:
         """Return the networks that a command's words name; without words, all that the suite measures."""
-        return networks.chosen(values.words(words), self.its_networks, self.known) if words else self.its_networks
+        if not words:
+            return self.its_networks
+        return networks.chosen(words_of(words, self.known), self.its_networks, self.known)
 
 
 def _check_words(suite: Suite, where: str) -> None:
