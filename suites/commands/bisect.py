@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 BUILD_LIMIT = "30m"
 _BISECT: options.Options = {
     "framework": options.argument(
-        "[FRAMEWORK]", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
+        "FRAMEWORK", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
     ),
     "good": option("--good", "A fast release, revision or --python name (default with --python: the first)."),
     "bad": option("--bad", "A later, slow one (default with --python: the last)."),

@@ -92,8 +92,8 @@ OPTIONS: options.Options = {
     "as_json": options.JSON,
 }
 _COMPARE: options.Options = {
-    "first": options.argument("[A]", "Baseline: a run's id or its start, latest, previous, or a store.", usual=""),
-    "second": options.argument("[B]", "Candidate, named in the same way.", usual=""),
+    "first": options.argument("A", "Baseline: a run's id or its start, latest, previous, or a store.", usual=""),
+    "second": options.argument("B", "Candidate, named in the same way.", usual=""),
     "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
     "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),

@@ -4,15 +4,14 @@ import shlex
 from importlib import resources
 from pathlib import Path
 
-import typer
-
+from ..display.help import CommandLine
 from ..display.screen import program, say
 from ..errors import UsageError, unknown_name
 from ..planning import own
 from . import options
 from .options import Given, option, takes
 
-new_app = typer.Typer(no_args_is_help=True, help="Create a starter file.")
+new_app = CommandLine(no_args_is_help=True, help="Create a starter file.")
 _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
 
 

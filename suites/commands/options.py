@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.models import OptionInfo
 
+from ..display.help import metavar_of, panel_of
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values
@@ -33,7 +34,8 @@ Given = SimpleNamespace
 
 def option(name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any) -> tuple[Any, Any]:
     """Return an option with its help, as Typer takes it: annotation and default."""
-    return Annotated[kind, typer.Option(name, help=text, **further)], usual
+    shown = {"metavar": metavar_of(name, kind), "rich_help_panel": panel_of(name), **further}
+    return Annotated[kind, typer.Option(name, help=text, **shown)], usual
 
 
 def flag(name: str, text: str) -> tuple[Any, Any]:
@@ -85,11 +87,15 @@ STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAU
 SEED = option("--seed", "Seed for the order of launches.", int | None)
 STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
 CELL_BUDGET = option(
-    "--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out."
+    "--cell-budget",
+    "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out.",
+    metavar="TIME",
 )
-BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.")
-OF_SUITE = option("--suite", "Only runs of this suite.")
-OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
+BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.", metavar="TIME")
+RESULTS = "Which results"
+"""The panel of the options that choose stored results."""
+OF_SUITE = option("--suite", "Only runs of this suite.", rich_help_panel=RESULTS)
+OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", metavar="FINGERPRINT")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
@@ -118,7 +124,13 @@ def _to_show(axis: AxisOption) -> tuple[Any, Any]:
     shown = f"`{first}` or `{names}`" if names else "`1` or `1,2,4`"
     if names and not first[0].isdecimal():
         shown += f" or `'{first[0]}*'`"
-    return option(axis.option, f"Only these: {shown}.", metavar=axis.metavar)
+    panel = panel_of(axis.option)
+    return option(
+        axis.option,
+        f"Only these: {shown}.",
+        metavar=axis.metavar,
+        rich_help_panel=RESULTS if panel == "What to measure" else panel,
+    )
 
 
 AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}

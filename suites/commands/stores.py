@@ -14,13 +14,14 @@ from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
+from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, say
 from ..errors import UsageError
 from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-store_app = typer.Typer(no_args_is_help=True, help="Copy result stores, and deliver records to a server.")
+store_app = CommandLine(no_args_is_help=True, help="Copy result stores, and deliver records to a server.")
 
 
 @store_app.command("copy")
@@ -127,7 +128,7 @@ _ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one
 
 @takes(
     {
-        "files": options.argument("FILE...", "JSON files of pytest-benchmark.", list[str]),
+        "files": options.argument("FILE", "JSON files of pytest-benchmark.", list[str]),
         "store_file": options.STORE,
         "one_run": flag("--one-run", _ONE_RUN),
     }
