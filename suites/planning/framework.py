@@ -99,7 +99,7 @@ class Framework(TomlTable):
     summary: str
     folder: str  # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of ours
     directory: Path
-    unavailable: str = ""  # why it can no longer be installed; the list keeps its row
+    unavailable: str = ""  # why dlbench has no environment of it; the list keeps its row
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
     hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
