@@ -346,12 +346,12 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     assert second["seconds_per_minibatch"]["launches"] == 3
     assert second["ratio"]["value"] > 1.5  # of 10: other programs may be in the way
     assert (broken["status"], "broken here" in broken["reason"]) == ("crashed", True)
-    (line,) = [each for each in said.splitlines() if "dlbench bisect" in each] or [""]
-    assert bool(line) == (second["change"] == "slower")
-    if line:
-        assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
-        assert f"--adapter tiny={tmp_path}" in line
-        assert line.endswith("--good 1.0 --bad 1.1")
+    (line,) = [each for each in said.splitlines() if "dlbench bisect" in each]
+    clear = second["change"] == "slower"
+    assert line.startswith("Confirm it" if clear else "Decide whether 1.1 differs from 1.0: ")
+    assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
+    assert f"--adapter tiny={tmp_path}" in line
+    assert line.endswith("--good 1.0 --bad 1.1")
     (tmp_path / "train_step.py").write_text("import tiny\ndef prepare(cell):\n    return lambda: sum(range(10000))\n")
     words = ("--step", "train_step.py", "--launches", "1", "--to", "1.1")
     code, out, said = command(*measured, *words, "--no-build", "--json")
