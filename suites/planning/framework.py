@@ -331,8 +331,25 @@ def find(name: str) -> Framework:
     """Return the framework of this name; raises UsageError naming the nearest one."""
     known = catalogue()
     if name not in known:
-        raise unknown_name("framework", name, offered())
+        raise unknown_framework(name, offered())
     return known[name]
+
+
+def unknown_framework(name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a framework that does not exist: with the row of its package, else the nearest name."""
+    row = row_of_package(name)
+    if row is None:
+        return unknown_name("framework", name, known)
+    return UsageError(f"There is no framework named {name!r}. The package {name} is measured in the row {row.name}.")
+
+
+def row_of_package(package: str) -> Framework | None:
+    """Return the framework of another name whose releases are those of this package; None where there is none."""
+    for framework in offered().values():
+        first = Requirement(framework.packages[0]).name if framework.packages else ""
+        if first == package and framework.name != package and framework.environment == "own":
+            return framework
+    return None
 
 
 def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:

@@ -298,6 +298,7 @@ activation = "relu"
 batch_size = 2
 """
 SUITE = suite_of_null(networks=["small"], protocol=BRIEF) + NETWORK
+NETWORK_AND_THREAD = ("--network", "fcn5", "--threads", "1")
 QUIET = ("--suite", "mine.toml", "--threads", "1", "--no-quiet-gate")
 
 
@@ -390,6 +391,23 @@ def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
     ):
         code, _, said = command("bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad)
         assert (code, complaint in said) == (2, True), said
+
+
+@pytest.mark.parametrize(("good", "bad"), [("1.20.0", "1.21.0"), ("1.19.2", "1.21.0")])
+def test_releases_of_the_package_of_another_row_lead_to_that_row(tiny, tmp_path, command, good, bad):
+    for version in ("1.18.0", "1.19.2"):
+        publish(tmp_path, "onnxruntime-training-cpu", version)
+    code, _, said = command("bisect", "onnxruntime", *NETWORK_AND_THREAD, "--good", good, "--bad", bad)
+    assert code == 2
+    assert "the releases of the package onnxruntime are those of the row onnx." in said
+    assert said.count("\n") == 1
+
+
+def test_a_step_for_a_framework_without_an_example_names_its_row(command):
+    code, _, said = command("new", "step", "train_step.py", "--with", "onnxruntime")
+    assert code == 2
+    assert "There is no example for onnxruntime. There are: jax, numpy, tensorflow, torch." in said
+    assert "`dlbench bisect onnx --step FILE`" in said
 
 
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
