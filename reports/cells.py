@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell, Parity, Status
+from dlbench.adapters.protocol import LEAST_SAMPLE_NS, UNKNOWN, Cell, Outcome, Parity, Status
 from dlbench.reports.flags import (
     CEILING_SLACK,
     FEW_LAUNCHES,
@@ -49,13 +49,17 @@ from dlbench.reports.statistics import (
 )
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import by_numbers, family_of_record, in_order
-from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
+from dlbench.reports.storage.record import BASELINE, IMPORTED, SEARCH, Record, last_attempts
 from dlbench.reports.storage.results import Results
 from dlbench.reports.thread_evidence import Observed, observe
 
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 
+TOO_SHORT = (
+    f"its samples last less than {LEAST_SAMPLE_NS} ns: too short for a clock that counts nanoseconds. "
+    "Let a sample hold more calls."
+)
 _PAUSE = timedelta(hours=1)
 """A run without a launch for longer has paused, and the machine may have changed meanwhile."""
 NO_THREADS = -1
@@ -83,8 +87,9 @@ class Place(NamedTuple):
 
     @property
     def threads(self) -> int | None:
-        """Intra-op threads; 0: the framework's own number; None: the device has none to choose."""
-        return None if self.cell.threads == NO_THREADS else self.cell.threads
+        """Intra-op threads; 0: the framework's own number; None: the device has none to choose, or nobody knows it."""
+        value: int | None = axis_value(self.cell, "threads")
+        return value
 
     @property
     def world_size(self) -> int:
@@ -124,9 +129,13 @@ def column_of(machine: str, cell: Cell) -> Place:
 
 
 def axis_value(cell: Cell, name: str) -> Any:
-    """Return the value of an axis for JSON and CSV: threads are None where the device has none to choose."""
-    value = getattr(cell, name)
-    return None if name == "threads" and value == NO_THREADS else value
+    """Return the value of an axis for JSON and CSV.
+
+    Threads are None where the device has none to choose, and where nobody recorded them.
+    """
+    if name == "threads" and (cell.threads == NO_THREADS or cell.device == UNKNOWN):
+        return None
+    return getattr(cell, name)
 
 
 def differ(cells: Iterable[Cell], *names: str) -> bool:
@@ -149,7 +158,7 @@ class CellResult:
     seconds: Summary | None = None
     """Per mini-batch; kept for a cell that failed parity too, where it is not shown as a number."""
     items_per_second: float | None = None
-    """Examples; for the recurrent networks sequences."""
+    """Examples; for the recurrent networks sequences. None where the mini-batch size is not known."""
     gflops: float | None = None
     """10^9 floating-point operations per second, by `Family.training_flops`."""
     ceiling_fraction: float | None = None
@@ -330,7 +339,9 @@ def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iter
     groups = {cell.group for cell in by_place.values()}
     rows: dict[Cell, tuple[Cell, ...]] = {}
     ordered: dict[Place, CellResult] = {}
-    for group in sorted(groups, key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g))):
+    for group in sorted(
+        groups, key=lambda group: (in_order(group.network), axes.order_of(group.batch_size), axes.sort_key(group))
+    ):
         rows[group] = tuple(sorted({cell.row for cell in by_place.values() if cell.group == group}, key=row_order))
         places = [_place(group, row, column) for row in rows[group] for column in columns]
         ordered |= {place: by_place[place] for place in places if place in by_place}
@@ -434,7 +445,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     newest = records[-1]
     cell = newest.cell
     status, reason = _status(records)
-    timed = [r for r in records if r.outcome.samples_ns and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
+    timed = [r for r in records if r.outcome.was_timed() and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
     place = CellResult(
         machine=newest.machine,
         cell=axes.project(cell, axes.NAMES),
@@ -446,11 +457,17 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     )
     if not timed or status is Status.IMPLAUSIBLE:
         return place
+    if any(record.outcome.too_short() for record in timed):
+        return replace(place, reason=TOO_SHORT)
     outcomes = [record.outcome for record in timed]
-    summary, measured = summarise([each.step_seconds() for each in outcomes]), measure(outcomes)
+    without_samples = [outcome.statistics for outcome in outcomes if outcome.statistics is not None]
+    summary, measured = summarise([each.step_seconds() for each in outcomes], without_samples), measure(outcomes)
     family = family_of_record(newest)
-    computes = any(each.parameter_count for each in outcomes)
-    gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9 if family and computes else None
+    gflops = items_per_second = None
+    if cell.batch_size is not None:
+        items_per_second = cell.batch_size / summary.median
+        if family is not None and any(outcome.parameter_count for outcome in outcomes):
+            gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
     if fraction is not None and fraction > CEILING_SLACK:
@@ -464,7 +481,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     return replace(
         place,
         seconds=summary,
-        items_per_second=cell.batch_size / summary.median,
+        items_per_second=items_per_second,
         gflops=gflops,
         ceiling_fraction=fraction,
         parity=next((each for each in parities if each.verdict == "disagrees"), parities[-1] if parities else None),
@@ -476,8 +493,15 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         peak_memory_bytes=max(each.peak_memory_bytes or 0 for each in outcomes) or None,
         cold_start=all(each.software.get("cold_start") is True for each in outcomes),
         measured=measured,
-        unmeasured={} if "cpu_joules" in measured else {"cpu_joules": why_no_joules(outcomes[-1])},
+        unmeasured=_unmeasured(newest, outcomes[-1], measured),
     )
+
+
+def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
+    """Return why quantities are not known; nothing of a benchmark that another program measured."""
+    if "cpu_joules" in measured or record.cell.adapter == IMPORTED:
+        return {}
+    return {"cpu_joules": why_no_joules(outcome)}
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

@@ -15,6 +15,7 @@ from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_col
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Entry, Page, deviation, number
+from dlbench.reports.left_out import left_out
 from dlbench.reports.naming import counted, group_name, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.ratio.pairs import Compared
@@ -215,7 +216,7 @@ def _place(cell: Cell) -> str:
 def _page(found: Costs) -> Page:
     """Return for each machine a table of its rows, and one of which takes least for how many steps."""
     if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), ())
+        return Page((NOTHING, *left_out(_left_out(found)), *found.matrix.notes), ())
     tables = []
     columns, of_choices, chosen = _columns(found), _choices(found), list(choices(found))
     for machine in found.matrix.machines:
@@ -242,7 +243,14 @@ def _notes(found: Costs) -> Iterator[str]:
         )
     for why, of in reasons(cells, "cpu_joules").items():
         yield f"{QUANTITIES['cpu_joules'].title}: not measured for {counted(len(of), 'cell')}: {why}."
+    yield from left_out(_left_out(found))
     yield from found.matrix.notes
+
+
+def _left_out(found: Costs) -> list[CellResult]:
+    """Return the cells of the matrix that are in no table."""
+    shown = {(cell.machine, cell.cell) for cell in _cells(found)}
+    return [cell for cell in found.matrix.cells.values() if (cell.machine, cell.cell) not in shown]
 
 
 def headline(found: Costs) -> list[str]:

@@ -123,7 +123,7 @@ def _evidence(record: Record, capacity: float | None) -> _Evidence | None:
     contention, threads = record.outcome.contention, long_enough(record.outcome)
     if contention is None or threads is None:
         return None
-    asked = record.cell.all_threads or threads.framework_says or threads_seen(threads, contention)
+    asked = threads.requested or threads.framework_says or threads_seen(threads, contention)
     within = capacity is not None and max(asked, _own_threads(asked, threads, contention, capacity)) <= capacity
     # Other programs must have run meanwhile: a launch's threads also wait for one another.
     others, waited = contention.others_cpu_seconds, contention.run_queue_seconds or 0.0

@@ -16,7 +16,6 @@ import math
 import os
 import warnings
 from collections.abc import Iterable
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
@@ -125,7 +124,7 @@ _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
 
 def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     outcome = record.outcome
-    steps, parity, observed = outcome.step_seconds(), outcome.parity, observe([outcome])
+    parity, observed = outcome.parity, observe([outcome])
     return {
         **{name: getattr(record, name) for name in _OF_RECORD},
         **{name: getattr(outcome, name) for name in _OF_OUTCOME},
@@ -133,7 +132,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         "machine_name": None if host is None else host.name,
         "block": record.launch,
         "status": outcome.status.value,
-        "seconds": median(steps) if steps else None,
+        "seconds": outcome.median_seconds(),
         "steps": outcome.timed_steps(),
         "flags": " ".join(flag.kind.name for flag in record_flags(record, host)),
         "parity": None if parity is None else parity.verdict,

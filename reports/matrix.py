@@ -16,7 +16,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.naming import group_name, head_of, place_heading, row_name
-from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons, title_of
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
 
@@ -42,7 +42,8 @@ def _table(matrix: Matrix, quantity: str) -> Table:
         for row in names:
             cells = (matrix.at(group, row, column) for column in matrix.columns)
             rows.append((Entry(row_name(row)), *(layout.entry(cell, shown, common) for cell in cells)))
-    return Table(shown.title, ("threads", *(column_name(matrix, column) for column in matrix.columns)), tuple(rows))
+    title = title_of(quantity, matrix.cells.values())
+    return Table(title, ("threads", *(column_name(matrix, column) for column in matrix.columns)), tuple(rows))
 
 
 def column_name(matrix: Matrix, column: Place) -> str:
@@ -134,7 +135,8 @@ def _merged(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> lis
     columns: dict[tuple[str, str, str, str], list[str]] = {}
     for mark, text, cell in facts:
         group = cell.group
-        network = f"{group.network} b{group.batch_size}" if counts[group.network] > 1 else group.network
+        several = counts[group.network] > 1 and group.batch_size is not None
+        network = f"{group.network} b{group.batch_size}" if several else group.network
         key = mark, " ".join(text.split()), network, row_name(cell.row)
         columns.setdefault(key, []).append(column_name(matrix, cell.column))
     rows: dict[tuple[str, str, str, str], list[str]] = {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.reports.statistics import Summary, of_launches
+from dlbench.reports.storage.record import IMPORTED
 
 if TYPE_CHECKING:
     from dlbench.reports.cells import CellResult, Matrix
@@ -147,6 +148,15 @@ def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
         if (summary := of_launches(values)) is not None:
             found[name] = summary
     return found
+
+
+def title_of(name: str, cells: "Iterable[CellResult]") -> str:
+    """Return the title of a quantity of these cells; imported benchmarks have calls, and no mini-batches."""
+    title = QUANTITIES[name].title
+    imported = {cell.cell.mode == IMPORTED for cell in cells}
+    if name != SECONDS or True not in imported:
+        return title
+    return f"{title}, of imported benchmarks per call" if False in imported else "Seconds per call"
 
 
 def legend(name: str) -> str:

@@ -24,10 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 
+from dlbench.adapters.protocol import SampleStatistics
+
 Values = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 PUBLISHED = "published value, no interval"
+SAMPLES_NOT_KEPT = "samples not kept, no interval"
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
 LAUNCH_DEVIATION = 0.05
@@ -101,18 +104,24 @@ class Ratio:
         return Ratio(change(self.value), low, high, method or self.method)
 
 
-def summarise(launches: Iterable[Sequence[float]]) -> Summary:
+def summarise(launches: Iterable[Sequence[float]], without_samples: Sequence[SampleStatistics] = ()) -> Summary:
     """Summarise the timed steps (seconds, > 0) of each launch of one cell, skipping launches without samples.
 
-    Raises ValueError where there is no sample at all.
+    Of launches whose samples were not kept only the medians count: from `ENOUGH_LAUNCHES` on the interval is the same,
+    with fewer there is none. Raises ValueError where nothing was timed at all.
     """
     steps = [np.asarray(launch, dtype=float) for launch in launches if len(launch)]
-    if not steps:
+    if not steps and not without_samples:
         raise ValueError("there is no sample to summarise")
     medians = tuple(float(np.median(launch)) for launch in steps)
-    noise = float(np.mean([_variance_of_median(np.log(launch)) for launch in steps]))
-    samples = sum(len(launch) for launch in steps)
-    if len(steps) >= ENOUGH_LAUNCHES:
+    medians += tuple(statistics.median for statistics in without_samples)
+    noises = [_variance_of_median(np.log(launch)) for launch in steps]
+    noise = float(np.mean(noises)) if noises else 0.0
+    samples = sum(len(launch) for launch in steps) + sum(statistics.samples for statistics in without_samples)
+    if without_samples and len(medians) < ENOUGH_LAUNCHES:
+        middle = math.exp(float(np.mean(np.log(medians))))
+        return Summary(middle, None, None, samples, len(medians), SAMPLES_NOT_KEPT, False, medians)
+    if len(medians) >= ENOUGH_LAUNCHES:
         logs = np.log(medians)
         variance, freedom = float(np.var(logs, ddof=1)), float(len(logs) - 1)
         half = student_half(len(logs), variance, freedom)
@@ -122,8 +131,8 @@ def summarise(launches: Iterable[Sequence[float]]) -> Summary:
             low=math.exp(centre - half),
             high=math.exp(centre + half),
             samples=samples,
-            launches=len(steps),
-            method=f"{CONFIDENCE:.0%} Student t over {len(steps)} launch log-medians",
+            launches=len(medians),
+            method=f"{CONFIDENCE:.0%} Student t over {len(medians)} launch log-medians",
             covers_launches=True,
             launch_medians=medians,
             coverage=CONFIDENCE,

@@ -36,6 +36,7 @@ COMMANDS = {
     "env": ("commands.env", "Build, list and remove the frameworks' environments."),
     "fleet": ("fleet.command", "Measure one suite on many machines."),
     "new": ("commands.new", "Create a starter file."),
+    "try": ("commands.try_step", "Run a training step of your own twice, with its output shown."),
 }
 """Each command's module, and its line in --help: only the module of the command given is imported."""
 _SINGULAR = ("history", "explain", "tune", "releases", "bisect")

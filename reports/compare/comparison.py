@@ -8,14 +8,13 @@ throttled GPU, is left out; a cell that lost half of its pairs that way is CONTE
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 import numpy as np
 from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.cells import group_of, grouped, row_of, row_order
+from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     Judgement,
@@ -30,7 +29,7 @@ from dlbench.reports.compare.verdict import (
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
 from dlbench.reports.statistics import Ratio
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.storage.networks import in_order as network_order
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, Record, Run, last_attempts
 
@@ -52,6 +51,8 @@ class SideOfCell:
     """Launches left out because other programs disturbed them."""
     environment: str = ""
     flags: tuple[Flag, ...] = ()
+    too_short: bool = False
+    """Whether samples of a launch are too short for the clock, so that the side has no number."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Comparison:
 
 def in_order(cell: Cell) -> tuple[object, ...]:
     """Return a sort key: networks as listed, then everything else by name, devices, workers and threads last."""
-    group = *network_order(cell.network), cell.batch_size, axes.sort_key(group_of(cell))
+    group = *network_order(cell.network), axes.order_of(cell.batch_size), axes.sort_key(group_of(cell))
     rest = axes.sort_key(axes.without(cell, "threads"))
     return (*group, row_order(row_of(cell)), not cell.on_cpu, cell.device, rest, cell)
 
@@ -171,7 +172,7 @@ def compare_runs(
         raise ValueError("these two have no cell in common")
     machines = [found[0].machine for found in (baseline, candidate)]
     known = [hosts.get(name) or Host(name, name[:12]) for name in machines]
-    same_machine = machines[0] == machines[1]
+    same_machine = machines[0] == machines[1] != UNKNOWN_MACHINE
     same_session = {record.run for record in baseline} == {record.run for record in candidate}
     cells = []
     for cell in common:
@@ -187,14 +188,16 @@ def compare_runs(
     alone = [len(each) - len(common) for each in sides]
     if any(alone):
         notes.append(f"Only in the baseline: {alone[0]} of its cells; only in the candidate: {alone[1]}.")
-    if not same_machine:
+    if UNKNOWN_MACHINE in machines:
+        notes.append("A file does not say which CPU it was measured on: ratios may compare machines and builds.")
+    elif not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
         notes.append(_OF_SESSIONS.format(rule.session_deviation))
     return Comparison(
         names[BASELINE],
         names[CANDIDATE],
-        tuple(known[:1] if same_machine else known),
+        tuple(known[:1] if machines[0] == machines[1] else known),
         "compare",
         same_session,
         tuple(_adjusted(cells, rule)),
@@ -212,7 +215,7 @@ def judge_sides(
         return hole
     judgement = judge(before.launch_medians, after.launch_medians, rule, same_session)
     if not same_machine:
-        words = "different machines: a comparison, not a verdict on a change"
+        words = "not measured on one known machine: a comparison, not a verdict on a change"
         return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
     lost = before.contended + after.contended
     used = before.launch_medians, after.launch_medians
@@ -307,10 +310,10 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
 def _seconds(record: Record, between: tuple[float, float] | None = None) -> float | None:
     """Return the median seconds per step; with ``between``, of the samples that lie mostly within that time."""
     outcome = record.outcome
-    if outcome.status is not Status.OK or not outcome.samples_ns:
+    if outcome.status is not Status.OK or not outcome.was_timed():
         return None
     if between is None or outcome.timed_between is None:
-        return median(outcome.step_seconds())
+        return outcome.median_seconds()
     # Samples follow one another without a pause.
     lengths = np.array(outcome.samples_ns) * 1e-9
     middles = outcome.timed_between[0] + np.cumsum(lengths) - lengths / 2
@@ -325,12 +328,13 @@ def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
     counted = last_attempts(records)
     good = [record for record in counted if not left_out(record, host)]
     seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
-    flags = cell_flags([record_flags(record, host) for record in counted if record.outcome.samples_ns])
+    flags = cell_flags([record_flags(record, host) for record in counted if record.outcome.was_timed()])
     status, reason, failed = _status(counted)
     flags += [Flag(FAILED_LAUNCHES, failed)] if failed else []
     kept = tuple(flag for flag in flags if flag.kind is not CONTENDED)
     lost = len(counted) - len(good)
-    return SideOfCell(status, reason, len(seconds), seconds, lost, counted[-1].environment, kept)
+    too_short = any(record.outcome.too_short() for record in counted)
+    return SideOfCell(status, reason, len(seconds), seconds, lost, counted[-1].environment, kept, too_short)
 
 
 def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
@@ -352,6 +356,8 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
 
 def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | None:
     for name, side in ((BASELINE, baseline), (CANDIDATE, candidate)):
+        if side.too_short:
+            return Judgement(Verdict.HOLE, f"{name}: {TOO_SHORT}", baseline.launches, candidate.launches)
         if side.status is not Status.OK:
             broken = side is candidate and side.status is not Status.SKIPPED
             why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"

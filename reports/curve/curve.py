@@ -17,6 +17,7 @@ from dlbench.reports.cells import CellResult, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, number
+from dlbench.reports.left_out import left_out
 from dlbench.reports.statistics import Contrast, Summary, holm
 from dlbench.reports.storage.hosts import Host
 
@@ -107,6 +108,11 @@ def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
 def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no more threads than requested; else None."""
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
+
+
+def left_out_points(points: Iterable[Point]) -> list[str]:
+    """Return a sentence for each reason why numbers that a table shows are not used."""
+    return left_out(point.cell for point in points if point.seconds is None and point.cell.timed is not None)
 
 
 def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key, Contrast]]:

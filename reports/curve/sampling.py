@@ -31,6 +31,7 @@ from dlbench.reports.curve.curve import (
     curve_rows,
     found_columns,
     grid,
+    left_out_points,
     usable,
 )
 from dlbench.reports.curve.fits import crossing
@@ -76,7 +77,7 @@ def _network(cell: Cell) -> tuple[str, str]:
 
 
 def _point(cell: CellResult, decisions: int) -> Point:
-    chains = cell.cell.batch_size
+    chains = cell.cell.known_batch_size
     updates, seconds = chains * decisions, None if cell.seconds is None else cell.seconds.median
     energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
     found = (seconds and seconds * 1e9 / updates, seconds and updates / seconds, energy and energy[0] * 1e9 / updates)
@@ -200,6 +201,7 @@ def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
         yield "Energy of whole CPU packages, idle power included, by RAPL counters, or of the GPU by NVML."
         yield from (f"{MISSING} {why}" for why in quantities.reasons(cells, "cpu_joules"))
     yield from layout.flag_lines(cells, common)
+    yield from left_out_points(point for curve in found.curves for point in curve.points)
     yield from found.notes
 
 

@@ -14,7 +14,7 @@ from dlbench.reports.cells import CellResult, Matrix, Place, axis_value, row_ord
 from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
 from dlbench.reports.naming import counted, group_name, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
-from dlbench.reports.quantities import QUANTITIES, legend
+from dlbench.reports.quantities import QUANTITIES, legend, title_of
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import name_among
 
@@ -88,7 +88,7 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
                 launches = counted(cell.seconds.launches, "launch", "launches")
                 fields.append((amount(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))
         if any(name in of_cell for of_cell in quantities):
-            title, meant = QUANTITIES[name].title, legend(name)
+            title, meant = title_of(name, cells), legend(name)
             caption = f"{title} ({meant})" if meant else title
             views.append({"title": title, "caption": caption, "family": "a quantity", "fields": fields})
     return views
@@ -131,9 +131,7 @@ def _comparison(
         for column in matrix.columns:
             of = pairs.get((row, column), [])
             fields.append(_times(of, "" if len(of) == len(matrix.rows) else f" ({len(of)})") if of else 0)
-    caption = (
-        f"Seconds per mini-batch as a multiple of {where} (below 1× is faster; ≈ noise may explain the difference)"  # noqa: RUF001
-    )
+    caption = f"Time as a multiple of {where} (below 1× is faster; ≈ noise may explain the difference)"  # noqa: RUF001
     return {"title": f"Compared with {title}", "caption": caption, "family": family, "fields": fields}
 
 

@@ -21,6 +21,7 @@ from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, 
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, number, times, why_hole
+from dlbench.reports.left_out import left_out
 from dlbench.reports.naming import counted, group_name, head_of, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, costs, pair_of, with_verdicts
@@ -197,7 +198,8 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
     def feeding(place: Place) -> Feeding:
         host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
         family = families.get((place.cell.network, place.cell.specification))
-        size = None if family is None else family.batch_bytes(place.cell.batch_size)
+        batch_size = place.cell.batch_size
+        size = None if family is None or batch_size is None else family.batch_bytes(batch_size)
         return Feeding(matrix.cells[place], host, size, rate(place, host), judged.get(place))
 
     def order(place: Place) -> tuple[int, int, str, int]:
@@ -314,7 +316,8 @@ def _page(found: Feeds) -> Page:
             )
         )
     shown = [each.cell for each in found.rows if each.cell.shown]
-    lines = (*_LEGEND, *flag_lines(shown, common_flags(shown)), *found.matrix.notes)
+    unused = left_out(cell for cell in shown if cell.timed is not None and usable(cell) is None)
+    lines = (*_LEGEND, *flag_lines(shown, common_flags(shown)), *unused, *found.matrix.notes)
     return Page(tuple(headline(found)), tuple(tables), lines)
 
 

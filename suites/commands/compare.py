@@ -31,7 +31,7 @@ from ..errors import NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
 from ..planning.plan import Plan, check_count
-from ..planning.suite import load
+from ..planning.suite import load, shipped
 from ..run import resume, sides
 from ..run.duet import PAIRINGS, SEQUENTIAL, choose
 from ..run.launch import private_value
@@ -130,7 +130,9 @@ def compare_command(given: Given) -> None:
         show(_compare_stored(given), form, given.write)
         return
     if given.first or given.second:
-        raise UsageError("With --now both sides are measured: leave the names of stored runs out.")
+        word = given.first or given.second
+        what = f"To measure the cells of this suite, write --suite {word}" if _is_suite(word) else "Leave it out"
+        raise UsageError(f"With --now both sides are measured, so {word} cannot be the name of a stored run. {what}.")
     fewest, most = values.launch_range(given.pairs or f"{FEWEST}-{MOST}", "--pairs")
     width = values.share(given.interval, "--interval") if given.interval else INTERVAL
 
@@ -147,6 +149,11 @@ def compare_command(given: Given) -> None:
     show(measured, form, given.write)
     if not any(cell.measured for cell in measured.cells):
         raise typer.Exit(NOTHING_MEASURED)
+
+
+def _is_suite(word: str) -> bool:
+    """Return whether a word that was given as a run is a suite's name or file."""
+    return word in shipped() or word.endswith(".toml")
 
 
 def report_format(given: Given, report: Report[Any] = COMPARED) -> str:
@@ -211,7 +218,8 @@ def measure(
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
+    helpers = {build.name: build.framework.helpers for build in plan.builds}
+    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:

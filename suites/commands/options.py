@@ -5,7 +5,7 @@ def command(given: Given) -> None: ...
 """
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -260,12 +260,37 @@ def seconds_of(budget: str | None) -> float | None:
     return None if budget is None else values.duration(budget)
 
 
+def _check_with_steps(given: Given, steps: own.OwnSteps, builds: Sequence[values.Build]) -> None:
+    """Raise UsageError for an option that --step would ignore."""
+    words, files = vars(given), ", ".join(steps.names)
+    if words.get("networks") is not None:
+        raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
+    if words.get("adapter"):
+        raise UsageError("--adapter and --step exclude each other: the rows are your files. Leave one out.")
+    rows = {*steps.names, *(build.name for build in builds)}
+    frameworks = values.words(words["frameworks"]) if words.get("frameworks") else []
+    for word in frameworks:
+        if word.partition(":")[0] not in rows:
+            raise UsageError(
+                f"--frameworks {word} and --step exclude each other: the rows are your files ({files}), and each file "
+                "imports its own framework. Leave one out."
+            )
+    for build in builds:
+        if build.framework.name not in steps.names:
+            raise UsageError(
+                f"--python {build.name}=PATH is for a row that is not here: with --step the rows are your files "
+                f"({files}). Give the path alone, or --python {steps.names[0]}=PATH."
+            )
+    for name in steps.names:
+        own.check_axes(name, {key: words.get(key) for key in own.AXES_OF_A_FILE})
+
+
 def choices(given: Given) -> SuiteOverrides:
     """Return the suite overrides that the options give; raises UsageError, also for an invalid --python."""
     words: dict[str, Any] = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS, "steps")}
     own_files = own_steps(given)
-    if own_files is not None and words["networks"] is not None:
-        raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
     builds = tuple(values.build(text) for text in interpreters(given))
+    if own_files is not None:
+        _check_with_steps(given, own_files, builds)
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
     return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files)

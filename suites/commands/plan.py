@@ -46,8 +46,9 @@ def plan_command(given: Given) -> None:
     - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
     - `dlbench plan claims`
     """
-    machine = probe()
-    plan = planned(given.name, options.choices(given), machine, given.seed, given.store_file)
+    machine, chosen = probe(), options.choices(given)
+    plan = planned(given.name, chosen, machine, given.seed, given.store_file)
+    preparation.check_interpreters(chosen.builds)
     if given.as_json:
         print_json(
             {
@@ -190,4 +191,10 @@ def _line_of(cell: Cell) -> tuple[str, ...]:
     }
     network = f"{cell.network} {extra[table_of_axes.GROUP]}".strip()
     mode = f"{cell.mode} {extra[table_of_axes.ROW]}".strip()
-    return network, str(cell.batch_size), cell.framework, mode, naming.short_extra(cell.device, cell)
+    return (
+        network,
+        table_of_axes.word("batch_size", cell.batch_size),
+        cell.framework,
+        mode,
+        naming.short_extra(cell.device, cell),
+    )

@@ -8,7 +8,7 @@ from dlbench.reports import frames
 from dlbench.reports.errors import StoreError
 from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
-from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
+from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.results import Narrowing
@@ -120,7 +120,10 @@ def _export_run(given: Given) -> None:
         chosen = found[-1]
         if len(found) > 1:
             say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
-        print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
+        records = store.records(run=chosen.id)
+        if sentence := processes_in_one_list(records):
+            say(sentence)
+        print(run_to_pytest_benchmark(chosen, records, store.machine(chosen.machine)), end="")
 
 
 _ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one run."
@@ -144,7 +147,13 @@ def import_command(given: Given) -> None:
     - `dlbench import --one-run baseline-1.json baseline-2.json baseline-3.json`
     """
     read = [pytest_benchmark_files.read(file) for file in given.files]
+    read, left_out = pytest_benchmark_files.without_copies(read)
+    for sentence in left_out:
+        say(sentence)
     imported = runs_of(read, preparation.version(), given.one_run)
+    for file in read:
+        if repetition := pytest_benchmark_files.repetition_of(file):
+            say(repetition)
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(given.files)}. Nothing was imported.")
     with Store.open(given.store_file) as store:

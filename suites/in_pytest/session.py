@@ -32,7 +32,7 @@ from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.runner import RunProfile, run_plan
-from .plugin import OPTIONS
+from .options import OF_THE_SUITE
 
 FIXTURE = "dlbench_cell"
 
@@ -284,7 +284,7 @@ def of_suite(error: Exception) -> str:
 
     Commands, between backticks, stay as they are.
     """
-    names = {*OPTIONS, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
+    names = {*OF_THE_SUITE, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
 
     def named(found: re.Match[str]) -> str:
         return f"--dlbench-{found[1]}" if found[1] in names else found[0]

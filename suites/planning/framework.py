@@ -128,6 +128,7 @@ class Framework(TomlTable):
     tuning: dict[SettingName, Tuned] = {}
     alternatives: dict[SettingName, Tuned] = {}  # in force only when named, as launch settings are
     file: Path | None = None  # of a step of the user's own
+    helpers: int = 0  # threads or processes that load its data, as that file says
 
     @model_validator(mode="after")
     def _check(self) -> "Framework":

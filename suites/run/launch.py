@@ -17,7 +17,7 @@ import re
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -42,6 +42,7 @@ from ..environments.digests import DIGEST, adapter_digest
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
+from ..planning.framework import Framework
 from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
@@ -183,7 +184,7 @@ class LaunchRunner:
             protocol,
             {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
             str(cache),
-            cpus=self._cpus(cell, framework.bound_to_one_node(chosen)) if planned.cpus is None else list(planned.cpus),
+            cpus=self._cpus(cell, framework, chosen) if planned.cpus is None else list(planned.cpus),
             adapter_directory=framework.outside,
             gpu=uuids,
             repeated_batch=None if reference is None else reference.repeated_batch,
@@ -192,6 +193,7 @@ class LaunchRunner:
             weights=None if weights is None else str(weights),
             text=None if text is None else str(text.file()),
             feed=None if feed is None else str(feed.folder),
+            helpers=framework.helpers,
         )
         described = {
             "feed": None if feed is None else feed.described,
@@ -266,16 +268,16 @@ class LaunchRunner:
             launch = request.launch._replace(cache_directory=folder)
             return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
-    def _cpus(self, cell: Cell, one_node: bool) -> list[int] | None:
+    def _cpus(self, cell: Cell, framework: Framework, chosen: Iterable[str]) -> list[int] | None:
         """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
         if not binds(cell):
+            one_node = framework.bound_to_one_node(chosen)
             return list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
         workers = cell.world_size * cell.instances
-        mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, workers)
+        needed = cell.all_threads + framework.helpers * cell.instances
+        mask = None if self.machine is None else bound_mask(self.machine.cpu, needed, workers)
         if mask is None:
-            raise UsageError(
-                f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."
-            )
+            raise UsageError(f"{needed} threads cannot be bound to as many CPUs here: this process may use fewer.")
         return list(mask)
 
 

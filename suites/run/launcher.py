@@ -57,7 +57,7 @@ from dlbench.reports.formats.inert import one_line
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from . import quota
-from .outcomes import UnreadableError, bytes_in, read_answer, read_phase
+from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .supervisor import TAIL_BYTES
 
 # What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
@@ -87,6 +87,8 @@ class LaunchRequest:
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
     meeting: threading.Barrier | None = None
     """Where it begins and ends its timed steps together with another launch; see `duet`."""
+    shown: bool = False
+    """Whether the guest's output is shown as it comes; else it is dropped."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
@@ -394,12 +396,14 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
 def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Group | None) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
-    command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]
+    supervisor.append("shown" if request.shown else "dropped")
+    options = ["-I", "-u"] if request.shown else ["-I"]
+    command = [str(request.interpreter), *options, str(request.guest or GUEST_DIRECTORY), str(directory)]
     own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=None if request.shown else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, MARK: str(directory)},
         cwd=directory,
@@ -526,7 +530,11 @@ def outcome_of(
     # Then the measurement was on disk already: a later failure does not lose it.
     measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
     if status is not None and not measured:
-        return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
+        if phase and status is Status.TIMED_OUT:
+            why = f"{why} during {phase}"
+            if (seconds := read_step_seconds(directory)) is not None:
+                why = f"{why}; the last step before it took {seconds:.3g} s"
+        return Outcome(status, why)
     wrong = monitor.wrong
     try:
         outcome = read_answer(directory, launch)
