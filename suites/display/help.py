@@ -38,7 +38,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     ),
     "Output": (
         *("--json", "--format", "--write", "--plot", "--quantity", "--out", "--title", "--note", "--url", "--top"),
-        *("--all", "--all-modes"),
+        *("--all", "--all-modes", "--exit-zero"),
     ),
 }
 """The options of each panel of a command's help; any other option is in the first one."""
