@@ -34,11 +34,11 @@ def test_files_are_compared_as_they_are_and_stored_nowhere(command, files):
     for side in "ab":
         assert command("import", "--one-run", *(f"{side}{number}.json" for number in (1, 2, 3)))[0] == 0
     stored = json.loads(command("compare", "previous", "latest", "--json")[1])
-    ratios = [[(cell["network"], cell["ratio"]) for cell in found["cells"]] for found in (directly, stored)]
+    ratios = [[(cell["cell"]["network"], cell["ratio"]) for cell in found["cells"]] for found in (directly, stored)]
     assert ratios[0] == ratios[1]
     assert len(ratios[0]) == 2
     one_each = json.loads(command("compare", "a1.json", "b1.json", "--json")[1])
-    assert {tuple(cell["launches"].values()) for cell in one_each["cells"]} == {(1, 1)}
+    assert {tuple(cell["launches_used"].values()) for cell in one_each["cells"]} == {(1, 1)}
 
 
 def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
