@@ -8,16 +8,18 @@
 
 A store is a file, a database URL, or several of these. By default the launches of the newest run of each cell count, as
 in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a comparison both sides' launches).
-Keyword arguments select values of axes as the command line does: words with commas between them, patterns too
-(``network="lstm*"``).
+Keyword arguments select values of axes as the command line does: names with commas between them, patterns too
+(``network="lstm*"``). A name counts before a pattern and before a list (``network="tests/test_a.py::test_c[1,2]"``).
 """
 
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import axis_value, build_matrix
 from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
@@ -25,9 +27,11 @@ from dlbench.reports.flags import record_flags
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.naming import variables_in_a_field
 from dlbench.reports.quantities import cpu_joules
+from dlbench.reports.selection import suggestion
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.storage.store import Store
 from dlbench.reports.thread_evidence import observe
 
 if TYPE_CHECKING:
@@ -148,5 +152,20 @@ def _read(store: Target | Iterable[Target], values_of_axes: dict[str, str], **as
     if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
         raise ReportError(f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}.")
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
+    results = Results.read(targets, **asked)
+    if not values_of_axes:
+        return results
     words = {name: str(each) for name, each in values_of_axes.items()}
-    return Narrowing(axes=words).of(Results.read(targets, **asked))
+    narrowing = Narrowing(axes=words, cells=_cells_of(targets))
+    for axis, word in narrowing.unknown():
+        known = suggestion(word, narrowing.known(axis), most=3)
+        warnings.warn(f"No stored cell has the {axis} {word!r}. {known}", stacklevel=3)
+    return narrowing.of(results)
+
+
+def _cells_of(targets: Iterable[Target]) -> tuple[Cell, ...]:
+    cells: dict[Cell, None] = {}
+    for target in targets:
+        with Store.open(target, create=False) as store:
+            cells.update(dict.fromkeys(store.cells().values()))
+    return tuple(cells)

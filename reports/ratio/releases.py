@@ -7,6 +7,7 @@ by Holm's procedure for all steps of the report. A slow drift of many small step
 to the first release. What else changed at a step is taken from the records: packages, libraries, interpreter.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +20,19 @@ from dlbench.reports.differences import Difference, difference_words, difference
 from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
 from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, draw, pair_of, seconds_column, with_verdicts
+from dlbench.reports.ratio.pairs import (
+    FASTER,
+    SAME,
+    SLOWER,
+    Compared,
+    Pair,
+    draw,
+    pair_of,
+    seconds_column,
+    with_verdicts,
+)
 from dlbench.reports.report import Report
-from dlbench.reports.statistics import Ratio
+from dlbench.reports.statistics import WORSE, Ratio
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
 
 NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
@@ -74,6 +85,11 @@ class Point:
         if self.pair is None or self.pair.p_value is None or self.pair.verdict not in (SLOWER, FASTER):
             return ""
         return self.pair.verdict
+
+    @property
+    def size(self) -> float:
+        """How much it differs from the one before, in either direction: 0 without a ratio."""
+        return 0.0 if self.ratio is None else abs(math.log(self.ratio.value))
 
 
 Releases = Compared[Point]
@@ -191,7 +207,8 @@ def _ratio(found: Ratio | None) -> Entry:
     return Entry("") if found is None else multiple(found)
 
 
-def _series(found: Releases) -> list[list[Point]]:
+def series_of(found: Releases) -> list[list[Point]]:
+    """Return the releases of each run, machine, network and place."""
     return list(grouped(found.rows, lambda each: (each.cell.run, each.cell.machine, each.series)).values())
 
 
@@ -224,13 +241,39 @@ def _short(each: Point) -> str:
     return f"{each.name} is {each.change} ({times(each.ratio)})"
 
 
+def undecided(series: Sequence[Point]) -> Point | None:
+    """Return the release with the largest step that noise may or may not explain; None where a clear one is as large.
+
+    Steps of less than 2 % are none.
+    """
+    open_steps = [
+        point
+        for point in series
+        if point.pair is not None and not point.change and point.pair.verdict != SAME and point.size > math.log(WORSE)
+    ]
+    largest = max(open_steps, key=lambda point: point.size, default=None)
+    clear = max((point.size for point in series if point.change), default=0.0)
+    return largest if largest is not None and largest.size > clear else None
+
+
+def largest_undecided(found: Releases) -> list[Point]:
+    """Return of each series the release that `undecided` names, where there is one."""
+    points = [undecided(series) for series in series_of(found)]
+    return [point for point in points if point is not None]
+
+
 def headline(found: Releases) -> list[str]:
     """Return for each series its changes, and the whole of it: the last release over the first."""
     lines = []
-    for series in _series(found):
+    for series in series_of(found):
         changes = [_short(each) for each in series if each.change]
         timed = [each for each in series if each.cell.timed is not None]
         said = "; ".join(changes) or "no release differs clearly from the one before it"
+        if (largest := undecided(series)) is not None:
+            said += (
+                f"; the largest step that is not decided: {largest.name} takes {times(largest.ratio)} the time of "
+                f"{largest.before}"
+            )
         said += f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}" if timed[1:] else ""
         said = said if timed[1:] else "fewer than two releases have a number"
         lines.append(f"{series[0].series} on {found.name(series[0].cell.machine)}: {said}.")
@@ -241,7 +284,7 @@ def _page(found: Releases) -> Page:
     if not found.rows:
         return Page((NOTHING,), ())
     shown = [each.cell for each in found.rows if each.cell.shown]
-    tables = tuple(_table(found, series) for series in _series(found))
+    tables = tuple(_table(found, series) for series in series_of(found))
     return Page(tuple(headline(found)), tables, (_LEGEND, *flag_lines(shown, common_flags(shown))))
 
 

@@ -52,7 +52,7 @@ Item = TypeVar("Item")
 BUILD_LIMIT = "30m"
 _BISECT: options.Options = {
     "framework": options.argument(
-        "[FRAMEWORK]", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
+        "FRAMEWORK", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
     ),
     "good": option("--good", "A fast release, revision or --python name (default with --python: the first)."),
     "bad": option("--bad", "A later, slow one (default with --python: the last)."),
@@ -230,7 +230,11 @@ def _of_releases(given: Given) -> Series:
     # The answer names them as rows: jax-0.4.20.
     ends = _reversed_if_faster([each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given)
     tried = releases.releases_on_index(found, first=ends[0], last=ends[1])
-    _between([each.version for each in tried], "release", ends)
+    versions = [each.version for each in tried]
+    if strange := [each for each in ends if each not in versions]:
+        unknown = unknown_name("release", strange[0], versions)
+        raise UsageError(f"{unknown}{releases.elsewhere(found)}")
+    _between(versions, "release", ends)
     tried = list(_reversed_if_faster(tried, given))
     names = tuple(releases.row_of(found, each).name for each in tried)
     return Series("release", names, lambda place: releases.source_of(found, tried[place], step), faster=given.faster)

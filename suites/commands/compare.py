@@ -21,6 +21,7 @@ from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.naming import counted
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.storage import delivery
+from dlbench.reports.storage.database import PACKED
 from dlbench.reports.storage.hosts import Host, host_of, read_host
 from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE, SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
@@ -40,6 +41,7 @@ from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
 from . import options
+from .benchmark_files import files_meant, run_of_files
 from .options import Given, flag, option, several, takes
 from .plan import plan_of
 
@@ -106,9 +108,13 @@ def undecided_option(usual: str) -> tuple[Any, Any]:
     return option("--undecided", text, str, usual, metavar="fail|pass")
 
 
+_SIDE = (
+    "Baseline: a run's id or its start, latest, previous, a store, or files of pytest-benchmark, each a launch: "
+    "`a1.json,a2.json`."
+)
 _COMPARE: options.Options = {
-    "first": options.argument("[A]", "Baseline: a run's id or its start, latest, previous, or a store.", usual=""),
-    "second": options.argument("[B]", "Candidate, named in the same way.", usual=""),
+    "first": options.argument("A", _SIDE, usual=""),
+    "second": options.argument("B", "Candidate, named in the same way.", usual=""),
     "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
     "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
@@ -139,6 +145,7 @@ def compare_command(given: Given) -> None:
     - `dlbench compare previous latest`
     - `dlbench compare 20261119 20261120 --format markdown`
     - `dlbench compare here.sqlite there.sqlite`
+    - `dlbench compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json`
     - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
@@ -344,7 +351,7 @@ def show(found: Any, form: str, write: Sequence[str] | None, report: Report[Any]
 
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
-"""A run, its records, the store it lies in, and its machine."""
+"""A run, its records, the store it lies in ("" for none), and its machine."""
 
 
 def _compare_stored(given: Given) -> Comparison:
@@ -357,15 +364,14 @@ def _compare_stored(given: Given) -> Comparison:
     if not given.second:
         if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
+        if not before[2]:
+            raise UsageError(f"{given.first} holds both sides of a comparison. Read it into a store: `dlbench import`.")
         with Store.open(before[2], create=False) as store:
             return report_of(store, before[0], rule_given(given, rule_of(before[0].rule)))
     after = _find(given.second, given.store_file)
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
         raise UsageError(f"{given.first} and {given.second} are the same run, {before[0].id}. Name two.")
-    names = {
-        side: f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
-        for side, (run, *_) in ((BASELINE, before), (CANDIDATE, after))
-    }
+    names = {BASELINE: _name_of(before, given.first), CANDIDATE: _name_of(after, given.second)}
     # Of a run with two sides its candidate is taken.
     first, second = ([each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after))
     try:
@@ -375,28 +381,43 @@ def _compare_stored(given: Given) -> Comparison:
         raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error
 
 
+def _name_of(found: Found, word: str) -> str:
+    run, _, store, _ = found
+    name = f"run {run.id} of {run.suite}" if store else word
+    return f"{name}, {run.started:%Y-%m-%d %H:%M} UTC"
+
+
 def _others(before: Found, after: Found) -> str:
-    """Return a sentence with the newest other runs in each store that share a cell with the other side's run."""
-    shared = []
+    """Return for each of two runs a sentence with the newest runs in the other's store that share a cell with it."""
+    sentences = []
     for one, other in ((before, after), (after, before)):
-        cells = {record.cell for record in other[1]}
-        with Store.open(one[2], create=False) as store:
+        if not other[2]:
+            continue
+        cells = {record.cell for record in one[1]}
+        with Store.open(other[2], create=False) as store:
             runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
-        shared += [
-            f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose not in (SEARCHING, BISECTING)][:2]
-        ]
-    return f" These share cells: {', '.join(shared)}." if shared else ""
+        shared = [f"{other[2]}:{run.id}" for run in runs if run.purpose not in (SEARCHING, BISECTING)]
+        if shared:
+            sentences.append(f" Run {one[0].id} shares cells with {' and '.join(shared[:2])}.")
+    return "".join(sentences)
 
 
 def _find(word: str, store_file: str) -> Found:
-    """Return the run that a word means, its records, the store it lies in, and its machine.
+    """Return the run that a word means, its records, the store it lies in ("" for none), and its machine.
 
-    A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
+    A word is latest, previous, the beginning of an id, a store (its newest run), STORE:ID, or files of
+    pytest-benchmark with commas between.
     """
+    if files := files_meant(word):
+        imported = run_of_files(files)
+        fingerprint = imported.run.machine
+        return imported.run, list(imported.records), "", {fingerprint: read_host(fingerprint, imported.machine)}
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
-    if colon and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
+    if colon and not is_file(word) and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
         return _find(of_place, place)
+    if word.endswith((".json", ".sqlite", PACKED)) and not is_file(word):
+        raise UsageError(f"There is no file {word}.")
     target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()

@@ -19,6 +19,7 @@ from dlbench.reports.storage.store import Store
 from ..commands import options
 from ..commands.options import Given, flag, option, several, takes
 from ..commands.run import CONDITIONS
+from ..display.help import CommandLine
 from ..display.screen import StatusLine, complain, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
@@ -27,13 +28,13 @@ from ..planning.framework import find
 from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
-fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
+fleet_app = CommandLine(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
 
 _WATCH_SECONDS = 1.0, 10.0  # the first and the longest pause between two queries of scheduler and store
 _SCHEDULERS = ("slurm", "local")
 
 _NEWEST = "The fleet's id. Without it, the newest."
-_WHICH: options.Options = {"fleet_id": options.argument("[FLEET]", _NEWEST, str | None, None)}
+_WHICH: options.Options = {"fleet_id": options.argument("FLEET", _NEWEST, str | None, None)}
 _NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
 _WAIT = flag("--wait", "Wait until all jobs have ended.")
 _FLEET: options.Options = {

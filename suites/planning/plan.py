@@ -410,7 +410,8 @@ def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides)
 
 def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:
     """Raise UsageError for a setting that no row has or, given the settings of cells, settings that no cell has."""
-    settings = {row.build.framework.name: list(row.build.framework.tuning) for row in rows}
+    frameworks = [row.build.framework for row in rows]
+    settings = {each.name: [*each.tuning, *each.alternatives] for each in frameworks}
     for word in words:
         names = () if word in tuning.SWEEPS else tuning.named(word)
         known = [name for each in (*settings.values(), known_launch_settings()) for name in each]

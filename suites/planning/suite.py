@@ -18,6 +18,7 @@ from dlbench.adapters.axes import word
 from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.reports.selection import words_of
 from dlbench.reports.storage.networks import is_own_step, specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
@@ -108,7 +109,9 @@ class Suite(_PlainAxes):
 
     def chosen(self, words: str) -> tuple[str, ...]:
         """Return the networks that a command's words name; without words, all that the suite measures."""
-        return networks.chosen(values.words(words), self.its_networks, self.known) if words else self.its_networks
+        if not words:
+            return self.its_networks
+        return networks.chosen(words_of(words, self.known), self.its_networks, self.known)
 
 
 def _check_words(suite: Suite, where: str) -> None:
