@@ -7,7 +7,19 @@ there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walk
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from .protocol import ASYNC, BOUND, EVERY_STEP, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, STORAGES, TUNED, Cell
+from .protocol import (
+    ASYNC,
+    BOUND,
+    EVERY_STEP,
+    INSTALLED,
+    OVERSUBSCRIBED,
+    PLACEMENTS,
+    PRECISIONS,
+    STORAGES,
+    TUNED,
+    UNKNOWN,
+    Cell,
+)
 
 GROUP = "group"  # cells that differ in such an axis do different work: a matrix shows them in different blocks
 ROW = "row"  # ways to do the same work
@@ -76,13 +88,16 @@ def without(cell: Cell, *names: str) -> Cell:
 
 
 def unusual(cell: Cell, *roles: str) -> List[Axis]:
-    """Return the axes (of these roles; of any where none is given) whose value is unusual."""
+    """Return the axes (of these roles; of any where none is given) whose value is unusual.
+
+    An unknown value is not: a name states nothing about it.
+    """
     return [
         axis
         for axis in AXES
         if axis.usual is not None
         and not axis.goes_with
-        and getattr(cell, axis.name) != axis.usual
+        and getattr(cell, axis.name) not in (axis.usual, UNKNOWN)
         and (not roles or axis.role in roles)
     ]
 
@@ -94,6 +109,8 @@ def values(cell: Cell) -> Dict[str, Any]:
 
 def word(name: str, value: Any) -> str:
     """Return a value of an axis as options and suite files write it: "2", "default", "0.5", "none"."""
+    if value is None:
+        return UNKNOWN
     known = _WORDS.get(name, {}).get(value)
     return known or ("%g" % value if isinstance(value, float) else str(value))
 
@@ -106,11 +123,16 @@ def legends(cells: Iterable[Cell]) -> List[str]:
     return ([default] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
 
 
+def order_of(value: Any) -> Tuple[bool, Any]:
+    """Return a sort key of an axis's value: unknown numbers come last."""
+    return value is None, 0 if value is None else value
+
+
 def sort_key(cell: Cell) -> Tuple[Any, ...]:
     """Return a key that puts cells in the order of the table: known values first, in their order."""
     key: List[Any] = []
     for axis in AXES:
         value = getattr(cell, axis.name)
         key.append(axis.order.index(value) if value in axis.order else len(axis.order))
-        key.append(value)
+        key.append(order_of(value))
     return tuple(key)

@@ -40,6 +40,8 @@ class Status(str, Enum):
     SKIPPED = "skipped"  # never started, on purpose; the reason says why
 
 
+#: The value of a text axis of a cell that another program measured and did not record; an unknown number is None.
+UNKNOWN = "unknown"
 INSTALLED, TUNED = "installed", "tuned"  # none of a row's settings in force, or all; see ``tuning.py``
 BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
@@ -63,7 +65,7 @@ class Cell(NamedTuple):
     network: str
     device: str  # "cpu", "cuda:0", ...
     threads: int  # intra-op threads requested; 0: ask for nothing, the framework's own default
-    batch_size: int  # examples per mini-batch
+    batch_size: Optional[int]  # examples per mini-batch; None: not known
     precision: str = "float32"
     placement: str = "resident"  # of the mini-batch when the step starts
     affinity: str = OVERSUBSCRIBED  # the CPUs that the threads may use: BOUND or OVERSUBSCRIBED
@@ -75,6 +77,13 @@ class Cell(NamedTuple):
     loader_workers: int = 0  # of the placement "loader": threads or processes that load mini-batches; 0: the step waits
     storage: str = "cache"  # of the placement "loader": where its file is, one of STORAGES
     sync: str = EVERY_STEP  # when workers exchange: at every step, "local:H" every H steps, ASYNC without waiting
+
+    @property
+    def known_batch_size(self) -> int:
+        """Return the examples of a mini-batch; raises ValueError where they are not known."""
+        if self.batch_size is None:
+            raise ValueError("the mini-batch size of %s is not known" % self.network)
+        return self.batch_size
 
     @property
     def on_cpu(self) -> bool:

@@ -10,7 +10,7 @@ framework. They are in force only where they are named: ``installed+jemalloc``, 
 import re
 from typing import Collection, Sequence, Tuple
 
-from .protocol import INSTALLED, TUNED
+from .protocol import INSTALLED, TUNED, UNKNOWN
 
 EACH = "each"
 """A plan's word for: as installed, tuned, each setting alone, and all but each."""
@@ -44,9 +44,11 @@ def named(word: str) -> Tuple[str, ...]:
 def in_force(word: str, names: Sequence[str]) -> Tuple[str, ...]:
     """Return which settings are in force: of those of the row in their order, then launch settings.
 
-    ``names`` are the row's; every other name that the word adds is a launch setting. Raises ValueError for an unknown
-    word.
+    ``names`` are the row's; every other name that the word adds is a launch setting. None are known to be in force
+    where another program measured. Raises ValueError for a word that has no meaning.
     """
+    if word == UNKNOWN:
+        return ()
     added, left_out = _parts(word)
     of_row = [name for name in names if (name in added if word.startswith(INSTALLED) else name not in left_out)]
     return tuple(of_row + sorted(set(added) - set(names)))

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell, Parity, Status
+from dlbench.adapters.protocol import UNKNOWN, Cell, Parity, Status
 from dlbench.reports.flags import (
     CEILING_SLACK,
     FEW_LAUNCHES,
@@ -83,8 +83,9 @@ class Place(NamedTuple):
 
     @property
     def threads(self) -> int | None:
-        """Intra-op threads; 0: the framework's own number; None: the device has none to choose."""
-        return None if self.cell.threads == NO_THREADS else self.cell.threads
+        """Intra-op threads; 0: the framework's own number; None: the device has none to choose, or nobody knows it."""
+        value: int | None = axis_value(self.cell, "threads")
+        return value
 
     @property
     def world_size(self) -> int:
@@ -124,9 +125,13 @@ def column_of(machine: str, cell: Cell) -> Place:
 
 
 def axis_value(cell: Cell, name: str) -> Any:
-    """Return the value of an axis for JSON and CSV: threads are None where the device has none to choose."""
-    value = getattr(cell, name)
-    return None if name == "threads" and value == NO_THREADS else value
+    """Return the value of an axis for JSON and CSV.
+
+    Threads are None where the device has none to choose, and where nobody recorded them.
+    """
+    if name == "threads" and (cell.threads == NO_THREADS or cell.device == UNKNOWN):
+        return None
+    return getattr(cell, name)
 
 
 def differ(cells: Iterable[Cell], *names: str) -> bool:
@@ -149,7 +154,7 @@ class CellResult:
     seconds: Summary | None = None
     """Per mini-batch; kept for a cell that failed parity too, where it is not shown as a number."""
     items_per_second: float | None = None
-    """Examples; for the recurrent networks sequences."""
+    """Examples; for the recurrent networks sequences. None where the mini-batch size is not known."""
     gflops: float | None = None
     """10^9 floating-point operations per second, by `Family.training_flops`."""
     ceiling_fraction: float | None = None
@@ -330,7 +335,9 @@ def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iter
     groups = {cell.group for cell in by_place.values()}
     rows: dict[Cell, tuple[Cell, ...]] = {}
     ordered: dict[Place, CellResult] = {}
-    for group in sorted(groups, key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g))):
+    for group in sorted(
+        groups, key=lambda group: (in_order(group.network), axes.order_of(group.batch_size), axes.sort_key(group))
+    ):
         rows[group] = tuple(sorted({cell.row for cell in by_place.values() if cell.group == group}, key=row_order))
         places = [_place(group, row, column) for row in rows[group] for column in columns]
         ordered |= {place: by_place[place] for place in places if place in by_place}
@@ -449,8 +456,11 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     outcomes = [record.outcome for record in timed]
     summary, measured = summarise([each.step_seconds() for each in outcomes]), measure(outcomes)
     family = family_of_record(newest)
-    computes = any(each.parameter_count for each in outcomes)
-    gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9 if family and computes else None
+    gflops = items_per_second = None
+    if cell.batch_size is not None:
+        items_per_second = cell.batch_size / summary.median
+        if family is not None and any(outcome.parameter_count for outcome in outcomes):
+            gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
     if fraction is not None and fraction > CEILING_SLACK:
@@ -464,7 +474,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     return replace(
         place,
         seconds=summary,
-        items_per_second=cell.batch_size / summary.median,
+        items_per_second=items_per_second,
         gflops=gflops,
         ceiling_fraction=fraction,
         parity=next((each for each in parities if each.verdict == "disagrees"), parities[-1] if parities else None),

@@ -134,7 +134,8 @@ def _merged(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> lis
     columns: dict[tuple[str, str, str, str], list[str]] = {}
     for mark, text, cell in facts:
         group = cell.group
-        network = f"{group.network} b{group.batch_size}" if counts[group.network] > 1 else group.network
+        several = counts[group.network] > 1 and group.batch_size is not None
+        network = f"{group.network} b{group.batch_size}" if several else group.network
         key = mark, " ".join(text.split()), network, row_name(cell.row)
         columns.setdefault(key, []).append(column_name(matrix, cell.column))
     rows: dict[tuple[str, str, str, str], list[str]] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
+from dlbench.adapters.protocol import INSTALLED, TUNED, UNKNOWN, Cell
 
 
 def name_of(cell: Cell) -> str:
@@ -85,7 +85,11 @@ def short_extra(name: str, cell: Cell) -> str:
 def slug(cell: Cell) -> str:
     """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
     network = "-".join(word for word in (cell.network, cell.specification[:6]) if word)
-    words = [network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
+    words = [network, cell.framework, cell.mode]
+    if cell.batch_size is not None:
+        words.insert(1, f"b{cell.batch_size}")
+    if cell.device != UNKNOWN:
+        words += [cell.device, str(cell.threads)]
     return "-".join([*words, *(_short(cell, axis) for axis in axes.unusual(cell))])
 
 

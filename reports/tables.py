@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from dlbench.adapters import axes
 from dlbench.adapters.families import LOSSES, Family
 from dlbench.adapters.protocol import TUNED
 from dlbench.reports.formats.csv import rows_of_tables
@@ -10,7 +11,7 @@ from dlbench.reports.formats.layout import Page, Table, entries, number
 from dlbench.reports.report import Report
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import IMPORTED, Record
 from dlbench.reports.storage.results import Results
 
 PARAMETERS_OF_2016 = {
@@ -30,6 +31,7 @@ def tables(results: Results) -> list[Table]:
     measured = {
         (record.cell.network, record.cell.specification, record.cell.batch_size): family_of_record(record)
         for record in results.records
+        if record.cell.adapter != IMPORTED
     }
     workloads = [(name, family, batch) for (name, _, batch), family in measured.items()]
     found = [software_table(results.records, results.hosts), networks_table(workloads)]
@@ -64,20 +66,26 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
     return Table("Table 1. Software", head, tuple(dict.fromkeys(rows)), tuple(dict.fromkeys(notes)), words=True)
 
 
-def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> Table:
+def networks_table(workloads: Iterable[tuple[str, Family | None, int | None]] | None = None) -> Table:
     """Return a row for each network, family and mini-batch; by default for the paper's networks and mini-batches."""
-    wanted = list(workloads) or [(network.name, network.family, network.batch_size) for network in FIRST.values()]
+    if workloads is None:
+        workloads = [(network.name, network.family, network.batch_size) for network in FIRST.values()]
+    wanted = list(workloads)
     rows = []
-    for name, family, batch in sorted(wanted, key=lambda each: (in_order(each[0]), each[2])):
+    for name, family, batch in sorted(wanted, key=lambda each: (in_order(each[0]), axes.order_of(each[2]))):
+        size = "?" if batch is None else str(batch)
         if family is None:
-            rows.append(entries(name, "?", "?", "?", str(batch), "?"))
+            rows.append(entries(name, "?", "?", "?", size, "?"))
             continue
-        flops = number(family.training_flops(batch) * 1e-9)
-        rows.append(entries(name, family.words(), family.size_words(), flops, str(batch), LOSSES[family.loss]))
+        flops = "?"
+        if batch is not None and family.specified:
+            flops = number(family.training_flops(batch) * 1e-9)
+        loss = LOSSES.get(family.loss, "?")
+        rows.append(entries(name, family.words(), family.size_words(), flops, size, loss))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
     notes = (
         "GFLOP of one training step, matrix products and convolutions only; a multiply-add counts as two.",
-        *_of_losses([family for _, family, _ in wanted if family is not None]),
+        *_of_losses([family for _, family, _ in wanted if family is not None and family.specified]),
         *_as_published([name for name, _, _ in wanted]),
     )
     return Table("Table 2. Networks", head, tuple(rows), notes, words=True)
@@ -86,7 +94,7 @@ def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> 
 def _of_losses(families: Sequence[Family]) -> list[str]:
     """Return a line for each loss that these networks are trained with."""
     lines = []
-    if not families or any(family.loss == "cross_entropy" for family in families):
+    if any(family.loss == "cross_entropy" for family in families):
         lines.append("Softmax cross-entropy, mean over the mini-batch; for LSTMs over the time steps too.")
     if any(family.loss == "squares" for family in families):
         lines.append("Mean squared error: over the mini-batch, its steps and the outputs.")

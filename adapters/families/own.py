@@ -2,6 +2,7 @@
 
 from typing import List
 
+from ..protocol import UNKNOWN
 from .family import LEARNING_RATE, Drawn, Family, Parameter, ParityRecipe
 
 LOSS_TOLERANCE = 1e-3
@@ -13,6 +14,7 @@ class Own(Family):
     name = "own"
     kind = "own"
     specified = False
+    loss = UNKNOWN
 
     def parameters(self) -> List[Parameter]:
         return []
@@ -41,4 +43,4 @@ class Own(Family):
         return "your own step"
 
     def size_words(self) -> str:
-        return "unknown"
+        return UNKNOWN

@@ -223,7 +223,7 @@ class Feeder:
 
     def _begin(self, purpose: str) -> None:
         cell, hand_over = self._launch.cell, self._adapter.hand_over
-        feed = Feed(self._network, cell.batch_size, purpose, self._launch.feed, cell.storage)
+        feed = Feed(self._network, cell.known_batch_size, purpose, self._launch.feed, cell.storage)
         if cell.placement != LOADER:
             held = [feed[number] for number in range(feed.count)]
             self._source = ahead(lambda number: hand_over(held[number % feed.count]), cell.helpers, 1)

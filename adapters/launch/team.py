@@ -50,6 +50,8 @@ def refusal(adapter: Adapter, launch: Launch) -> str:
         return "" if sync == EVERY_STEP else alone
     if not adapter.data_parallel:
         return "world size %d: this adapter trains with one worker only" % workers
+    if size is None:
+        return "world size %d: the mini-batch size is not known, so it cannot be split" % workers
     if size % workers:
         return "world size %d: a mini-batch of %d cannot be split evenly" % (workers, size)
     return ""

@@ -336,7 +336,7 @@ class FirstWorker:
         self.announce(TRAINING)
         weights = batches.initial_weights(network, folder=launch.weights) if self.adapter.computes else {}
         text = batches.read_text(launch.text or "")
-        blocks = batches.text_blocks(*text, network, launch.cell.batch_size, steps)
+        blocks = batches.text_blocks(*text, network, launch.cell.known_batch_size, steps)
         begun, done = time.perf_counter(), 0
         for losses in contract.block_losses(self.adapter, weights, blocks, batches.RmsProp()):
             mean = math.fsum(losses) / len(losses)

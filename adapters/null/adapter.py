@@ -75,7 +75,7 @@ class Device:
         self.host_copies = cell.placement == "pageable"
         copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
         self.copy_seconds = 0.0 if cell.placement == "resident" else copy
-        self.needed = cell.batch_size * int(settings["device_memory_bytes_per_example"])
+        self.needed = cell.known_batch_size * int(settings["device_memory_bytes_per_example"])
         self.idle_from = 0.0  # when all that was started will be done
 
     def allocate(self) -> None:

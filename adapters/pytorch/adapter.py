@@ -309,7 +309,7 @@ class TorchAdapter(EveryFamily):
             self._training.drive(self, weights, batch)
             return
         alone = self.cell.on_cpu and self.cell.world_size == 1 and not self.compiles
-        if alone and network.family.training_flops(self.cell.batch_size) >= _LONG_STEP_FLOPS:
+        if alone and network.family.training_flops(self.cell.known_batch_size) >= _LONG_STEP_FLOPS:
             steps.leave_out_compiler()
         module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
         self._family = network.family

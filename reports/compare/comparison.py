@@ -105,7 +105,7 @@ class Comparison:
 
 def in_order(cell: Cell) -> tuple[object, ...]:
     """Return a sort key: networks as listed, then everything else by name, devices, workers and threads last."""
-    group = *network_order(cell.network), cell.batch_size, axes.sort_key(group_of(cell))
+    group = *network_order(cell.network), axes.order_of(cell.batch_size), axes.sort_key(group_of(cell))
     rest = axes.sort_key(axes.without(cell, "threads"))
     return (*group, row_order(row_of(cell)), not cell.on_cpu, cell.device, rest, cell)
 

@@ -71,22 +71,28 @@ _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
 def figure1(matrix: Matrix) -> Curves:
     """Return the curves of a matrix over the mini-batch sizes, network by network.
 
-    Curves of a single size are left out if others have several: they belong to another suite in the same store.
+    Curves of a single size are left out if others have several: they belong to another suite in the same store. Cells
+    whose mini-batch size is not known have no place on a curve.
     """
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
     def order(key: Place) -> tuple[int, int]:
         return networks.index(key.cell.network), matrix.columns.index(column_of(key.machine, key.cell))
 
-    found = along(matrix.cells.values(), "batch_size")
+    found = along((cell for cell in matrix.cells.values() if cell.cell.batch_size is not None), "batch_size")
     curves = [_curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
     shown = [curve for curve in curves if len(curve.points) > 1] or curves
     left_out = [curve for curve in curves if curve not in shown]
-    return Curves(tuple(shown), matrix.notes, {"left_out": left_out})
+    notes = list(matrix.notes)
+    unknown = [cell for cell in matrix.cells.values() if cell.cell.batch_size is None]
+    if unknown:
+        notes.append(f"Not shown: {counted(len(unknown), 'cell')} whose mini-batch size is not known.")
+    return Curves(tuple(shown), tuple(notes), {"left_out": left_out})
 
 
 def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
-    by_size = {cell.group.batch_size: cell for cell in sorted(cells, key=lambda cell: cell.group.batch_size)}
+    by_size = {cell.cell.known_batch_size: cell for cell in cells}
+    by_size = dict(sorted(by_size.items()))
     timed = {size: seconds for size, cell in by_size.items() if (seconds := usable(cell)) is not None}
     kept = list(timed)
     for doubt in _DOUBTS:

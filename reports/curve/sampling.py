@@ -76,7 +76,7 @@ def _network(cell: Cell) -> tuple[str, str]:
 
 
 def _point(cell: CellResult, decisions: int) -> Point:
-    chains = cell.cell.batch_size
+    chains = cell.cell.known_batch_size
     updates, seconds = chains * decisions, None if cell.seconds is None else cell.seconds.median
     energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
     found = (seconds and seconds * 1e9 / updates, seconds and updates / seconds, energy and energy[0] * 1e9 / updates)

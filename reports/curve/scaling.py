@@ -158,14 +158,16 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
 
 def _in_order(cell: CellResult) -> tuple[object, ...]:
     at = cell.cell
-    return cell.column.threads or 0, at.batch_size, at.world_size, at.sync == ASYNC, at.local_steps
+    return cell.column.threads or 0, axes.order_of(at.batch_size), at.world_size, at.sync == ASYNC, at.local_steps
 
 
 def _rivals(team: Cell) -> dict[str, Cell]:
     """Return the cells that a team is compared with."""
     count = team.world_size
     alone = team._replace(world_size=1, sync=EVERY_STEP)
-    found = {STRONG: alone, WEAK: alone._replace(batch_size=team.batch_size // count)}
+    found = {STRONG: alone}
+    if team.batch_size is not None:
+        found[WEAK] = alone._replace(batch_size=team.batch_size // count)
     if team.on_cpu and team.threads > 0:
         found[ONE_PROCESS] = alone._replace(threads=team.threads * count)
     if count % 2 == 0:
@@ -175,9 +177,9 @@ def _rivals(team: Cell) -> dict[str, Cell]:
     return found
 
 
-def _targets(cells: Iterable[CellResult], seen: _Seen) -> dict[tuple[int, int], float]:
+def _targets(cells: Iterable[CellResult], seen: _Seen) -> dict[tuple[int, int | None], float]:
     """Return the lowest loss that all cells of as many threads and examples reached."""
-    reached: dict[tuple[int, int], list[float]] = {}
+    reached: dict[tuple[int, int | None], list[float]] = {}
     for cell in cells:
         losses = [loss for _, loss in seen.training(cell.machine, cell.cell).losses]
         if losses and not seen.doubt(cell):
@@ -185,7 +187,7 @@ def _targets(cells: Iterable[CellResult], seen: _Seen) -> dict[tuple[int, int], 
     return {key: max(losses) for key, losses in reached.items()}
 
 
-def _point(cell: CellResult, seen: _Seen, targets: Mapping[tuple[int, int], float], cpus: int | None) -> Point:
+def _point(cell: CellResult, seen: _Seen, targets: Mapping[tuple[int, int | None], float], cpus: int | None) -> Point:
     team, count = cell.cell, cell.cell.world_size
     found: dict[str, Any] = dict.fromkeys(WAYS)
     if count > 1:

@@ -453,6 +453,8 @@ def _failed(curve: Curve, limit: int) -> str:
 
 
 def _workload(cell: Cell) -> str:
+    if cell.batch_size is None:
+        return cell.network
     known = FIRST.get(cell.network)
     usual = known is not None and known.batch_size == cell.batch_size
     return cell.network if usual else f"{cell.network} b{cell.batch_size}"

@@ -206,7 +206,7 @@ def net_of(record: Record) -> Net | None:
     family = family_of_record(record)
     if not isinstance(family, Recurrent) or family.alphabet != ALPHABET:
         return None
-    return Net(family.cell, family.layers, family.hidden, family.steps, family.embedding, record.cell.batch_size)
+    return Net(family.cell, family.layers, family.hidden, family.steps, family.embedding, record.cell.known_batch_size)
 
 
 def training_of(record: Record) -> Training | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.history.change_points import CONFIDENCE, MAGNITUDE, Step, find_steps
 from dlbench.reports.storage.record import Record
@@ -187,7 +188,7 @@ def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]
             found += _of_kind(kind, [frame.loc[both] for frame in frames], cells)
 
     def row(of: Cell) -> tuple[object, ...]:
-        return of.network, of.batch_size, of.framework, of.mode, of.device, of.world_size, of.threads, of
+        return of.network, axes.order_of(of.batch_size), of.framework, of.mode, of.device, of.world_size, of.threads, of
 
     return sorted(found, key=lambda s: (s.machine, row(s.cell), s.kind == ABSOLUTE))
 

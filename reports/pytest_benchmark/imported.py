@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
-from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
+from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, Status
 from dlbench.reports.errors import RecordError, ReportError
 from dlbench.reports.formats.inert import WHOLE, visible
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, FOREIGN_KEY, KEY, probed, samples_of
@@ -371,6 +371,23 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     return Imported(run, tuple(replace(record, protocol=protocol) for record in records), machine)
 
 
+def imported_cell(fullname: str) -> Cell:
+    """Return the cell of another program's benchmark, of which nobody recorded how it was run."""
+    return Cell(
+        framework=FRAMEWORK,
+        adapter=IMPORTED,
+        mode=IMPORTED,
+        network=clean_name(fullname),
+        device=UNKNOWN,
+        threads=0,
+        batch_size=None,
+        precision=UNKNOWN,
+        placement=UNKNOWN,
+        affinity=UNKNOWN,
+        tuning=UNKNOWN,
+    )
+
+
 def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str) -> Record:
     data, iterations = benchmark.stats.data, benchmark.stats.iterations
     if data is None:
@@ -384,7 +401,7 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
         run=run,
         suite=SUITE,
         launch=launch,
-        cell=Cell(FRAMEWORK, IMPORTED, IMPORTED, clean_name(benchmark.fullname), "cpu", threads=0, batch_size=0),
+        cell=imported_cell(benchmark.fullname),
         outcome=Outcome(
             Status.OK,
             samples_ns=samples,

@@ -244,7 +244,7 @@ def _judged(pair: Pair, peak: CorePeak | None) -> Pair:
     present = pair.now.timed if pair.now is not None and not computes_nothing(pair.now) else None
     share_then = None
     if past is not None and peak is not None:
-        operations = FIRST[pair.at.network].family.training_flops(pair.at.batch_size)
+        operations = FIRST[pair.at.network].family.training_flops(pair.at.known_batch_size)
         rate = operations / past.median / pair.at.threads
         low, high = rate / peak.high, rate / peak.low
         # No core does more than its peak: where the lower end is possible the clock was higher than the low one.

@@ -197,7 +197,8 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
     def feeding(place: Place) -> Feeding:
         host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
         family = families.get((place.cell.network, place.cell.specification))
-        size = None if family is None else family.batch_bytes(place.cell.batch_size)
+        batch_size = place.cell.batch_size
+        size = None if family is None or batch_size is None else family.batch_bytes(batch_size)
         return Feeding(matrix.cells[place], host, size, rate(place, host), judged.get(place))
 
     def order(place: Place) -> tuple[int, int, str, int]:

@@ -190,7 +190,8 @@ def _order_of_benchmarks(benchmark: Cell | str) -> tuple[bool, tuple[str, ...]]:
     if isinstance(benchmark, str):
         return True, (str(benchmark == BANDWIDTH),)
     of = benchmark
-    return False, (of.network, f"{of.batch_size:09}", of.framework, of.mode, *map(str, of))
+    batch_size = "" if of.batch_size is None else f"{of.batch_size:09}"
+    return False, (of.network, batch_size, of.framework, of.mode, *map(str, of))
 
 
 def _name(benchmark: Cell | str) -> str:

@@ -25,7 +25,7 @@ RECORD_SCHEMA = 1
 BASELINE, CANDIDATE = "baseline", "candidate"
 """The sides of a comparison. Launches of the first stand for another build under the row's name."""
 IMPORTED = "imported"
-"""The adapter of a benchmark that another program measured; its mini-batch is 0."""
+"""The adapter of a benchmark that another program measured; most of its axes are unknown."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
 LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
@@ -207,10 +207,11 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
 def sound(record: Record) -> bool:
     """Tell whether the numbers of a record are possible."""
     cell, outcome = record.cell, record.outcome
+    batch_size = 1 if cell.batch_size is None else cell.batch_size
     return (
         min(cell.threads, record.launch, record.attempt) >= 0
-        and min(cell.batch_size + (cell.adapter == IMPORTED), cell.world_size) >= 1
-        and max(cell.threads, cell.batch_size, cell.world_size, record.launch, record.attempt) < 2**31
+        and min(batch_size, cell.world_size) >= 1
+        and max(cell.threads, batch_size, cell.world_size, record.launch, record.attempt) < 2**31
         and 0 <= cell.cpu_quota < math.inf
         and 0 <= cell.loader_workers < 2**31
         and 0 <= record.wall_seconds < math.inf

@@ -142,11 +142,11 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
 
     def reference(cell: Cell) -> Reference | None:
         """Return the cell's reference if there is one: a profile is no reason to compute it."""
-        if cell.sync == ASYNC:
+        if cell.sync == ASYNC or not plan.network_of(cell).family.specified:
             return None
         workers = cell.world_size if cell.local_steps else 1
         fed = cell.placement in FED
-        wanted = ReferenceKey(plan.network_of(cell), cell.batch_size, workers, cell.local_steps, fed)
+        wanted = ReferenceKey(plan.network_of(cell), cell.known_batch_size, workers, cell.local_steps, fed)
         path = preparation.find(wanted)
         return None if path is None else Reference(path)
 

@@ -190,4 +190,10 @@ def _line_of(cell: Cell) -> tuple[str, ...]:
     }
     network = f"{cell.network} {extra[table_of_axes.GROUP]}".strip()
     mode = f"{cell.mode} {extra[table_of_axes.ROW]}".strip()
-    return network, str(cell.batch_size), cell.framework, mode, naming.short_extra(cell.device, cell)
+    return (
+        network,
+        table_of_axes.word("batch_size", cell.batch_size),
+        cell.framework,
+        mode,
+        naming.short_extra(cell.device, cell),
+    )

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from dlbench.adapters import tuning
-from dlbench.adapters.axes import BLANK
+from dlbench.adapters.axes import BLANK, order_of
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import BOUND, COPIED, EVERY_STEP, LOADER, OVERSUBSCRIBED, STORAGES, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
@@ -170,7 +170,7 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
     # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is undone here.
     for indices in _places(cells, sizes_of):
         if not cells[indices[0]].on_cpu:
-            rising = sorted((ordered[index] for index in indices), key=lambda cell: cell.batch_size)
+            rising = sorted((ordered[index] for index in indices), key=lambda cell: order_of(cell.batch_size))
             for index, cell in zip(indices, rising, strict=True):
                 ordered[index] = cell
     return ordered
@@ -507,10 +507,10 @@ class LaunchDurations:
 
 def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
     """Return a rough estimate of a launch's seconds, without any launch to go by."""
-    step = network.family.training_flops(cell.batch_size) / _RATE
+    # A user's own step may do anything.
+    step = 0.0 if cell.batch_size is None else network.family.training_flops(cell.batch_size) / _RATE
     sample = step * cell.sample_steps
     allowed = max(protocol.seconds, protocol.minimum_steps * sample)
-    # A user's own step may take any time.
     timed = min(protocol.steps * max(sample, protocol.sample_seconds), allowed) if step else allowed
     untimed = (max(protocol.warmup_steps, cell.sample_steps) + protocol.loss_steps) * step
     return _STARTUP + untimed + timed + _TRAINING_STEP * protocol.curve_steps
@@ -533,12 +533,14 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     """Return why a cell cannot fit into the memory of this machine or its GPU; empty where it may."""
     if not plan.row_of(cell).build.framework.computes:
         return ""
-    family = plan.network_of(cell).family
+    family, batch_size = plan.network_of(cell).family, cell.batch_size
+    if batch_size is None:
+        return ""
     there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    needed, where = family.least_bytes(cell.batch_size, cell.world_size) * cell.instances, "this machine"
+    needed, where = family.least_bytes(batch_size, cell.world_size) * cell.instances, "this machine"
     if needed <= there and not cell.on_cpu:
         gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
-        needed = family.least_bytes(max(1, cell.batch_size // cell.world_size)) // 2  # half where of 16 bits
+        needed = family.least_bytes(max(1, batch_size // cell.world_size)) // 2  # half where of 16 bits
         there, where = (gpu and gpu.memory_bytes) or needed, cell.device
     if needed <= there:
         return ""

@@ -247,9 +247,9 @@ def implausible(
     found = [*_clock(outcome, outcome.outside), *_of_quota(cell, outcome.outside)]
     if computes:
         step = median_high(outcome.step_seconds())
-        # The least that a step must compute.
+        # The least that a step must compute: of a mini-batch of unknown size, nothing.
         fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
-        flops = network.family.training_flops(cell.batch_size) / fewer
+        flops = network.family.training_flops(cell.batch_size or 0) / fewer
         found += _of_check(cell, network.family, outcome, outcome.outside, step)
         if not cell.on_cpu:
             limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size

@@ -70,7 +70,7 @@ def prepare_feeds(plan: Plan, machine: Machine, report: Report) -> Callable[[Cel
     def key(cell: Cell) -> tuple[Network, int] | None:
         network = plan.network_of(cell)
         used = cell.placement in FED and network.family.specified and network.family.trains
-        return (network, cell.batch_size) if used else None
+        return (network, cell.known_batch_size) if used else None
 
     return _prepared(plan, machine, key, lambda wanted: checked_feeds(*wanted, report))
 

@@ -295,9 +295,10 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
 
     def key(cell: Cell) -> tuple[ReferenceKey, bool]:
         network, workers = plan.network_of(cell), cell.world_size
-        equal_parts = workers if cell.local_steps else parts(network, cell.batch_size, workers)
+        batch_size = cell.known_batch_size
+        equal_parts = workers if cell.local_steps else parts(network, batch_size, workers)
         fed = network.family.trains and cell.placement in FED
-        return ReferenceKey(network, cell.batch_size, equal_parts, cell.local_steps, fed), cell.on_cpu
+        return ReferenceKey(network, batch_size, equal_parts, cell.local_steps, fed), cell.on_cpu
 
     wanted = dict.fromkeys(
         key(cell)
@@ -309,4 +310,9 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     # Those of the CPU first: what is computed for it then serves the GPU too.
     in_order = sorted(wanted, key=lambda key: not key[1])
     found = {each: fitting(*each, report, cores) for each in in_order}
-    return lambda cell: None if cell.sync == ASYNC else found.get(key(cell))
+
+    def reference_of(cell: Cell) -> Reference | None:
+        has_one = cell.sync != ASYNC and plan.network_of(cell).family.specified
+        return found.get(key(cell)) if has_one else None
+
+    return reference_of

@@ -361,11 +361,11 @@ class Schedule:
     def skip_reason(self, cell: Cell) -> str:
         """Return why a cell is not worth starting, judged by similar cells; empty if it is."""
         out_of_memory = [
-            each.cell.batch_size
-            for each in self._records[sizes_of(cell)]
-            if each.outcome.status is Status.OUT_OF_MEMORY
+            record.cell.known_batch_size
+            for record in self._records[sizes_of(cell)]
+            if record.outcome.status is Status.OUT_OF_MEMORY and cell.batch_size is not None
         ]
-        if not self.stats[cell] and min(out_of_memory, default=cell.batch_size) < cell.batch_size:
+        if out_of_memory and not self.stats[cell] and min(out_of_memory) < cell.known_batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
         given = (each for each in self._records[group_of(cell)] if each.cell.threads)
         first = min(given, key=lambda each: each.cell.threads, default=None)

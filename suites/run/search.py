@@ -327,7 +327,9 @@ def lines(found: SearchResult, command: str | None) -> list[str]:
     best, plan, tried = found.best, found.schedule.plan, found.schedule.tried()
     planned = len(plan.cells)
     of = f"{tried} of {planned}" if tried < planned else f"{planned}"
-    speed = f"{found.seconds[best]:.4g} s a step, {best.batch_size / found.seconds[best]:.4g} items/s"
+    speed = f"{found.seconds[best]:.4g} s a step"
+    if best.batch_size is not None:
+        speed += f", {best.batch_size / found.seconds[best]:.4g} items/s"
     sentences = [f"Fastest of {of} configurations: {_named(plan, best)}: {speed}.", _gain(found)]
     for cell, slower in found.slower.items():
         if cell != found.schedule.to_beat:

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import UNKNOWN, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import counted, run_to_pytest_benchmark, samples_of
-from dlbench.reports.pytest_benchmark.imported import FileError, runs_of
+from dlbench.reports.pytest_benchmark.imported import FileError, imported_cell, runs_of
 
 # What a launch may give; final_loss_finite and the parity verdict decide whether it may be shown.
 OUTCOMES = st.builds(
@@ -126,9 +126,10 @@ def test_a_run_comes_back_whole(tmp_path, made):
 def test_somebodys_benchmark_becomes_a_cell(tmp_path):
     (imported,) = runs_of([files.read(written(tmp_path, foreign()))], "9.9")
     (only,) = imported.records
-    assert only.cell == Cell(
-        "pytest-benchmark", "imported", "imported", "tests/test_mine.py::test_sum[10]", "cpu", threads=0, batch_size=0
-    )
+    assert only.cell == imported_cell("tests/test_mine.py::test_sum[10]")
+    assert only.cell.batch_size is None
+    unknown = ("device", "precision", "placement", "affinity", "tuning")
+    assert {getattr(only.cell, axis) for axis in unknown} == {UNKNOWN}
     assert only.outcome.step_seconds() == pytest.approx([1e-6, 2e-6, 3.25e-6], rel=1e-12)
     assert only.outcome.steps_per_sample == 100
     assert only.outcome.parity.verdict == "unchecked"
