@@ -52,8 +52,8 @@ _PARAMETERS = 3  # of a drift: start, end and size; a step has two
 
 
 @dataclass(frozen=True)
-class Drift:
-    """A slow change of a series; sizes in log units."""
+class Ramp:
+    """A level, a straight rise or fall, and another level; sizes in log units."""
 
     first: int
     """Index of the night it begins with, which still has the level before it."""
@@ -69,22 +69,12 @@ class Drift:
     adjusted_p: float = math.nan
     """Corrected for the search over all series too."""
 
-    @property
-    def nights(self) -> int:
-        """How many nights it takes, the first and the last included."""
-        return self.last - self.first + 1
-
-    @property
-    def a_night(self) -> float:
-        """Its size from one night to the next."""
-        return self.size / (self.last - self.first)
-
 
 class Changes(NamedTuple):
     """Everything that changed in a series."""
 
     steps: tuple[Step, ...]
-    drift: Drift | None
+    drift: Ramp | None
 
 
 _Stretch = tuple[int, int]
@@ -94,7 +84,7 @@ _Stretch = tuple[int, int]
 class _Reading(NamedTuple):
     """A drift, and the steps that the series has besides."""
 
-    drift: Drift
+    drift: Ramp
     steps: tuple[Step, ...]
 
 
@@ -113,7 +103,7 @@ def find_changes(
         for values, its_steps, of_machine in zip(series, steps, kinds, strict=True)
     ]
     tests = [1.0 if reading is None else min(reading.drift.p, 1.0) for reading in readings]
-    drifts: list[Drift | None] = [None] * len(series)
+    drifts: list[Ramp | None] = [None] * len(series)
     for place, (reading, p) in enumerate(zip(readings, false_discovery_control(tests).tolist(), strict=True)):
         if reading is not None and p <= FALSE_DISCOVERY_RATE:
             drifts[place] = replace(reading.drift, adjusted_p=p)
@@ -148,10 +138,8 @@ def _read(
     values: Values, calm: Values, steps: tuple[Step, ...], rounds: int, least: float, of_machine: bool
 ) -> _Reading:
     """Return the drift beside steps, starting with these, and the steps of the series less that drift."""
-    drift = _best_drift(calm, steps, least, of_machine)
-    for place in range(rounds):
-        if place:
-            drift = _best_drift(calm, steps, least, of_machine)
+    for _ in range(rounds):
+        drift = _best_drift(calm, steps, least, of_machine)
         less = values - _ramp(len(values), drift.first, drift.last) * drift.size
         before = [step.position for step in steps]
         # A series that drifts has slopes: a step must stand out from them.
@@ -161,7 +149,7 @@ def _read(
     return _Reading(drift, steps)
 
 
-def _best_drift(values: Values, steps: Sequence[Step], least: float, of_machine: bool) -> Drift:
+def _best_drift(values: Values, steps: Sequence[Step], least: float, of_machine: bool) -> Ramp:
     """Return the drift that, with steps at these places, leaves the least squares, tested against ``least`` in all."""
     from scipy.special import stdtr, stdtrit
 
@@ -172,7 +160,7 @@ def _best_drift(values: Values, steps: Sequence[Step], least: float, of_machine:
     p = 2 * float(stdtr(freedom, (least - abs(size)) / error)) * tried
     size, error, freedom = _slope(values, levels, longest, of_machine)
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
-    return Drift(*longest, size, size - half, size + half, p)
+    return Ramp(*longest, size, size - half, size + half, p)
 
 
 def _best_stretches(values: Values, levels: NDArray[np.float64]) -> tuple[_Stretch, _Stretch]:
@@ -275,7 +263,7 @@ def _less_a_step(values: Values) -> Values:
     return left
 
 
-def _criterion_of(calm: Values, steps: Sequence[Step], drift: Drift | None = None) -> float:
+def _criterion_of(calm: Values, steps: Sequence[Step], drift: Ramp | None = None) -> float:
     design = _level_columns(len(calm), steps)
     if drift is not None:
         design = np.column_stack([design, _ramp(len(calm), drift.first, drift.last)])

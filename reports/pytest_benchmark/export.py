@@ -17,7 +17,7 @@ from dlbench.reports.cells import build_matrix, grouped
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.json import finite, json_text, plain
 from dlbench.reports.naming import group_name, slug
-from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.hosts import FOREIGN_KEY, read_host
 from dlbench.reports.storage.record import Record, Run, last_attempts
 from dlbench.reports.storage.results import Results
 
@@ -25,8 +25,6 @@ KEY = "dlbench"
 """Of everything that is ours in such a file."""
 FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
-FOREIGN_KEY = "pytest_benchmark"
-"""Key of the original names and options in the software of a record imported from another program's file."""
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 

@@ -9,6 +9,11 @@ from dlbench.hardware_probe import Machine, describe
 from dlbench.hardware_probe.files import JsonRecord
 from dlbench.hardware_probe.machine import rounded_memory_gib
 
+FOREIGN_KEY = "pytest_benchmark"
+"""Key of the original names and options in the software of an imported record, and of its machine's description."""
+UNKNOWN_MACHINE = "unknown"
+"""The fingerprint of every machine that a file does not describe: two of them may be the same or not."""
+
 
 @dataclass(frozen=True)
 class Host:

@@ -18,9 +18,9 @@ from dlbench.reports.compare.comparison import SideOfCell, judge_sides, side_of
 from dlbench.reports.compare.report import GateOutcome, outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Judgement, Verdict, adjust
 from dlbench.reports.formats.inert import visible
-from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, KEY, counted
+from dlbench.reports.pytest_benchmark.export import KEY, counted
 from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, accept, fingerprint_of, read
-from dlbench.reports.storage.hosts import host_of, read_host
+from dlbench.reports.storage.hosts import FOREIGN_KEY, host_of, read_host
 from dlbench.reports.storage.record import CANDIDATE, Record
 from dlbench.reports.storage.results import Results
 
