@@ -48,6 +48,7 @@ OF_A_MACHINE = 0.05
 _PLACES = 40  # starts and ends that are tried
 _ROUNDS = 3  # of finding the drift beside the steps, and the steps of the series less the drift
 _NO_LENGTH = 1e-9  # of a ramp that the steps explain altogether
+_MOST_CORRELATION = 0.7  # a drift that is no straight line leaves some too, and the calmer the nights, the more
 _PARAMETERS = 3  # of a drift: start, end and size; a step has two
 
 
@@ -211,12 +212,12 @@ def _slope(
 
 
 def _correlation(left: Values, columns: int, of_machine: bool) -> float:
-    """Return the lag-one correlation of what a regression on so many columns leaves, from 0 to 0.9."""
+    """Return the lag-one correlation of what a regression on so many columns leaves, from 0 to `_MOST_CORRELATION`."""
     correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
     if of_machine:
         # Where correlation is to be expected, the regression must not hide it.
         correlation += (1 + 4 * correlation) * columns / len(left)
-    return min(max(correlation, 0.0), 0.9)
+    return min(max(correlation, 0.0), _MOST_CORRELATION)
 
 
 def _ramp(count: int, first: int, last: int) -> Values:

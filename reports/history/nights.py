@@ -404,7 +404,7 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
         ("CPUs", before.outcome.cpus, after.outcome.cpus),
         ("CPU quota", before.quota_cpus, after.quota_cpus),
     ]
-    if after.cell.mode != IMPORTED:
+    if after.cell.adapter != IMPORTED:
         # The environment of an imported record is its interpreter.
         pairs.append(("environment", before.environment[:12], after.environment[:12]))
 

@@ -52,6 +52,20 @@ def changes_page(history: History) -> Page:
     """
     if not history.cells:
         return Page((NOTHING,), ())
+    compared = any(series.comparable for series in history.cells)
+    unknown = Table("Not searched for changes: the machine is unknown.", (), ())
+    tables = _tables_of_changes(history) if compared else [unknown]
+    if history.everything:
+        tables += [_cells_table(history), *_environments_table(history)]
+    count, first, last = history.nights()
+    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
+    on = f"{counted(len(history.cells), 'series', 'series')} on {_names(history, history.cells)}"
+    head = f"{counted(count, 'night')} ({span}), {on}."
+    return Page((head,), tuple(tables), tuple(_notes(history)))
+
+
+def _tables_of_changes(history: History) -> list[Table]:
+    """Return the confirmed changes, the pending ones, and the drifts."""
     settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
     least = f"{100 * history.magnitude:g} %"
     some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
@@ -65,14 +79,7 @@ def changes_page(history: History) -> Page:
         left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
         made = columns.table(_changes(history), shown, title, notes=left, words=True)
         tables.append(made if shown else made._replace(head=()))
-    tables.append(_drifts_table(history))
-    if history.everything:
-        tables += [_cells_table(history), *_environments_table(history)]
-    count, first, last = history.nights()
-    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
-    on = f"{counted(len(history.cells), 'series', 'series')} on {_names(history, history.cells)}"
-    head = f"{counted(count, 'night')} ({span}), {on}."
-    return Page((head,), tuple(tables), tuple(_notes(history)))
+    return [*tables, _drifts_table(history)]
 
 
 def history_data(history: History) -> dict[str, Any]:
