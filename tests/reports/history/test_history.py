@@ -16,11 +16,11 @@ from exported import exporter, texts
 from scipy import stats
 
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.pytest_benchmark.commits import commit_in_words
-from dlbench.reports.pytest_benchmark.imported import imported_cell
 from dlbench.reports.history import report as of_history
 from dlbench.reports.history.nights import History, build_history, differences, explained, series_of
 from dlbench.reports.history.report import history_to_picture
+from dlbench.reports.pytest_benchmark.commits import commit_in_words
+from dlbench.reports.pytest_benchmark.imported import imported_cell
 from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
 
 history_to_csv, history_to_json = (exporter("history", form) for form in ("csv", "json"))
