@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.naming import counted
+from dlbench.reports.pytest_benchmark.commits import commit_in_words
 from dlbench.reports.storage.hosts import FOREIGN_KEY
 from dlbench.reports.storage.record import IMPORTED, RELEASED, Record
 
@@ -72,9 +73,8 @@ def _of_pytest_benchmark(kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file of pytest-benchmark says of a benchmark's circumstances: commit, version and options."""
     known: dict[str, Any] = {"pytest-benchmark": kept.get("version")}
     commit = kept.get("commit_info")
-    if isinstance(commit, Mapping) and commit.get("id"):
-        changed = " with uncommitted changes" if commit.get("dirty") else ""
-        known["commit"] = f"{str(commit['id'])[:12]}{changed}"
+    if isinstance(commit, Mapping) and (words := commit_in_words(commit)):
+        known["commit"] = words
     options = kept.get("options")
     if isinstance(options, Mapping):
         known |= {f"option {name}": value for name, value in options.items()}

@@ -9,6 +9,7 @@ from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import number
 from dlbench.reports.history.nights import CAVEATS, ChangePoint, Night, Series
+from dlbench.reports.history.report import drift_words
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
 from dlbench.reports.quantities import QUANTITIES, Numbers
@@ -129,4 +130,5 @@ def _history(series: Series) -> dict[str, Any]:
         "changes": [
             {"place": c.place - first, "numbers": [c.ratio, c.low, c.high], "pending": c.pending} for c in changes
         ],
+        "drift": None if series.drift is None else drift_words(series, series.drift),
     }

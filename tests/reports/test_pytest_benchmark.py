@@ -176,6 +176,20 @@ def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
         runs_of([read[0], read[0]], "9.9")
 
 
+def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
+    def of_commit(day: int, name: str):
+        info = {"id": name, "branch": "main", "dirty": False}
+        return files.read(written(tmp_path, foreign(datetime=f"2026-03-0{day}T12:00:00+00:00", commit_info=info)))
+
+    one, other, nameless = of_commit(1, 40 * "a"), of_commit(2, 40 * "b"), of_commit(3, "unversioned")
+    with pytest.raises(FileError, match=r"different commits, b{10} \(main\) and a{10} \(main\), so not"):
+        runs_of([one, other], "9.9", one_run=True)
+    assert [len(each.records) for each in runs_of([one, other], "9.9")] == [1, 1]
+    again = of_commit(4, 40 * "a")
+    (joined,) = runs_of([one, again, nameless], "9.9", one_run=True)
+    assert len(joined.records) == 3
+
+
 def test_a_file_without_samples_is_a_median_with_its_spread(tmp_path):
     content = json.loads(changed(foreign(), *DATA, LEFT_OUT))
     content["benchmarks"][0]["stats"] |= {"rounds": 3, "iqr": 1e-6, "stddev": math.nan, "min": 1e-6}
