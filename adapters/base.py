@@ -1,11 +1,12 @@
 """The contract of an adapter: the calls that every framework implements.
 
 Life of an adapter, one per process: ``set_up`` (threads and execution settings, before the framework's first
-operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
-timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
--> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around the timed steps,
-``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``. Where each step
-takes another mini-batch, ``take`` is called before each ``step``, and ``prepare`` and ``reset`` only show its shape.
+operation) -> ``import_modules`` -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``,
+to warm up and while timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters``
+for the parity check -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around
+the timed steps, ``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``.
+Where each step takes another mini-batch, ``take`` is called before each ``step``, and ``prepare`` and ``reset`` only
+show its shape.
 
 A launch on a GPU sees that one GPU only: whatever index its cell's device has, it is the framework's device 0. With
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
@@ -42,6 +43,10 @@ SAMPLING = ("boltzmann", "mcculloch_pitts")
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
     """Raised in ``prepare`` where a cell turns out to be impossible only there; the text is the reason shown."""
+
+
+class Explained(Exception):  # noqa: N818 - a finding about the user's code
+    """Raised where the text says all there is to say: no traceback is printed."""
 
 
 def factors(size: int, count: int = 2) -> List[np.ndarray]:
@@ -99,6 +104,9 @@ class Adapter:
 
         With ``cell.threads`` 0 set no thread count: the launch observes the framework's default.
         """
+
+    def import_modules(self) -> None:
+        """Import modules that the framework's own import leaves out; part of the seconds of a launch's import."""
 
     def refuses_family(self, network: Network) -> str:
         """Return why this adapter cannot build the network's family, or its layers; empty where it can.

@@ -9,6 +9,7 @@ import json
 import os
 from enum import Enum
 from functools import lru_cache
+from statistics import median
 from typing import Any, Dict, List, NamedTuple, Optional, get_type_hints
 
 SCHEMA_VERSION = 1
@@ -52,6 +53,8 @@ FED = ("fed", "prefetched", LOADER)  # placements with another mini-batch for ea
 PLACEMENTS = ("resident", *COPIED, *FED)  # of the mini-batch; resident: one, on the device
 STORAGES = ("cache", "disk")  # where a loader finds its file: in memory, as after a first reading, or on the disk
 EVERY_STEP, LOCAL, ASYNC = "step", "local", "async"  # when workers exchange; the second is written "local:4"
+#: Nanoseconds. The finest clocks count whole nanoseconds: in a shorter sample one tick is more than 10 %.
+LEAST_SAMPLE_NS = 10
 #: Steps of a sample of asynchronous workers, which wait for one another after each sample, so that it ends for all.
 _ASYNC_STEPS = 16
 
@@ -89,6 +92,11 @@ class Cell(NamedTuple):
     def on_cpu(self) -> bool:
         """Return whether the CPU computes; with a GPU it only launches operators there."""
         return self.device == "cpu"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether a GPU computes; this and `on_cpu` are both false where the device is not known."""
+        return self.device not in ("cpu", UNKNOWN)
 
     @property
     def helpers(self) -> int:
@@ -149,6 +157,12 @@ class Launch(NamedTuple):
     weights: Optional[str] = None  # folder with files of the network's large weights; None: all are drawn
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
     feed: Optional[str] = None  # folder with the files of the mini-batches that steps take; None: they are drawn
+    helpers: int = 0  # threads or processes that load data beside those of the cell, as the user's own step declares
+
+    @property
+    def all_threads(self) -> int:
+        """Return the threads of the cell and the helpers that a step declares; 0 where the cell asks for no count."""
+        return self.cell.all_threads + self.helpers if self.cell.threads else 0
 
     @property
     def times_steps(self) -> bool:
@@ -295,6 +309,18 @@ class Profile(NamedTuple):
     operators: List[Operator]  # those that took longest first
 
 
+class SampleStatistics(NamedTuple):
+    """Statistics of samples that another program did not keep; in seconds of a step."""
+
+    samples: int
+    median: float
+    minimum: Optional[float] = None
+    maximum: Optional[float] = None
+    mean: Optional[float] = None
+    deviation: Optional[float] = None  # standard deviation of the samples
+    interquartile_range: Optional[float] = None
+
+
 class Outcome(NamedTuple):
     """The content of ``outcome.json``."""
 
@@ -328,18 +354,47 @@ class Outcome(NamedTuple):
     curve_ended: str = ""  # why training ended early; empty: it did not
     phases: Dict[str, float] = {}  # when each phase of the launch began, in order; by the system's monotonic clock, s
     losses: List[List[float]] = []  # of `Protocol.loss_steps`: [steps so far, mean loss of the last, before its update]
+    statistics: Optional[SampleStatistics] = None  # of samples that were not kept; None: they are in ``samples_ns``
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
         return [max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns]
 
+    def was_timed(self) -> bool:
+        """Tell whether there are samples, or statistics of samples that were not kept."""
+        return bool(self.samples_ns) or self.statistics is not None
+
+    def median_seconds(self) -> Optional[float]:
+        """Return the median seconds of a step.
+
+        None where nothing was timed, and where the samples are too short for the clock (`too_short`).
+        """
+        if not self.was_timed() or self.too_short():
+            return None
+        if self.samples_ns:
+            return median(self.step_seconds())
+        assert self.statistics is not None
+        return self.statistics.median
+
+    def too_short(self) -> bool:
+        """Tell whether the median sample lasts fewer than `LEAST_SAMPLE_NS`, so that it shows the clock's ticks."""
+        if self.samples_ns:
+            return median(self.samples_ns) < LEAST_SAMPLE_NS
+        if self.statistics is None:
+            return False
+        return self.statistics.median * self.steps_per_sample * 1e9 < LEAST_SAMPLE_NS
+
     def gives_a_number(self) -> bool:
         """Tell whether there are plausible samples."""
-        return bool(self.samples_ns) and self.status is not Status.IMPLAUSIBLE
+        return self.was_timed() and self.status is not Status.IMPLAUSIBLE
+
+    def sample_count(self) -> int:
+        """Return the number of timed samples, kept or not."""
+        return len(self.samples_ns) if self.statistics is None else self.statistics.samples
 
     def timed_steps(self) -> int:
         """Return the number of steps in the timed samples."""
-        return len(self.samples_ns) * self.steps_per_sample
+        return self.sample_count() * self.steps_per_sample
 
     def observed_steps(self) -> int:
         """Return the number of steps that `threads` and `contention` span, warm-up found later included."""

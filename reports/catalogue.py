@@ -45,7 +45,7 @@ def reports() -> dict[str, Report[Any]]:
 
 def suggested(records: Iterable[Record]) -> list[Report[Any]]:
     """Return the reports that have something to show of these records, in the order of names."""
-    timed = [each for each in records if each.outcome.status is Status.OK and each.outcome.samples_ns]
+    timed = [each for each in records if each.outcome.status is Status.OK and each.outcome.was_timed()]
     families = {family.name for each in timed if (family := family_of_record(each)) is not None}
     cells = {each.cell for each in timed}
     fitting = [each for each in reports().values() if each.suggestion and each.applies(cells)]

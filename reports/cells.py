@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import UNKNOWN, Cell, Parity, Status
+from dlbench.adapters.protocol import LEAST_SAMPLE_NS, UNKNOWN, Cell, Outcome, Parity, Status
 from dlbench.reports.flags import (
     CEILING_SLACK,
     FEW_LAUNCHES,
@@ -36,7 +36,7 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.naming import counted
+from dlbench.reports.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.quantities import SECONDS, measure, why_no_joules
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -49,13 +49,17 @@ from dlbench.reports.statistics import (
 )
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import by_numbers, family_of_record, in_order
-from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
+from dlbench.reports.storage.record import BASELINE, IMPORTED, SEARCH, Record, last_attempts
 from dlbench.reports.storage.results import Results
 from dlbench.reports.thread_evidence import Observed, observe
 
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 
+TOO_SHORT = (
+    f"its samples last less than {LEAST_SAMPLE_NS} ns: too short for a clock that counts nanoseconds. "
+    "Let a sample hold more calls."
+)
 _PAUSE = timedelta(hours=1)
 """A run without a launch for longer has paused, and the machine may have changed meanwhile."""
 NO_THREADS = -1
@@ -97,6 +101,11 @@ class Place(NamedTuple):
         """Whether the CPU computes."""
         return self.cell.on_cpu
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes; neither does where the device is not known."""
+        return self.cell.on_gpu
+
 
 _NAMES_OF_ROLE = {role: tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)}
 
@@ -124,14 +133,22 @@ def column_of(machine: str, cell: Cell) -> Place:
     return Place(machine, axes.project(cell, _NAMES_OF_ROLE[axes.COLUMN]))
 
 
+_RESOURCES = ("threads", "world_size", "cpu_quota", "loader_workers", "instances", "storage", "sync")
+"""Axes of which an imported benchmark says nothing, though a cell has no value that says so."""
+
+
 def axis_value(cell: Cell, name: str) -> Any:
     """Return the value of an axis for JSON and CSV.
 
-    Threads are None where the device has none to choose, and where nobody recorded them.
+    Threads are None where the device has none to choose. Where nobody recorded the device, nobody recorded the other
+    resources either.
     """
-    if name == "threads" and (cell.threads == NO_THREADS or cell.device == UNKNOWN):
+    value = getattr(cell, name)
+    if name == "threads" and value == NO_THREADS:
         return None
-    return getattr(cell, name)
+    if cell.device == UNKNOWN and name in _RESOURCES:
+        return UNKNOWN if isinstance(value, str) else None
+    return value
 
 
 def differ(cells: Iterable[Cell], *names: str) -> bool:
@@ -169,6 +186,8 @@ class CellResult:
     """Among the fastest of its column within its group: none is faster by more than noise may explain."""
     run: str = ""
     environment: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the user gave its launches (--env)."""
     interpreter: str = ""
     first_step_seconds: float | None = None
     """Median over launches; compilation included."""
@@ -271,6 +290,9 @@ def build_matrix(results: Results) -> Matrix:
 def _flag_older_environment(cell: CellResult, record: Record, newest: Record | None) -> CellResult:
     if newest is None or cell.environment in ("", newest.environment):
         return cell
+    if dict(cell.variables) != newest.variables:
+        before, now = variables_in_words(cell.variables), variables_in_words(newest.variables)
+        return replace(cell, flags=(*cell.flags, Flag(OTHER_ENVIRONMENT, f"--env: {before}, the row's newest: {now}")))
     sentence = f"environment {cell.environment[:12]}, the row's newest is {newest.environment[:12]}"
     version = record.outcome.software.get("version")
     if version and version == newest.outcome.software.get("version"):
@@ -289,9 +311,11 @@ def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:
     notes = [
-        f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
+        f"{name}: cells were measured with several environments (builds, or variables of --env); only the newest of "
+        "each cell is shown."
         for name in sorted(results.displaced)
     ]
+    notes += _notes_on_variables(records)
     runs = {record.run for record in records}
     if len(runs) > 1:
         times = sorted(record.started for record in records)
@@ -323,6 +347,20 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
             f"Not shown: {runs_of} of two builds (compare, gate) or of a search (tune); --run "
             f"{max(results.comparisons)} shows one."
         )
+    return notes
+
+
+def _notes_on_variables(records: Sequence[Record]) -> list[str]:
+    """Return a line for each set of environment variables that cells were launched with (--env)."""
+    launched = {record.cell: record for record in records if record.environment}
+    by_variables = grouped(launched.values(), lambda record: variables_in_words(record.variables))
+    notes = []
+    for words, those in by_variables.items():
+        if not those[0].variables:
+            continue
+        rows = listed(list(dict.fromkeys(row_name(record.cell) for record in those)))
+        which = "all cells" if len(those) == len(launched) else f"{len(those)} of {len(launched)} cells ({rows})"
+        notes.append(f"Launched with {words} (--env): {which}.")
     return notes
 
 
@@ -441,7 +479,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     newest = records[-1]
     cell = newest.cell
     status, reason = _status(records)
-    timed = [r for r in records if r.outcome.samples_ns and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
+    timed = [r for r in records if r.outcome.was_timed() and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
     place = CellResult(
         machine=newest.machine,
         cell=axes.project(cell, axes.NAMES),
@@ -449,12 +487,16 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         reason=reason,
         run=newest.run,
         environment=newest.environment,
+        variables=newest.variables,
         interpreter=newest.interpreter,
     )
     if not timed or status is Status.IMPLAUSIBLE:
         return place
+    if any(record.outcome.too_short() for record in timed):
+        return replace(place, reason=TOO_SHORT)
     outcomes = [record.outcome for record in timed]
-    summary, measured = summarise([each.step_seconds() for each in outcomes]), measure(outcomes)
+    without_samples = [outcome.statistics for outcome in outcomes if outcome.statistics is not None]
+    summary, measured = summarise([each.step_seconds() for each in outcomes], without_samples), measure(outcomes)
     family = family_of_record(newest)
     gflops = items_per_second = None
     if cell.batch_size is not None:
@@ -486,8 +528,15 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         peak_memory_bytes=max(each.peak_memory_bytes or 0 for each in outcomes) or None,
         cold_start=all(each.software.get("cold_start") is True for each in outcomes),
         measured=measured,
-        unmeasured={} if "cpu_joules" in measured else {"cpu_joules": why_no_joules(outcomes[-1])},
+        unmeasured=_unmeasured(newest, outcomes[-1], measured),
     )
+
+
+def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
+    """Return why quantities are not known; nothing of a benchmark that another program measured."""
+    if "cpu_joules" in measured or record.cell.adapter == IMPORTED:
+        return {}
+    return {"cpu_joules": why_no_joules(outcome)}
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

@@ -15,6 +15,7 @@ from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_col
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Entry, Page, deviation, number
+from dlbench.reports.left_out import left_out
 from dlbench.reports.naming import counted, group_name, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.ratio.pairs import Compared
@@ -209,15 +210,17 @@ def _choices(found: Costs) -> tuple[Column[Choice], ...]:
 
 
 def _place(cell: Cell) -> str:
-    return f"{group_name(cell)}, {place_name(cell)}"
+    return ", ".join(filter(None, (group_name(cell), place_name(cell))))
 
 
 def _page(found: Costs) -> Page:
     """Return for each machine a table of its rows, and one of which takes least for how many steps."""
+    columns, of_choices = _columns(found), _choices(found)
     if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), ())
-    tables = []
-    columns, of_choices, chosen = _columns(found), _choices(found), list(choices(found))
+        # JSON and CSV have their keys all the same.
+        empty = (table(columns, (), key="cells"), table(of_choices, (), key="choices"))
+        return Page((NOTHING, *left_out(_left_out(found)), *found.matrix.notes), empty)
+    tables, chosen = [], list(choices(found))
     for machine in found.matrix.machines:
         here = [cost for of in found.rows for cost in of if cost.cell.machine == machine]
         if here:
@@ -242,7 +245,14 @@ def _notes(found: Costs) -> Iterator[str]:
         )
     for why, of in reasons(cells, "cpu_joules").items():
         yield f"{QUANTITIES['cpu_joules'].title}: not measured for {counted(len(of), 'cell')}: {why}."
+    yield from left_out(_left_out(found))
     yield from found.matrix.notes
+
+
+def _left_out(found: Costs) -> list[CellResult]:
+    """Return the cells of the matrix that are in no table."""
+    shown = {(cell.machine, cell.cell) for cell in _cells(found)}
+    return [cell for cell in found.matrix.cells.values() if (cell.machine, cell.cell) not in shown]
 
 
 def headline(found: Costs) -> list[str]:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from dlbench.adapters.families import Family
-from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, RECURRENT
+from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, PYTHON_PROFILER, RECURRENT
 from dlbench.adapters.protocol import Cell, Outcome
 from dlbench.reports.columns import Column, csv_rows, table
 from dlbench.reports.errors import ReportError
@@ -120,6 +120,16 @@ _OPERATORS: tuple[Column[Share], ...] = (
     *_NUMBERS,
 )
 
+_FUNCTIONS: tuple[Column[Share], ...] = (
+    Column("", "function", lambda each: one_line(each.name, _NAME_WIDTH)),
+    *_NUMBERS,
+)
+
+
+def _of_python(found: dict[str, Any]) -> bool:
+    """Return whether the profile has functions of Python, because no framework's profiler explains the step."""
+    return str(found["profiler"]).startswith(PYTHON_PROFILER)
+
 
 def _page(found: dict[str, Any], top: int) -> Page:
     """Return the kinds and the ``top`` longest operators as tables, with conclusions."""
@@ -127,9 +137,14 @@ def _page(found: dict[str, Any], top: int) -> Page:
     kind: Column[Share] = Column("", "kind", lambda each: idle if each.name == IDLE else each.name)
     title = "Where a step's time goes" + (", on the device" if found["on_device"] else "")
     shown, count = found["operators"][:top], len(found["operators"])
-    longest = f"Operators, the {len(shown)} longest of {count}" if len(shown) > 1 else "Operators"
+    of_python = _of_python(found)
+    name = "Functions" if of_python else "Operators"
+    longest = f"{name}, the {len(shown)} longest of {count}" if len(shown) > 1 else name
     software = f" ({found['software']})" if found["software"] else ""
     before = (f"{name_of(found['cell'])}{software}.", _cost_of_the_profiler(found))
+    if of_python:
+        # Kinds are those of operators: by its name a function is of none.
+        return Page(before, (table(_FUNCTIONS, shown, longest),), tuple(_notes(found)))
     tables = table((kind, *_NUMBERS), found["kinds"], title), table(_OPERATORS, shown, longest)
     return Page(before, tables, tuple(_notes(found)))
 
@@ -149,7 +164,7 @@ def _notes(found: dict[str, Any]) -> list[str]:
     lines = []
     seconds, slowdown, busy = found["seconds"], found["slowdown"], found["busy_seconds"]
     if slowdown is not None and slowdown > SLOWER:
-        hence = "many short operators weigh more here than they do without it."
+        hence = f"many short {'functions' if _of_python(found) else 'operators'} weigh more than they do without it."
         if found["on_device"]:
             hence = "kernel times hold, but without it the device is idle less often than it seems here."
         lines.append(f"The profiler makes a step {slowdown:.1f} times as long: {hence}")
@@ -167,6 +182,13 @@ def _notes(found: dict[str, Any]) -> list[str]:
     what = "kernels and copies" if found["on_device"] else "operators"
     mean = busy / found["calls"]
     each = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
+    if _of_python(found):
+        lines.append(f"A step makes {_count(found['calls'])} calls of functions, which take {each} on average.")
+        lines.append(
+            "Each is without the functions that it calls. Operators are not shown: the file imports no framework whose "
+            "profiler explains the step."
+        )
+        return lines
     lines.append(f"A step launches {_count(found['calls'])} {what}, which take {each} on average.")
     if starting := found["starting"]:
         lines.append(f"{starting[0].upper()}{starting[1:]}.")

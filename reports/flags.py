@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from dlbench.adapters.families.own import ADAPTER as OWN_STEP
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports import disturbance
 from dlbench.reports.gpu_evidence import observe_launch
@@ -42,6 +43,7 @@ class Flag:
 PARITY = FlagKind("parity", "!", "computed something other than the reference: not comparable")
 PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "not checked against the reference mathematics")
 LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
+LOSS_CONSTANT = FlagKind("loss_constant", "=", "the loss is the same after every step: does the step train?")
 ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it was measured")
 THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
 THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
@@ -57,7 +59,12 @@ NO_STEADY_STATE = FlagKind(
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches failed")
-OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
+OTHER_ENVIRONMENT = FlagKind(
+    "other_environment", "e", "measured with an older environment, or other variables, than the rest of its row"
+)
+SAMPLES_NOT_KEPT = FlagKind(
+    "samples_not_kept", "k", "its samples were not kept: only their median is known, and its spread"
+)
 FEW_LAUNCHES = FlagKind(
     "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
 )
@@ -65,8 +72,8 @@ FEW_LAUNCHES = FlagKind(
 KINDS = tuple(each for each in globals().copy().values() if isinstance(each, FlagKind))
 """All of them, in this order."""
 
-ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, ECC_ERRORS})
-"""Doubtful mathematics counts from one launch on; noisy measurements from half of the launches."""
+ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, LOSS_CONSTANT, ECC_ERRORS, SAMPLES_NOT_KEPT})
+"""What is doubtful, or unknown, counts from one launch on; noisy measurements from half of the launches."""
 
 CEILING_SLACK = 1.02
 """A rate is over the ceiling when it exceeds it by more than measurement noise."""
@@ -109,10 +116,15 @@ def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
     if record.cell.on_cpu:
         capacity = capacity_of(record, host)
         misused, sentence = misused_threads(outcome, capacity)
+        if misused > 0 and record.cell.adapter == OWN_STEP:
+            sentence += "; if the others load data, say how many in the file: HELPERS = 2"
         found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
         found.append((THROTTLED, disturbance.throttled(record, capacity)))
-    else:
+    elif record.cell.on_gpu:
         found += _of_device(record, by_others)
+    if outcome.statistics is not None:
+        samples = counted(outcome.statistics.samples, "sample")
+        found.append((SAMPLES_NOT_KEPT, f"the median of {samples} that were not kept"))
     if outcome.steady is False:
         samples = counted(len(outcome.samples_ns), "sample")
         found.append((NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
@@ -149,6 +161,8 @@ def _of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, st
         found.append((PARITY, parity.reason or "it disagrees with the reference"))
     if outcome.final_loss_finite is False:
         found.append((LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
+    if parity is not None and len(parity.losses) > 1 and {*parity.losses, outcome.final_loss} == {parity.losses[0]}:
+        found.append((LOSS_CONSTANT, f"the loss is {parity.losses[0]:g} after every step: does the step train?"))
     return found
 
 

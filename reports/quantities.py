@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.reports.statistics import Summary, of_launches
+from dlbench.reports.storage.record import IMPORTED
 
 if TYPE_CHECKING:
     from dlbench.reports.cells import CellResult, Matrix
@@ -147,6 +148,20 @@ def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
         if (summary := of_launches(values)) is not None:
             found[name] = summary
     return found
+
+
+def _unit_of_work(cell: "CellResult") -> str:
+    if cell.cell.mode == IMPORTED:
+        return "call"
+    return "step" if cell.cell.batch_size is None else "mini-batch"
+
+
+def title_of(name: str, cells: "Iterable[CellResult]") -> str:
+    """Return the title of a quantity of these cells: imported benchmarks have calls, a step of one's own has steps."""
+    if name != SECONDS:
+        return QUANTITIES[name].title
+    units = {_unit_of_work(cell): None for cell in cells}
+    return f"Seconds per {', '.join(units) or 'mini-batch'}"
 
 
 def legend(name: str) -> str:

@@ -169,7 +169,7 @@ def notices(contents: Contents) -> list[Notice]:
     found, announced = [], set()
     for key, night, slower in _first_nights(contents):
         announced.add((key, night.id))
-        what = "slower" if slower.finding == Verdict.REGRESSION.name else "broken"
+        what = _FOUND[slower.finding]
         where = f"Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
         words = f"{slower.cell}: {what}", f"{slower.sentence}. {where}"
         found.append(Notice(_urn("gate", key, night.id), night.started, *words, night.file))
@@ -199,6 +199,11 @@ def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
             lasting[key] = slower.finding, slower.baseline
 
 
+_FOUND = {
+    Verdict.REGRESSION.name: "slower",
+    Verdict.BROKEN.name: "broken",
+    Verdict.DIFFERENT.name: "computes something else",
+}
 _CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 

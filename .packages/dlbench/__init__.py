@@ -3,17 +3,22 @@
 `launches` and `cells` return the results of a store as pandas DataFrames; they are loaded at their first use.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from dlbench.reports.frames import cells, launches
 
 __all__ = ["cells", "launches"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "typing.Any":
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dlbench.reports import frames
 
     return getattr(frames, name)
+
+
+def __dir__() -> list[str]:
+    """List what is offered, loaded or not; a completion shows nothing else."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

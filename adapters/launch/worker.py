@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import numpy as np
 
 from .. import networks
-from ..base import Adapter, Unsupported
+from ..base import Adapter, Explained, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import gpus, inventory, software
 from ..networks import Network
@@ -104,11 +104,14 @@ class FirstWorker:
         if os.getpid() != self.process:
             os._exit(1)
 
-    def announce(self, phase: str, expected_seconds: Optional[float] = None) -> None:
-        """Report the phase to the host, with its expected duration if known; never while measuring."""
+    def announce(
+        self, phase: str, expected_seconds: Optional[float] = None, step_seconds: Optional[float] = None
+    ) -> None:
+        """Report the phase to the host, with its expected duration and a step's if known; never while measuring."""
         self._leave_if_copied()
         self.phases.setdefault(phase.partition(",")[0], time.monotonic())
-        write_json(os.path.join(self.directory, PHASE_FILE), {"phase": phase, "expected_seconds": expected_seconds})
+        known = {"phase": phase, "expected_seconds": expected_seconds, "step_seconds": step_seconds}
+        write_json(os.path.join(self.directory, PHASE_FILE), known)
 
     def announce_progress(self, begun: float, done: int, steps: int) -> None:
         """Report a training's progress to the host; ``begun`` is its start by ``time.perf_counter``."""
@@ -164,6 +167,7 @@ class FirstWorker:
         self.announce("import")
         start = time.perf_counter()
         self.adapter = self.load(launch)
+        self.adapter.import_modules()
         import_seconds = time.perf_counter() - start
         if launch.only_capabilities:
             return Outcome(Status.OK, "nothing was timed", import_seconds, software=_capabilities(self.adapter, launch))
@@ -222,12 +226,13 @@ class FirstWorker:
         first_step_seconds = timing.time_one(adapter.step, adapter.synchronize) * 1e-9
         note_loss()
         evidence.reset_peak_memory()
-        announce("warm-up")
+        announce("warm-up", step_seconds=first_step_seconds)
         step = step_with_extra_work(adapter)
         warmup, count = timing.warm_up(adapter, launch, step, note_loss)
         watch = device.Watch(adapter, cell.on_cpu)
         sample = watch.around(timing.several(step, count))
-        announce("timed", min(protocol.seconds, warmup[-1] * 1e-9 * count * protocol.steps))
+        step_seconds = warmup[-1] * 1e-9
+        announce("timed", min(protocol.seconds, step_seconds * count * protocol.steps), step_seconds)
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         watch.begin()
@@ -261,7 +266,8 @@ class FirstWorker:
         threads = contract.ask(adapter, "effective_threads")
         if threads is not None and team.needed(adapter, launch):
             threads *= cell.world_size
-        threads = None if threads is None else threads + cell.helpers
+        helpers = cell.helpers + launch.helpers
+        threads = None if threads is None else threads + helpers
         described = software.environment()
         described.update(contract.ask(adapter, "describe"))
         described.update(software.settings_in_force(launch))
@@ -274,7 +280,7 @@ class FirstWorker:
             final_loss=loss if finite else None,
             final_loss_finite=finite,
             peak_memory_bytes=peak_memory_bytes,
-            threads=evidence.thread_evidence(cell.all_threads, threads, earlier, later)._replace(helpers=cell.helpers),
+            threads=evidence.thread_evidence(launch.all_threads, threads, earlier, later)._replace(helpers=helpers),
             contention=evidence.contention(earlier, later),
             software=described,
             parameter_count=None if seen is None else seen.parameter_count,
@@ -424,7 +430,8 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
 
 def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
     """Return the outcome of a launch that ended with this exception; ``adapter`` is None where it was not loaded."""
-    traceback.print_exc()
+    if not isinstance(error, Explained):
+        traceback.print_exc()
     ran_out = isinstance(error, MemoryError) or (adapter is not None and adapter.is_out_of_memory(error))
     words = "" if adapter is None else adapter.error_text(error)
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED

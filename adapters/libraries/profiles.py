@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 from ..launch.timing import time_one
 from ..protocol import Operator, Profile
 
+#: The profiler of a step whose framework has none: it counts functions, not operators.
+PYTHON_PROFILER = "Python's cProfile"
+
 MATRIX = "matrix product"
 CONVOLUTION = "convolution"
 RECURRENT = "recurrent"  # a whole recurrent layer in one operator, its matrix products included

@@ -174,12 +174,7 @@ _MILLISECONDS = 1e-3
 
 
 def take_profile(adapter: Any, steps: int) -> Profile:
-    """Run this many steps under the profiler.
-
-    A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
-    """
-    adapter.block.hybridize(forward_bulk_size=1, backward_bulk_size=1, **adapter.hybridized)
-    profiles.run(adapter.step, adapter.synchronize, 2)  # the first one builds the graphs anew
+    """Run this many steps under the profiler."""
     with tempfile.TemporaryDirectory(prefix="mxnet-", dir=adapter.cache_directory) as directory:
         mx.profiler.set_config(
             profile_symbolic=True,
@@ -215,8 +210,16 @@ class MxnetAdapter(EveryFamily):
 
     feeds = True
     effective_threads = staticmethod(worker_threads)
-    profile = take_profile
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
+
+    def profile(self, steps: int) -> Profile:
+        """Run this many steps under the profiler.
+
+        A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
+        """
+        self.block.hybridize(forward_bulk_size=1, backward_bulk_size=1, **self.hybridized)
+        profiles.run(self.step, self.synchronize, 2)  # the first one builds the graphs anew
+        return take_profile(self, steps)
 
     def set_up(self) -> None:
         # A launch sees one GPU, so it is always MXNet's first.

@@ -2,71 +2,141 @@
 
 ``prepare`` builds the training and returns a call without arguments that does one training step; or a pair of that and
 a call that returns the loss of the last step. Where steps continue after their call has returned (on a GPU, or in JAX),
-the file defines ``synchronize()`` too, which waits for them. ``cell`` has ``threads``, ``batch_size``, ``device``,
-``precision`` and the other axes.
+the file defines ``synchronize()`` too, which waits for them. It is never called before the first step, when there may
+be nothing to wait for. ``cell`` has ``threads``, ``batch_size``, ``device``, ``precision`` and the other axes.
 """
 
-import cProfile
 import hashlib
 import importlib.util
+import inspect
 import os
-import pstats
 import sys
 import traceback
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..base import Adapter
+from ..base import Adapter, Explained
 from ..launch.batches import Batch
-from ..libraries import profiles
-from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import Profile
-
-PROFILER = "Python's cProfile"
-
-
-def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run this many steps under the profiler, which slows calls of Python."""
-    profiler = cProfile.Profile()
-    profiler.enable()
-    try:
-        seconds = profiles.run(adapter.step, adapter.synchronize, steps)
-    finally:
-        profiler.disable()
-    functions: Dict[Tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]  # it exists
-    return profiles.profile(PROFILER, steps, seconds, profiled_calls(functions))
-
-
-def profiled_calls(functions: Dict[Tuple[str, int, str], Any]) -> Iterator[Calls]:
-    """Yield each function with its own time; dlbench's own are left out."""
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for (file, line, function), (_, count, own, _, _) in functions.items():
-        if not file.startswith(ours) and "_lsprof.Profiler" not in function:
-            yield Calls(_name(file, line, function), False, own, count)
-
-
-def _name(file: str, line: int, function: str) -> str:
-    if file == "~":  # of C: "<built-in method torch._C._nn.linear>"
-        return function.strip("<>").replace("built-in method ", "")
-    return "%s (%s:%d)" % (function, os.path.basename(file), line)
-
+from . import profilers
 
 _OFFERS = "a call that does one training step, or a pair of it and a call that returns the loss"
+#: The variables with the folders of compilers' caches, and each one's name in the folder of dlbench's own.
+COMPILED = {
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "TRITON_CACHE_DIR": "triton",
+    "JAX_COMPILATION_CACHE_DIR": "jax",
+}
+
+
+class FileError(Explained):
+    """The user's file does not do what it must; the text names the file and says how to mend it."""
+
+
+def deferred(function: Any) -> str:
+    """Return why a call of this function does no work: it makes a coroutine or a generator; empty where it works."""
+    inner = getattr(function, "func", function)  # of functools.partial
+    for called in (inner, getattr(inner, "__call__", None)):  # noqa: B004 - an object's method may be asynchronous
+        if inspect.iscoroutinefunction(called):
+            return "is asynchronous (async def), so calling it does no work. Make it a plain function"
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            return "is a generator (it contains yield), so calling it does no work. Make it a plain function"
+    return ""
+
+
+def unfinished(returned: Any) -> str:
+    """Return why a step that returned this did no work; empty where it did."""
+    if inspect.iscoroutine(returned):
+        returned.close()  # or Python warns that nobody waited for it
+        return "returned a coroutine, which does no work until it is awaited. Make the step a plain function"
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        return "returned a generator, which does no work until it is iterated over. Make the step a plain function"
+    return ""
+
+
+_OF_A_ROOT = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
+
+
+def repository_folders(folder: str) -> List[str]:
+    """Return the folders that hold packages of the repository that a folder lies in: its root, and ``src`` there."""
+    root = folder
+    while not any(os.path.exists(os.path.join(root, name)) for name in _OF_A_ROOT):
+        above = os.path.dirname(root)
+        if above == root:
+            return []
+        root = above
+    return [each for each in (root, os.path.join(root, "src")) if os.path.isdir(each)]
+
+
+def missing_variable(error: BaseException) -> str:
+    """Return the environment variable whose absence from ``os.environ`` is this error; empty for any other error."""
+    if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    # The module os is a part of newer interpreters, which have no file for it.
+    of_os = bool(frames) and frames[-1].filename in (os.__file__, "<frozen os>")
+    return error.args[0] if of_os else ""
 
 
 class OwnStep(Adapter):
     """Calls what the file returns, and nothing around it."""
 
     families = ("own",)
-    profile = take_profile
 
     def set_up(self) -> None:
         self.file = str(self.settings["file"])
-        self.settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
+        self.name = os.path.basename(self.file)
+        self.settings["file"] = self.name  # this is stored, and its folder may name the user
         self.loss: Optional[Callable[[], Any]] = None
         self.content = b""
+        self.module: Any = None
+        self._begun = False
+        self._wait: Optional[Callable[[], Any]] = None
+        self._share_compiled()
+
+    def _share_compiled(self) -> None:
+        """Let each launch find what an earlier one compiled, unless the user or a cold start says otherwise.
+
+        Programs for another number of threads are others: compilers divide the work when they compile.
+        """
+        threads = str(self.cell.threads or len(os.sched_getaffinity(0))) if self.cell.on_cpu else "gpu"
+        shared = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + threads)
+        for variable, folder in COMPILED.items():
+            os.environ.setdefault(variable, os.path.join(shared, folder))
+        # By default JAX keeps only what took a second to compile.
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        # PyTorch keeps compiled headers in the folder for temporary files, which each launch has for itself: every
+        # launch would compile them anew, for longer than the kernels that it finds.
+        os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+
+    def import_modules(self) -> None:
+        """Import the user's file, and with it the framework."""
+        folder, name = os.path.split(self.file)
+        with open(self.file, "rb") as file:
+            self.content = file.read()
+        sys.path.insert(0, folder)
+        # Behind the installed packages, so that a package that is installed is never hidden.
+        sys.path += repository_folders(folder)
+        sys.dont_write_bytecode = True
+        sys.argv[:] = [self.file]  # for files that read arguments: there are none
+        # Under its name, so that processes that it starts can import it.
+        module_name = os.path.splitext(name)[0]
+        spec = importlib.util.spec_from_file_location(module_name, self.file)
+        assert spec is not None
+        assert spec.loader is not None
+        self.module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = self.module
+        self._run(spec.loader.exec_module, self.module)
+
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call code of the file that must return: ending the process there is an error like any other."""
+        try:
+            return function(*arguments)
+        except SystemExit as error:
+            where = self._where(error) or self.name + ": "
+            raise FileError(where + "the file ended its process. It is given no arguments") from None
 
     def refuses_gpu(self) -> str:
         return ""
@@ -75,34 +145,37 @@ class OwnStep(Adapter):
         return True, ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        folder, name = os.path.split(self.file)
-        with open(self.file, "rb") as file:
-            self.content = file.read()
-        sys.path.insert(0, folder)
-        sys.dont_write_bytecode = True
-        # Under its name, so that processes that it starts can import it.
-        module_name = os.path.splitext(name)[0]
-        spec = importlib.util.spec_from_file_location(module_name, self.file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module
-        spec.loader.exec_module(module)
-        prepare = getattr(module, "prepare", None)
+        prepare = getattr(self.module, "prepare", None)
         if not callable(prepare):
-            raise TypeError("%s defines no function prepare(cell)" % name)
-        made = prepare(self.cell)
+            raise FileError("%s defines no function prepare(cell)" % self.name)
+        made = self._run(prepare, self.cell)
         step, loss = made if isinstance(made, (tuple, list)) and len(made) == 2 else (made, None)
         if not callable(step) or not (loss is None or callable(loss)):
-            raise TypeError("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
-        wait = getattr(module, "synchronize", None)
+            raise FileError("prepare() in %s returned %.80r, not %s" % (self.name, made, _OFFERS))
+        wait = getattr(self.module, "synchronize", None)
         if wait is not None and not callable(wait):
-            raise TypeError("synchronize in %s is %.80r, not a function" % (name, wait))
+            raise FileError("synchronize in %s is %.80r, not a function" % (self.name, wait))
+        for what, function in (("the step", step), ("the loss", loss), ("synchronize()", wait)):
+            reason = deferred(function)
+            if reason:
+                raise FileError("%s of %s %s" % (what, self.name, reason))
+        self.loss, self.has_loss, self._wait = loss, loss is not None, wait
+        self.step = partial(self._first_step, step)  # type: ignore[method-assign]
+
+    def _first_step(self, step: Callable[[], Any]) -> None:
+        """Run the first step. From the second on, the file's own functions are called without anything around them."""
+        self._begun = True
         self.step = step  # type: ignore[method-assign]
-        self.loss = loss
-        self.has_loss = loss is not None
-        if wait is not None:
-            self.synchronize = wait  # type: ignore[method-assign]
+        if self._wait is not None:
+            self.synchronize = self._wait  # type: ignore[method-assign]
+        reason = unfinished(step())
+        if reason:
+            raise FileError("the step of %s %s" % (self.name, reason))
+
+    def synchronize(self) -> None:
+        """Wait for the first step; before it there may be nothing that the file's own function can wait for."""
+        if self._begun and self._wait is not None:
+            self._wait()
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Do nothing: the host asks for no check of a step without reference."""
@@ -113,8 +186,16 @@ class OwnStep(Adapter):
     def last_loss(self) -> float:
         assert self.loss is not None
         value = self.loss()
-        # A tensor of one number, of whatever framework.
-        return float(value) if np.ndim(value) else value
+        shape = tuple(getattr(value, "shape", ()))
+        if int(np.prod(shape)) != 1:
+            words = "the loss that %s returns has shape %s. Return one number, the mean over the mini-batch"
+            raise FileError(words % (self.name, list(shape)))
+        try:
+            # A tensor of one number, of whatever framework.
+            return float(value)
+        except (TypeError, ValueError):
+            words = "the loss that %s returns is %s, not a number. Return the mean loss of the last step"
+            raise FileError(words % (self.name, _kind(value))) from None
 
     def parameters(self) -> Any:
         return iter(())
@@ -127,23 +208,47 @@ class OwnStep(Adapter):
         result = np.empty_like(left)
         return lambda: np.matmul(left, right, out=result)
 
+    def profile(self, steps: int) -> Any:
+        """Run this many steps under the profiler of the framework that the file imported, else under Python's."""
+        return profilers.take_profile(self, steps)
+
     def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""
+        if isinstance(error, FileError):
+            return str(error)
         if isinstance(error, SyntaxError) and error.filename == self.file:
-            return "%s, line %s: SyntaxError: %s" % (os.path.basename(self.file), error.lineno, error.msg)
-        lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
-        if not lines:
+            return "%s, line %s: SyntaxError: %s" % (self.name, error.lineno, error.msg)
+        where = self._where(error)
+        if not where:
             return str(error) if isinstance(error, TypeError) else ""
         said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
-        where = "%s, line %d" % (os.path.basename(self.file), lines[-1].lineno or 0)
-        return "%s: %s: %s" % (where, type(error).__name__, said)
+        variable = missing_variable(error)
+        if variable:
+            way = "--env %s passes on the shell's value, --env %s=VALUE sets one" % (variable, variable)
+            return "%sthe step reads %s, which launches do not get: %s" % (where, variable, way)
+        if isinstance(error, ImportError):
+            said += " (to import from another folder: --env PYTHONPATH=FOLDER)"
+        return "%s%s: %s" % (where, type(error).__name__, said)
+
+    def _where(self, error: BaseException) -> str:
+        """Return the error's last line in the file, as in "train.py, line 3: "; empty where it has none there."""
+        lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
+        return "%s, line %d: " % (self.name, lines[-1].lineno or 0) if lines else ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "ResourceExhaustedError")
 
     def describe(self) -> Dict[str, Any]:
-        name = os.path.splitext(os.path.basename(self.file))[0]
+        name = os.path.splitext(self.name)[0]
         return {"framework": name, "version": "file " + hashlib.sha256(self.content).hexdigest()[:12]}
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a value in words: "None", "a dict"."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return "%s %s" % ("an" if name[0].lower() in "aeiou" else "a", name)
 
 
 ADAPTER = OwnStep

@@ -10,15 +10,16 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
-from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, number
+from dlbench.reports.left_out import left_out
 from dlbench.reports.statistics import Contrast, Summary, holm
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import is_own_step
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
@@ -109,6 +110,11 @@ def usable(cell: CellResult) -> Summary | None:
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
+def left_out_points(points: Iterable[Point]) -> list[str]:
+    """Return a sentence for each reason why numbers that a table shows are not used."""
+    return left_out(point.cell for point in points if point.seconds is None and point.cell.timed is not None)
+
+
 def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key, Contrast]]:
     """Return the comparisons of several rows, those with a p-value adjusted for the number of all."""
     rows = list(several)
@@ -126,7 +132,7 @@ def computes_nothing(cell: CellResult) -> bool:
 
     A published cell has no parity either, but not the verdict "unchecked". A user's own step may compute anything.
     """
-    if cell.group.network == Own.name:
+    if is_own_step(cell.cell):
         return False
     unchecked = cell.parity is not None and cell.parity.verdict == "unchecked"
     return cell.seconds is not None and unchecked and cell.gflops is None

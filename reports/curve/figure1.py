@@ -40,6 +40,7 @@ from dlbench.reports.curve.curve import (
     find_knee,
     found_columns,
     grid,
+    left_out_points,
     usable,
 )
 from dlbench.reports.formats import layout
@@ -219,6 +220,7 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
         )
     lines += layout.flag_lines((point.cell for point in points), common)
     lines += axes.legends(curve.cell for curve in found.curves)
+    lines += left_out_points(points)
     if left_out := found.conclusions["left_out"]:
         networks = ", ".join(dict.fromkeys(curve.cell.network for curve in left_out))
         lines.append(f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only ({networks}).")

@@ -31,6 +31,7 @@ from dlbench.reports.curve.curve import (
     curve_rows,
     found_columns,
     grid,
+    left_out_points,
     usable,
 )
 from dlbench.reports.curve.fits import crossing
@@ -200,6 +201,7 @@ def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
         yield "Energy of whole CPU packages, idle power included, by RAPL counters, or of the GPU by NVML."
         yield from (f"{MISSING} {why}" for why in quantities.reasons(cells, "cpu_joules"))
     yield from layout.flag_lines(cells, common)
+    yield from left_out_points(point for curve in found.curves for point in curve.points)
     yield from found.notes
 
 

@@ -51,7 +51,7 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, number, times
+from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, number, times, why_hole
 from dlbench.reports.naming import counted, extra_of_place, group_name, row_name, threads_name
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
@@ -214,6 +214,8 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
         return compare(count, within) if within else None
 
     best = _best(calm, limit, compare)
+    if len(calm) == 1 and _unused(row):
+        best = None  # nothing to compare it with: the one that is left over need not be the best
 
     def of_point(count: int, seconds: Summary) -> dict[str, Any]:
         speedup = timed[1].median / seconds.median if 1 in timed else None
@@ -249,8 +251,9 @@ _FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_M
 def advice(curve: Curve) -> str:
     """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
     best, timed, default = curve.found["best_threads"], curve.timed, curve.found["default_threads"]
+    unused = _unused(curve)
     if best is None:
-        return "nothing was timed"
+        return f"no advice: {_why_none(curve)}"
     partly = ", the best of those not disturbed" if len(curve.taking_part) < len(timed) else ""
     words = [f"use {threads_name(best)}{partly}"]
     stake = _stake(curve, best)
@@ -267,8 +270,36 @@ def advice(curve: Curve) -> str:
     unsure = [str(count) for count, found in others if found.value > WORSE and found.verdict == "no clear difference"]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
+    if unused:
+        words.append(f"{_in_words(unused)} {_WITHOUT}")
     words += [*stake, *_disturbance(timed), *([] if default is None else [f"the framework's default is {default}"])]
     return "; ".join(words)
+
+
+_WITHOUT = f"left out: more threads worked than were asked for ({flags.THREADS_EXCEEDED.symbol})"
+
+
+def _unused(curve: Curve) -> list[Point]:
+    """Return the points with a time that is not used: other threads than those asked for worked too."""
+    return [point for point in curve.points if point.seconds is None and point.cell.timed is not None]
+
+
+def _in_words(points: Iterable[Point]) -> str:
+    """Return the thread counts of points: "1 and 2 threads"."""
+    *first, last = [str(point.at) for point in points]
+    counts = f"{', '.join(first)} and {last}" if first else last
+    return f"{counts} thread{'' if counts == '1' else 's'}"
+
+
+def _why_none(curve: Curve) -> str:
+    """Return why no thread count can be recommended."""
+    unused = _unused(curve)
+    failed = [point for point in curve.points if point.cell.timed is None]
+    reasons = [f"{_in_words(unused)} {_WITHOUT}"] if unused else []
+    reasons += [f"{_in_words(failed)} without a number"] if failed else []
+    if curve.timed:
+        return f"only {_in_words(curve.timed)} can be used; {'; '.join(reasons)}"
+    return "; ".join(reasons)
 
 
 def _stake(curve: Curve, best: int) -> list[str]:
@@ -311,6 +342,8 @@ def _times(value: float) -> str:
 def mechanism(curve: Curve) -> str:
     """Return why the slowest point beyond the best is slower, according to the evidence; may be empty."""
     best = curve.found["best_threads"]
+    if best is None:
+        return ""
     beyond = [p for p in curve.taking_part if p.at > best and p.found["penalty"].verdict == "worse"]
     if not beyond:
         return ""
@@ -528,7 +561,7 @@ _POINT: tuple[Column[Point], ...] = (
         "penalty",
         "vs best",
         _comparison("penalty"),
-        lambda point: times(point.found["penalty"].ratio) if point.found else "",
+        lambda point: times(point.found["penalty"].ratio) if point.found and point.found["penalty"] else "",
         (*VALUE, "p_adjusted", "verdict"),
     ),
     Column(PAST_CORES, None, _comparison(PAST_CORES), fields=_PAST),
@@ -616,6 +649,9 @@ def _shown(curve: Curve) -> list[Column[Point]]:
 def _curve_table(curve: Curve) -> Table:
     evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
     notes = [f"{advice(curve)}.", _tested(curve), *(f"{head}: {text}." for head, text in evidence.items() if text)]
+    holes = grouped((point for point in curve.points if not point.cell.shown or point.cell.timed is None), _why_hole)
+    notes += [f"{_in_words(points)}: {why.rstrip('.')}." for why, points in holes.items()]
+    notes += [f"{_in_words([each])}: {_evidence_of(each)}." for each in _unused(curve)]
     return table(
         _shown(curve),
         curve.points,
@@ -624,9 +660,20 @@ def _curve_table(curve: Curve) -> Table:
     )
 
 
+def _why_hole(point: Point) -> str:
+    return why_hole(point.cell)
+
+
+def _evidence_of(point: Point) -> str:
+    """Return the evidence for more threads than were asked for."""
+    said = [flag.sentence for flag in point.cell.flags if flag.kind is flags.THREADS_EXCEEDED]
+    return said[0] if said else flags.THREADS_EXCEEDED.legend
+
+
 def _tested(curve: Curve) -> str:
     """Return the adjusted p-values of the penalties, one for each thread count tested."""
-    penalties = [point.found["penalty"] for point in curve.timed if point.found["penalty"].tested]
+    found = [point.found["penalty"] for point in curve.timed if point.found["penalty"] is not None]
+    penalties = [each for each in found if each.tested]
     if not penalties:
         return ""
     family = penalties[0].family
@@ -687,7 +734,7 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
             pictures.Line(
                 [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()],
                 styles[name_of(curve)],
-                {"best": [curve.found["best_threads"]]},
+                {"best": [] if curve.found["best_threads"] is None else [curve.found["best_threads"]]},
             )
             for curve in of_group
         ]

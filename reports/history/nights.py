@@ -8,21 +8,21 @@ and not searched.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.differences import Difference, differences
 from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, Step
 from dlbench.reports.history.drifts import Changes, Ramp, find_changes
-from dlbench.reports.pytest_benchmark.commits import commit_in_words
-from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
-from dlbench.reports.storage.record import IMPORTED, Record
+from dlbench.reports.storage.hosts import UNKNOWN_MACHINE
+from dlbench.reports.storage.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,16 +58,6 @@ class Night(NamedTuple):
     """Whether it takes part in the search for changes: not if other programs disturbed every launch."""
     environments: tuple[str, ...]
     """Digest of the framework's environment on each of the series' `SIDES`."""
-
-
-class Difference(NamedTuple):
-    """Something that differed the night before."""
-
-    side: str
-    what: str
-    before: str | None
-    """None: it was not there."""
-    after: str | None
 
 
 @dataclass(frozen=True)
@@ -357,8 +347,6 @@ UNSEEN = (
 Reader = Callable[[str, int, str], Record | None]
 """Gives one record of a run (its id), a cell (its number in the store) and a side, as `Store.example` does."""
 
-_DISTRIBUTIONS = "distributions"
-
 
 def explained(history: History, read: Reader, most: int | None = None) -> History:
     """Return the history with the `differences` of its drifts and newest changes filled in, ``most`` of each.
@@ -387,62 +375,3 @@ def explained(history: History, read: Reader, most: int | None = None) -> Histor
         return replace(series, changes=changes, drift=drift)
 
     return replace(history, cells=tuple(whole(series) for series in history.cells))
-
-
-def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return the differences of two records of one cell and side other than their measurements, packages first."""
-    (old_packages, old), (new_packages, new) = (_software(each.outcome.software) for each in (before, after))
-    packages = [*_each("", old_packages, new_packages)]
-    versions = [(before, after) for _, before, after in packages]
-    pairs = [
-        *packages,
-        # The framework's own word for its version says nothing beyond its package's.
-        *(pair for pair in _each("", old, new) if pair[1:] not in versions),
-        ("interpreter", before.interpreter, after.interpreter),
-        ("dlbench", before.version, after.version),
-        *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),
-        ("CPUs", before.outcome.cpus, after.outcome.cpus),
-        ("CPU quota", before.quota_cpus, after.quota_cpus),
-    ]
-    if after.cell.adapter != IMPORTED:
-        # The environment of an imported record is its interpreter.
-        pairs.append(("environment", before.environment[:12], after.environment[:12]))
-
-    def words(value: object) -> str | None:
-        return None if value is None else " ".join(str(value).split())
-
-    return tuple(Difference(after.side, what, words(old), words(new)) for what, old, new in pairs if old != new)
-
-
-def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the packages of a framework's description of itself, and the rest of it, one level deep."""
-    packages = software.get(_DISTRIBUTIONS)
-    flat: dict[str, Any] = {}
-    for key, value in software.items():
-        if key == FOREIGN_KEY and isinstance(value, Mapping):
-            flat |= _of_foreign_file(value)
-        elif isinstance(value, Mapping) and key != _DISTRIBUTIONS:
-            flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
-        elif key != _DISTRIBUTIONS:
-            flat[key] = value
-    return packages if isinstance(packages, Mapping) else {}, flat
-
-
-def _of_foreign_file(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file of pytest-benchmark says of a benchmark beside its measurements, in names for people."""
-    commit, version = kept.get("commit_info"), kept.get("version")
-    flat: dict[str, Any] = {}
-    if isinstance(commit, Mapping) and (words := commit_in_words(commit)):
-        flat["commit"] = words
-    if version is not None:
-        flat["pytest-benchmark"] = version
-    for name in ("options", "extra_info"):
-        inner = kept.get(name)
-        if isinstance(inner, Mapping):
-            flat |= {f"{name} {key}": value for key, value in inner.items()}
-    return flat
-
-
-def _each(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
-    for key in sorted({*old, *new}, key=str):
-        yield prefix + str(key), old.get(key), new.get(key)

@@ -12,6 +12,7 @@ import numpy as np
 
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
+from dlbench.reports.differences import Difference, difference_words
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
@@ -24,7 +25,6 @@ from dlbench.reports.history.nights import (
     SIDES,
     UNSEEN,
     ChangePoint,
-    Difference,
     Drift,
     Floats,
     History,
@@ -375,17 +375,6 @@ def _differences_in_words(differences: Sequence[Difference] | None) -> str:
     words = [difference_words(each) for each in differences]
     more = len(words) - _MOST_DIFFERENCES
     return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
-
-
-def difference_words(found: Difference) -> str:
-    """Return a difference in words: "numpy 1.26.4 -> 2.0.0"."""
-    before, after = (
-        text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
-    )
-    what = f"{found.side}: {found.what}" if found.side else found.what
-    if found.before is None:
-        return f"{what} {after} was added"
-    return f"{what} {before} was removed" if found.after is None else f"{what} {before} -> {after}"
 
 
 def level(cell: Series) -> str:

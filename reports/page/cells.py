@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from statistics import median
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -18,10 +17,10 @@ from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS
 from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.history.report import drift_words
-from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.naming import group_name, rest_of
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
-from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, Numbers
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
 from dlbench.reports.thread_evidence import observe
 
 MOST_DOTS = 60_000
@@ -44,7 +43,7 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
     return rendered(
         "cell.html.j2",
         one_line,
-        heading=f"{row_name(cell.cell)}, {place_name(cell.cell)}",
+        heading=rest_of(cell.cell),
         where=f"{group_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
         reason="" if cell.shown else _whole(why_hole(cell), 20_000),
         numbers=_numbers(cell) if cell.shown else "",
@@ -74,7 +73,7 @@ def _numbers(cell: CellResult) -> Markup:
     timed = cell.seconds
     assert timed is not None  # it is shown
     rows = tuple(
-        entries(QUANTITIES[name].title, amount(each[0]), deviation(*each) or MISSING, ends(each) or MISSING)
+        entries(title_of(name, [cell]), amount(each[0]), deviation(*each) or MISSING, ends(each) or MISSING)
         for name, each in numbers(cell).items()
     )
     covered = "interval" if timed.coverage is None else f"{timed.coverage:.0%} interval"
@@ -121,7 +120,7 @@ def _launch_columns() -> Iterable[Column[Launch]]:
     yield Column("", "counts", lambda launch: launch.counts)
     yield Column("", "disturbed", lambda launch: launch.disturbed)
     yield column("ended", lambda outcome: ": ".join(filter(None, (outcome.status.replace("_", " "), outcome.reason))))
-    yield column("median step", lambda outcome: median(outcome.step_seconds() or [math.nan]), _seconds)
+    yield column("median step", lambda outcome: outcome.median_seconds(), _seconds)
     yield column("timed steps", lambda outcome: outcome.observed_steps())
     yield column("warm-up steps", lambda outcome: len(outcome.warmup_ns))
     yield column("first step", lambda outcome: outcome.first_step_seconds, _seconds)

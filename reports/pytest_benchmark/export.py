@@ -25,6 +25,8 @@ KEY = "dlbench"
 """Of everything that is ours in such a file."""
 FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
+PROCESSES_KEY = "dlbench_processes"
+"""Key in a benchmark's ``extra_info``: which of its samples are of which process."""
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 
@@ -40,7 +42,7 @@ def counted(records: Sequence[Record]) -> list[Record]:
     """
     if any(r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records):
         return []
-    found = [r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.samples_ns]
+    found = [r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.was_timed()]
     return sorted(found, key=lambda record: record.launch)
 
 
@@ -152,10 +154,10 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
         kept = timed[-1].outcome.software.get(FOREIGN_KEY)
         if isinstance(kept, dict):
             foreign.append(kept)
-            entry = {key: kept.get(key) for key in _FOREIGN}
+            benchmarks.append(_foreign(kept, timed))
         else:
-            entry = _own(cell, side, found, machine)
-        benchmarks.append({**entry, "stats": stats(samples_of(timed), iterations_of(timed))})
+            measured = stats(samples_of(timed), iterations_of(timed))
+            benchmarks.append({**_own(cell, side, found, machine), "stats": measured})
     content: dict[str, Any] = {
         "machine_info": _machine_info(run, records, machine),
         "commit_info": _commit_info(run, foreign),
@@ -166,6 +168,41 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
     if len(foreign) < len(benchmarks) or holes or not benchmarks:
         content[KEY] = header(run, machine, holes)
     return json_text(content, indent=4)
+
+
+def _foreign(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict[str, Any]:
+    """Return another program's benchmark as its file had it; of several processes, with the samples of each.
+
+    Of processes whose samples were not kept only the newest one's statistics have a place in the file.
+    """
+    entry = {key: kept.get(key) for key in _FOREIGN}
+    with_samples = [record for record in timed if record.outcome.samples_ns]
+    if not with_samples:
+        return {**entry, "stats": kept.get("stats")}
+    if len(with_samples) > 1:
+        processes = [
+            {
+                "datetime": record.started.isoformat(),
+                "samples": len(record.outcome.samples_ns),
+                "iterations": record.outcome.steps_per_sample,
+            }
+            for record in with_samples
+        ]
+        entry["extra_info"] = {**(entry["extra_info"] or {}), PROCESSES_KEY: processes}
+    return {**entry, "stats": stats(samples_of(with_samples), iterations_of(with_samples))}
+
+
+def processes_in_one_list(records: Sequence[Record]) -> str:
+    """Return a sentence on processes that other programs cannot tell apart in the file; empty if there are none."""
+    foreign = [record for record in last_attempts(records) if FOREIGN_KEY in record.outcome.software]
+    by_cell = grouped(foreign, lambda record: record.cell)
+    most = max((len(of_cell) for of_cell in by_cell.values()), default=0)
+    if most < 2:
+        return ""
+    kept = "dlbench keeps them apart when it reads the file"
+    if all(not record.outcome.samples_ns for record in foreign):
+        kept = "their samples were not kept, so the file has the newest one's statistics only"
+    return f"{most} processes of a benchmark become one entry of the file, as for a single process; {kept}."
 
 
 def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:

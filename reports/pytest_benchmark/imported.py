@@ -11,17 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
-from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, Status
+from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, SampleStatistics, Status
 from dlbench.reports.errors import RecordError, ReportError
-from dlbench.reports.formats.inert import WHOLE, visible
+from dlbench.reports.formats.inert import WHOLE, one_line, visible
+from dlbench.reports.naming import listed
 from dlbench.reports.pytest_benchmark.commits import commit_id, commit_in_words
-from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, probed, samples_of
-from dlbench.reports.storage.hosts import FOREIGN_KEY
+from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, PROCESSES_KEY, probed, samples_of
+from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
 from dlbench.reports.storage.record import IMPORTED, Record, Run, reason_of
 
 LARGEST_FILE = 500_000_000
@@ -30,6 +34,8 @@ DEEPEST = 64
 """Levels of nesting of a file; no benchmark needs more, and the store must be able to write it again."""
 LONGEST_NAME = 128
 """Characters, as the store's columns have them."""
+LONGEST_BENCHMARK_NAME = 1000
+"""Characters of a benchmark's name, which is in no column."""
 FRAMEWORK = SUITE = "pytest-benchmark"
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
 
@@ -62,12 +68,55 @@ class _Data(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
+def _if_finite(value: Any) -> Any:
+    """Return a number of seconds; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= 1e9 else None
+
+
+Spread = Annotated[float | None, BeforeValidator(_if_finite)]
+"""Seconds, None where the file has no such number."""
+
+
 class Stats(_Data):
-    """Of one benchmark; ``data`` is missing where it was saved without --benchmark-save-data."""
+    """Of one benchmark; ``data`` is missing where it was saved without --benchmark-save-data.
+
+    Further keys are kept, for the file that is written again.
+    """
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     median: Seconds
     iterations: Annotated[int, Field(ge=1, le=10**12)] = 1
-    data: Annotated[list[Seconds], Field(min_length=1)] | None = None
+    data: list[Seconds] | None = None
+    rounds: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    min: Spread = None
+    max: Spread = None
+    mean: Spread = None
+    stddev: Spread = None
+    iqr: Spread = None
+
+    def of_samples_not_kept(self) -> SampleStatistics | None:
+        """Return the statistics of samples that the file does not have; None where it has them."""
+        if self.data:
+            return None
+        return SampleStatistics(
+            samples=self.rounds or 1,
+            median=self.median,
+            minimum=self.min,
+            maximum=self.max,
+            mean=self.mean,
+            deviation=self.stddev,
+            interquartile_range=self.iqr,
+        )
+
+
+class _Process(_Data):
+    """A process that measured a benchmark, and how many of its samples are of it."""
+
+    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
+    samples: Annotated[int, Field(ge=1)]
+    iterations: Annotated[int, Field(ge=1, le=10**12)]
 
 
 class Benchmark(_Data):
@@ -105,8 +154,8 @@ class BenchmarkFile(_Data):
     """A file: the run that dlbench wrote into it, if any, and the benchmarks of other programs."""
 
     name: str
-    digest: str
-    """SHA-256 of its content, hexadecimal."""
+    digest: str = ""
+    """SHA-256 of its measurements, hexadecimal: a copy in another layout has the same."""
     benchmarks: list[Benchmark]
     made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
     version: str
@@ -116,6 +165,8 @@ class BenchmarkFile(_Data):
     dlbench: _Own | None = None
     records: tuple[Record, ...] = ()
     """Of dlbench's run, cells without a number included."""
+    repeated: tuple[str, ...] = ()
+    """Benchmarks that were in it more than once, as pytest-rerunfailures writes them; the last of each is kept."""
 
     @property
     def foreign(self) -> list[Benchmark]:
@@ -144,12 +195,12 @@ def read(path: str | os.PathLike[str]) -> BenchmarkFile:
     """Read a file; raises FileError with one line that names the file and the fault."""
     name = os.fspath(path)
     raw = _read_bytes(name)
-    return _accepted(name, hashlib.sha256(raw).hexdigest(), lambda: _parse_json(raw))
+    return _accepted(name, lambda: _parse_json(raw))
 
 
 def accept(name: str, content: dict[str, Any]) -> BenchmarkFile:
     """Return a file by its parsed content; raises FileError as `read` does."""
-    return _accepted(name, _hash_of(json.dumps(content, sort_keys=True, default=str)), lambda: content)
+    return _accepted(name, lambda: content)
 
 
 def _read_bytes(name: str) -> bytes:
@@ -167,13 +218,26 @@ def _read_bytes(name: str) -> bytes:
     raise FileError(f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a file.")
 
 
-def _parse_json(raw: bytes) -> Any:
-    """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, infinite numbers, and duplicate keys."""
+_ENCODED = {
+    b"\x1f\x8b": "it is compressed by gzip. Unpack it first: gunzip FILE",
+    b"BZh": "it is compressed by bzip2. Unpack it first: bunzip2 FILE",
+    b"\xfd7zXZ": "it is compressed by xz. Unpack it first: unxz FILE",
+    b"\x28\xb5\x2f\xfd": "it is compressed by zstd. Unpack it first: unzstd FILE",
+    b"PK\x03\x04": "it is a zip archive. Unpack it first",
+    b"\xff\xfe": "it is text in UTF-16, as PowerShell's > writes it. Save it as UTF-8",
+    b"\xfe\xff": "it is text in UTF-16. Save it as UTF-8",
+    b"SQLite format 3": "it is a store, not a file of pytest-benchmark",
+}
+"""What a file is that begins with these bytes, and what to do."""
 
-    def number(text: str) -> float:
-        if not math.isfinite(value := float(text)):
-            raise ValueError(f"{text[:40]} is {'too large' if text[-1].isdigit() else 'not a number'}")
-        return value
+
+def _parse_json(raw: bytes) -> Any:
+    """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, and for duplicate keys."""
+    if not raw.strip():
+        raise ValueError("it is empty")
+    for beginning, words in _ENCODED.items():
+        if raw.startswith(beginning):
+            raise ValueError(words)
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
@@ -186,33 +250,121 @@ def _parse_json(raw: bytes) -> Any:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError("it is not text in UTF-8") from error
-    return json.loads(text, parse_constant=number, parse_float=number, object_pairs_hook=pairs)
+    return json.loads(text, object_pairs_hook=pairs)
 
 
-def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile:
+def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
     """Return the file if it is sound; raises FileError."""
+    found: Any = None
     try:
         found = parse()
         if _deeper(found, DEEPEST):
             raise ValueError(f"it is nested more than {DEEPEST} levels deep")
         if not isinstance(found, dict):
             raise ValueError("it should be a valid dictionary")
-        file = BenchmarkFile.model_validate({**found, "name": name, "digest": digest, "records": ()})
-        for fullname, count in Counter(each.fullname for each in file.benchmarks).items():
-            if count > 1:
-                raise ValueError(f"the benchmark {clean_name(fullname)} appears in it twice")
+        file = BenchmarkFile.model_validate({**found, "name": name, "digest": "", "records": ()})
+        file = _last_of_each(file)
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
-        return file.model_copy(update={"records": records})
+        return file.model_copy(update={"records": records, "digest": _digest_of(file)})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
-        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error)}.") from error
+        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error, found)}.") from error
 
 
-def _said(error: BaseException) -> str:
+def _last_of_each(file: BenchmarkFile) -> BenchmarkFile:
+    """Return the file without attempts that were followed by another: a test is run again after it failed."""
+    counts = Counter(benchmark.fullname for benchmark in file.benchmarks)
+    repeated = tuple(name for name, count in counts.items() if count > 1)
+    if not repeated:
+        return file
+    kept = list({benchmark.fullname: benchmark for benchmark in file.benchmarks}.values())
+    return file.model_copy(update={"benchmarks": kept, "repeated": repeated})
+
+
+def repetition_of(file: BenchmarkFile) -> str:
+    """Return a sentence on the benchmarks that a file holds more than once; empty where it holds none."""
+    if not file.repeated:
+        return ""
+    names = listed([clean_name(name) for name in file.repeated])
+    return f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: {names}."
+
+
+def launches_of(file: BenchmarkFile) -> list[BenchmarkFile]:
+    """Return a file of several processes as one file for each, any other as it is.
+
+    dlbench's own cells hold their launches in their records, and stay out of it. Raises FileError.
+    """
+    by_process: dict[datetime, list[Benchmark]] = {}
+    for benchmark in file.foreign:
+        for moment, part in _parts_of(benchmark, file):
+            by_process.setdefault(moment, []).append(part)
+    if len(by_process) < 2:
+        return [file]
+    return [
+        file.model_copy(
+            update={
+                "benchmarks": benchmarks,
+                "made": moment,
+                "digest": _hash_of(f"{file.digest} {moment.isoformat()}"),
+                "dlbench": None,
+                "records": (),
+            }
+        )
+        for moment, benchmarks in sorted(by_process.items(), key=itemgetter(0))
+    ]
+
+
+def _parts_of(benchmark: Benchmark, file: BenchmarkFile) -> list[tuple[datetime, Benchmark]]:
+    """Return when each process measured a benchmark, and the benchmark with that process's samples."""
+    described = benchmark.extra_info.get(PROCESSES_KEY)
+    if described is None:
+        return [(file.made, benchmark)]
+    try:
+        processes = [_Process.model_validate(each) for each in described]
+    except (ValidationError, TypeError) as error:
+        raise FileError(f"{file.name}: {PROCESSES_KEY} of {clean_name(benchmark.fullname)} cannot be read.") from error
+    data = benchmark.stats.data or []
+    if sum(process.samples for process in processes) != len(data):
+        name = clean_name(benchmark.fullname)
+        raise FileError(
+            f"{file.name}: the samples of {name} are not those of its processes; one of the two was changed."
+        )
+    rest = {key: value for key, value in benchmark.extra_info.items() if key != PROCESSES_KEY}
+    parts, first = [], 0
+    for process in processes:
+        samples = data[first : first + process.samples]
+        first += process.samples
+        stats = Stats(median=median(samples), iterations=process.iterations, data=samples)
+        parts.append((process.made, benchmark.model_copy(update={"stats": stats, "extra_info": rest})))
+    return parts
+
+
+def _said(error: BaseException, content: Any) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
-        return f"it is not JSON ({error.msg} at line {error.lineno})"
+        return f"it is not JSON ({error.msg} at line {error.lineno}); it may be cut off"
+    if isinstance(error, ValidationError):
+        return _of_benchmark(error, content) or reason_of(error).rstrip(".")
     return reason_of(error).rstrip(".")
+
+
+def _of_benchmark(error: ValidationError, content: Any) -> str:
+    """Return the first fault with the name of its benchmark; empty if it is the fault of none."""
+    first = error.errors(include_url=False)[0]
+    place = first["loc"]
+    if len(place) < 2 or place[0] != "benchmarks" or not isinstance(place[1], int):
+        return ""
+    benchmark = content["benchmarks"][place[1]]
+    name = benchmark.get("fullname") or benchmark.get("name") if isinstance(benchmark, dict) else None
+    which = f"the benchmark {clean_name(str(name))}" if name else f"benchmark {place[1] + 1} of the file"
+    key = ".".join(map(str, place[2:]))
+    return f"{which}: {key}: {one_line(first['msg'])}" if key else f"{which}: {one_line(first['msg'])}"
+
+
+def _digest_of(file: BenchmarkFile) -> str:
+    """Return a digest of when and what a file's foreign benchmarks measured, whatever else it says of them."""
+    measured = sorted((benchmark.fullname, repr(benchmark.stats)) for benchmark in file.foreign)
+    return _hash_of(json.dumps([file.made.isoformat(), measured]))
 
 
 def _deeper(value: Any, levels: int) -> bool:
@@ -265,12 +417,18 @@ def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
         raise ValueError(f"the data of {where} do not match its dlbench records; one of the two was changed")
 
 
-def clean_name(text: str) -> str:
-    """Return a name that every table and database takes: printable, at most `LONGEST_NAME` long, still its own."""
+def clean_name(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name that every table and database takes: printable, at most ``longest`` characters, still its own.
+
+    A longer name keeps its beginning and its end, which tell benchmarks with parameters apart.
+    """
     clean = visible(text, WHOLE)
-    if clean == text and len(text) <= LONGEST_NAME:
+    if clean == text and len(text) <= longest:
         return text
-    return f"{clean[: LONGEST_NAME - 10]}~{_hash_of(text)[:8]}"
+    if len(clean) + 9 <= longest:
+        return f"{clean}~{_hash_of(text)[:8]}"
+    half = (longest - 10) // 2
+    return f"{clean[:half]}~{_hash_of(text)[:8]}~{clean[-half:]}"
 
 
 def launch_key(record: Record) -> tuple[object, ...]:
@@ -278,22 +436,21 @@ def launch_key(record: Record) -> tuple[object, ...]:
     return record.cell, record.side, record.stage, record.launch, record.attempt
 
 
-_OF_CPU = ("arch_string_raw", "arch", "brand_raw", "count", "vendor_id_raw", "family", "model", "stepping")
-
-
 def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
     """Return a machine's fingerprint by a file's ``machine_info``: dlbench's own where it is there, else a hash.
 
-    The host's name, the kernel and clock rates play no part, so that a machine keeps its fingerprint.
+    `UNKNOWN_MACHINE` where the file does not say which CPU it has. The host's name, the kernel and clock rates play no
+    part, nor do keys that only some versions of pytest-benchmark write, so that a machine keeps its fingerprint.
     """
     own = machine_info.get(KEY)
     name = own.get("fingerprint") if isinstance(own, dict) else None
     if isinstance(name, str) and len(name) <= LONGEST_NAME and name.isprintable():
         return name
-    cpu = machine_info.get("cpu")
-    of_cpu = {key: cpu.get(key) for key in _OF_CPU} if isinstance(cpu, dict) else {}
-    identity = {**{key: machine_info.get(key) for key in ("machine", "processor", "system")}, "cpu": of_cpu}
-    return "pb-" + _hash_of(json.dumps(identity, sort_keys=True, default=str))[:9]
+    cpu = recorded_cpu(machine_info)
+    if not cpu.model:
+        return UNKNOWN_MACHINE
+    system = [machine_info.get(key) for key in ("machine", "system")]
+    return "pb-" + _hash_of(json.dumps([*system, *cpu], default=str))[:9]
 
 
 class Imported(NamedTuple):
@@ -302,6 +459,19 @@ class Imported(NamedTuple):
     run: Run
     records: tuple[Record, ...]
     machine: dict[str, Any] | None
+
+
+def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile], list[str]]:
+    """Return the files without those that repeat the measurements of another, and a sentence on each left out."""
+    kept: dict[str, BenchmarkFile] = {}
+    sentences = []
+    for file in files:
+        # A run of dlbench's own may be in several files, each with some of its cells.
+        key = file.digest if file.dlbench is None else file.name
+        first = kept.setdefault(key, file)
+        if first is not file:
+            sentences.append(f"{file.name} is left out: it has the same measurements as {first.name}.")
+    return list(kept.values()), sentences
 
 
 def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False) -> list[Imported]:
@@ -317,7 +487,8 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
             part = Imported(run, file.records, file.dlbench.machine)
             found[run.id] = _joined(found[run.id], part, file.name) if run.id in found else part
     strangers = sorted((file for file in files if file.foreign), key=lambda file: (file.made, file.digest))
-    for group in [strangers] if one_run and strangers else [[file] for file in strangers]:
+    launches = [launches_of(file) for file in strangers]
+    for group in [list(chain(*launches))] if one_run and strangers else launches:
         imported = _foreign_run(group, version)
         if imported.run.id in found:
             raise FileError(f"{group[0].name} was given twice.")
@@ -371,7 +542,7 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
         for benchmark in file.foreign
     ]
     # As far as the samples show it: pytest-benchmark keeps no warm-up.
-    counts = [len(record.outcome.samples_ns) for record in records]
+    counts = [record.outcome.sample_count() for record in records]
     protocol = Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))
     run = Run(
         id=run_id,
@@ -397,7 +568,7 @@ def imported_cell(fullname: str) -> Cell:
         framework=FRAMEWORK,
         adapter=IMPORTED,
         mode=IMPORTED,
-        network=clean_name(fullname),
+        network=clean_name(fullname, LONGEST_BENCHMARK_NAME),
         device=UNKNOWN,
         threads=0,
         batch_size=None,
@@ -409,14 +580,11 @@ def imported_cell(fullname: str) -> Cell:
 
 
 def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str) -> Record:
-    data, iterations = benchmark.stats.data, benchmark.stats.iterations
-    if data is None:
-        raise FileError(
-            f"{file.name}: {clean_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json "
-            "FILE, or --benchmark-save NAME --benchmark-save-data."
-        )
+    stats = benchmark.stats
     kept = {**benchmark.model_dump(exclude={"stats"}), "version": file.version, "commit_info": file.commit_info}
-    samples = [round(seconds * iterations * 1e9) for seconds in data]
+    samples = [round(seconds * stats.iterations * 1e9) for seconds in stats.data or ()]
+    if not samples:
+        kept["stats"] = stats.model_dump(exclude={"data"})
     return Record(
         run=run,
         suite=SUITE,
@@ -425,9 +593,10 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
         outcome=Outcome(
             Status.OK,
             samples_ns=samples,
-            steps_per_sample=iterations,
+            steps_per_sample=stats.iterations,
+            statistics=stats.of_samples_not_kept(),
             parity=Parity("unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0),
-            software={FOREIGN_KEY: kept},
+            software={FOREIGN_KEY: _with_words_for_infinity(kept)},
         ),
         machine=file.fingerprint,
         environment=_hash_of(file.interpreter)[:12],
@@ -437,6 +606,17 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
         wall_seconds=sum(samples) * 1e-9,
         version=version,
     )
+
+
+def _with_words_for_infinity(value: Any) -> Any:
+    """Return plain JSON types with a word for each number that JSON does not have: "nan", "inf", "-inf"."""
+    if isinstance(value, dict):
+        return {key: _with_words_for_infinity(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_words_for_infinity(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def _hash_of(text: str) -> str:

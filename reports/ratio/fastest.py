@@ -14,6 +14,7 @@ from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv
 from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, NOTHING, Page, Table, common_flags, flag_lines, times
+from dlbench.reports.left_out import left_out, not_compared
 from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import counted, group_name, listed, place_heading, row_name
 from dlbench.reports.ratio.pairs import Compared, seconds_column
@@ -146,7 +147,8 @@ def _page(found: Compared[Leader]) -> Page:
     """Return a table for each machine: a line for each column of each network."""
     compared = [each for each in found.rows if each.next is not None]
     if not compared:
-        return Page((ALONE if found.rows else NOTHING, *found.matrix.notes), ())
+        nothing = ALONE if found.rows else NOTHING
+        return Page((nothing, *left_out(not_compared(found.matrix)), *found.matrix.notes), ())
     shown = [cell for each in compared for cell in (each.first, *each.ties[:1], each.next) if cell is not None]
     common = common_flags(shown)
     tables = [_table(found, *each, common) for each in grouped(compared, lambda each: each.first.machine).items()]
@@ -155,6 +157,7 @@ def _page(found: Compared[Leader]) -> Page:
     lines += axes.legends(each.first.cell for each in compared)
     if (alone := len(found.rows) - len(compared)) > 0:
         lines.append(f"Not shown: {counted(alone, 'place')} where a network has only one row.")
+    lines += left_out(not_compared(found.matrix))
     return Page(tuple(headline(found)), tuple(tables), (*lines, *found.matrix.notes))
 
 

@@ -16,6 +16,7 @@ from dlbench.reports.cells import CellResult, Matrix, Place, differ, grouped, in
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
+from dlbench.reports.left_out import left_out, not_compared
 from dlbench.reports.naming import counted, place_heading, row_name
 from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
@@ -118,7 +119,7 @@ def _page(found: Frameworks) -> Page:
     """Return a table for each machine: rows down, threads and devices across."""
     if not found.rows:
         nothing = NOTHING if found.matrix.quantity == SECONDS else NOTHING.replace("a time", "this quantity")
-        return Page((nothing, *found.matrix.notes), ())
+        return Page((nothing, *left_out(not_compared(found.matrix)), *found.matrix.notes), ())
     pairs = [pair for means in found.rows for each in means for pair in each.pairs]
     few = any(not side.covers_launches for pair in pairs for side in pair.times)
     legends = axes.legends(place.cell for means in found.rows for place in _places(found, means))
@@ -126,7 +127,8 @@ def _page(found: Frameworks) -> Page:
     if quantity != SECONDS:
         meant = f" ({legend(quantity)})" if legend(quantity) else ""
         what = f"{QUANTITIES[quantity].title}{meant}: the row's over the reference's; below 1 the row has less."
-    after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends, *found.matrix.notes)
+    after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends)
+    after = (*after, *left_out(not_compared(found.matrix)), *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 
 
@@ -226,7 +228,7 @@ def _data(found: Frameworks) -> dict[str, Any]:
             }
             for means in found.rows
         ],
-        "notes": list(found.matrix.notes),
+        "notes": [*left_out(not_compared(found.matrix)), *found.matrix.notes],
     }
 
 

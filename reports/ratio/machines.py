@@ -15,6 +15,7 @@ from dlbench.reports.columns import ROW, Column, axis_columns, csv_rows, host_co
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
+from dlbench.reports.left_out import left_out
 from dlbench.reports.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio import pairs as compared
@@ -129,7 +130,9 @@ def _page(found: Machines) -> Page:
     some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
     quantity = found.matrix.quantity
     meant = [f"{QUANTITIES[quantity].title}: {legend(quantity)}"] if legend(quantity) else []
-    after = (*meant, *_LEGEND[: 1 + some_alike], _MEANS, *legends, *found.matrix.notes)
+    kept = {(cell.machine, cell.cell) for cell in fair(found.matrix.cells.values())}
+    apart = [cell for cell in found.matrix.cells.values() if (cell.machine, cell.cell) not in kept]
+    after = (*meant, *_LEGEND[: 1 + some_alike], _MEANS, *legends, *left_out(apart), *found.matrix.notes)
     return Page(tuple(before), tuple(tables), after)
 
 

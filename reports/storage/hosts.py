@@ -3,11 +3,17 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench.hardware_probe import Machine, describe
 from dlbench.hardware_probe.files import JsonRecord
 from dlbench.hardware_probe.machine import rounded_memory_gib
+from dlbench.reports.formats.inert import FIELD, one_line
+
+FOREIGN_KEY = "pytest_benchmark"
+"""Key of the original names and options in the software of an imported record, and of its machine's description."""
+UNKNOWN_MACHINE = "unknown"
+"""The fingerprint of every machine that a file does not describe: two of them may be the same or not."""
 
 FOREIGN_KEY = "pytest_benchmark"
 """Key of the original names and options in the software of an imported record, and of its machine's description."""
@@ -88,8 +94,60 @@ def unlike(one: Host, other: Host) -> list[str]:
     return [words.format(first, second) for words, first, second in known if first != second]
 
 
+class RecordedCpu(NamedTuple):
+    """A CPU as a file of pytest-benchmark describes it, whichever version wrote it; empty or None: it does not say."""
+
+    model: str = ""
+    vendor: str = ""
+    logical_cpus: int | None = None
+    family: int | None = None
+    model_number: int | None = None
+    stepping: int | None = None
+
+
+def recorded_cpu(machine_info: Mapping[str, Any]) -> RecordedCpu:
+    """Return the CPU of a file's ``machine_info``; versions before 3.3 have other keys, and the word "unknown"."""
+    cpu = machine_info.get("cpu")
+    if not isinstance(cpu, Mapping):
+        return RecordedCpu()
+
+    def words(*keys: str) -> str:
+        known = (str(cpu[key]).strip() for key in keys if cpu.get(key))
+        return next((word for word in known if word.lower() not in ("", "unknown")), "")
+
+    def number(key: str) -> int | None:
+        value = cpu.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    return RecordedCpu(
+        words("brand_raw", "brand"),
+        words("vendor_id_raw", "vendor_id"),
+        number("count"),
+        number("family"),
+        number("model"),
+        number("stepping"),
+    )
+
+
+def _of_another_program(fingerprint: str, machine_info: Mapping[str, Any]) -> Host:
+    """Return the host that a file of pytest-benchmark describes; its counts of CPUs are not those of a launch."""
+    cpu = recorded_cpu(machine_info)
+    if not cpu.model:
+        return Host(fingerprint, "an unknown machine")
+    count = "" if cpu.logical_cpus is None else str(cpu.logical_cpus)
+    system = " ".join(str(machine_info.get(key) or "") for key in ("system", "release", "machine")).strip()
+    facts = (("CPU", cpu.model), ("Logical CPUs", count), ("Operating system", system))
+    described = tuple((label, one_line(value, FIELD)) for label, value in facts if value)
+    return Host(fingerprint, one_line(cpu.model, FIELD), description=described, cpu_model=one_line(cpu.model, FIELD))
+
+
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
     """Return the host that a stored machine describes; a bare one where it is missing or from a newer version."""
+    of_file = (description or {}).get(FOREIGN_KEY)
+    if isinstance(of_file, Mapping):
+        return _of_another_program(fingerprint, of_file)
+    if fingerprint == UNKNOWN_MACHINE:
+        return _of_another_program(fingerprint, {})
     try:
         return host_of(Machine.from_dict(dict(description or {})))
     except (ValueError, TypeError, KeyError, AttributeError):

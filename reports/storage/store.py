@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import sqlalchemy as sa
@@ -354,14 +353,14 @@ def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
 
 def to_row(record: Record, host: Host | None) -> dict[str, Any]:
     """Return the columns of a record, see `schema`."""
-    seconds, disturbed = record.outcome.step_seconds(), contended(record, host)
+    disturbed = contended(record, host)
     return {
         **{name: getattr(record, name) for name in _IN_COLUMNS},
         "cell": schema.cell_key(record.machine, record.cell),
         "status": record.outcome.status.value,
         # Always with microseconds: text without them would sort after some with, in a database that compares words.
         "started": record.started.isoformat(timespec="microseconds"),
-        "seconds": median(seconds) if seconds else None,
+        "seconds": record.outcome.median_seconds(),
         "contended": None if disturbed is None else int(disturbed),
         "product_rate": product_rate(record, host),
         "content": _json(record.to_dict()),

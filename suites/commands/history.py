@@ -1,11 +1,8 @@
 """`dlbench history`: which cells became slower or faster, on which night or slowly, and what else changed then."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dlbench.adapters.protocol import Cell
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
@@ -13,11 +10,11 @@ from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.results import Narrowing, names_of
+from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
-from ..errors import UsageError, unknown_name
+from ..errors import UsageError
 from ..planning import values
 from . import options
 from .options import Given, flag, option, takes
@@ -59,7 +56,9 @@ def history_command(given: Given) -> None:
         check_picture(given.plot)
     with Store.open(given.store_file, create=False) as store:
         cells = store.cells()
-        chosen = _cells(cells, wanted)
+        narrowing = Narrowing(axes=wanted, cells=tuple(cells.values()))
+        options.check_names(narrowing, store.name)
+        chosen = [number for number, cell in cells.items() if narrowing.has(cell)]
         nights = store.nights(suite=given.suite, machine=given.machine, purpose=NIGHTLY)
         nights = nights[nights["cell"].isin(chosen)]
         if start:
@@ -70,6 +69,11 @@ def history_command(given: Given) -> None:
             if any((given.suite, given.machine, wanted, start)):
                 raise UsageError(
                     f"No night in {store.name} matches these options. Leave one out, or see `dlbench report runs`."
+                )
+            if store.record_counts():
+                raise UsageError(
+                    f"{store.name} holds no time for a history: that takes runs of a suite and gates, and leaves out "
+                    "comparisons, releases, searches, bisections and cells without a number."
                 )
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
         count, first, _ = history.nights()
@@ -84,7 +88,8 @@ def history_command(given: Given) -> None:
         left = len(history.cells) - PANELS * len(written)
         more = f" --all draws {left} more series." if left > 0 else ""
         say(f"Drawn: {', '.join(str(path) for path in written)}.{more}")
-    print(to_stdout(REPORT, history, ReportOptions(), form))
+    # A blank line at its end is no line of CSV.
+    print(to_stdout(REPORT, history, ReportOptions(), form), end="" if form == "csv" else "\n")
 
 
 def _date(text: str | None) -> str:
@@ -96,14 +101,3 @@ def _date(text: str | None) -> str:
     except ValueError as error:
         raise UsageError(f"--since {text[:40]!r} is not a date. Write it as 2026-03-01.") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-
-
-def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
-    """Return the numbers of the cells that the options select; raises UsageError for a name that no cell has."""
-    for axis in sorted(wanted.keys() & {"network", "framework"}):
-        known = {name for cell in cells.values() for name in names_of(cell, axis)}
-        for name in values.words(wanted[axis]):
-            if not any(fnmatchcase(each, name) for each in known):
-                raise unknown_name(f"{axis} in this store", name, known)
-    asked = Narrowing(axes=wanted)
-    return [number for number, cell in cells.items() if asked.has(cell)]

@@ -5,20 +5,26 @@ def command(given: Given) -> None: ...
 """
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.models import OptionInfo
 
+from ..display.help import metavar_of, panel_of
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
-from ..planning import own, values
+from ..planning import own, values, variables
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
+if TYPE_CHECKING:
+    from dlbench.reports.storage.results import Narrowing
+
 DEFAULT_STORE = "dlbench.sqlite"
+_NEAREST = 3
+"""Known names that an error suggests for an unknown one, at most: test ids resemble each other."""
 
 Options = dict[str, tuple[Any, Any]]
 """Annotation and default by parameter."""
@@ -28,7 +34,8 @@ Given = SimpleNamespace
 
 def option(name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any) -> tuple[Any, Any]:
     """Return an option with its help, as Typer takes it: annotation and default."""
-    return Annotated[kind, typer.Option(name, help=text, **further)], usual
+    shown = {"metavar": metavar_of(name, kind), "rich_help_panel": panel_of(name), **further}
+    return Annotated[kind, typer.Option(name, help=text, **shown)], usual
 
 
 def flag(name: str, text: str) -> tuple[Any, Any]:
@@ -80,11 +87,15 @@ STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAU
 SEED = option("--seed", "Seed for the order of launches.", int | None)
 STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
 CELL_BUDGET = option(
-    "--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out."
+    "--cell-budget",
+    "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out.",
+    metavar="TIME",
 )
-BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.")
-OF_SUITE = option("--suite", "Only runs of this suite.")
-OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
+BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.", metavar="TIME")
+RESULTS = "Which results"
+"""The panel of the options that choose stored results."""
+OF_SUITE = option("--suite", "Only runs of this suite.", rich_help_panel=RESULTS)
+OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", metavar="FINGERPRINT")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
@@ -110,8 +121,16 @@ def _to_show(axis: AxisOption) -> tuple[Any, Any]:
     """Return the option that shows the stored cells of some values only."""
     names = axis.example or ",".join(axis.known[:2])
     first = names.partition(",")[0]
-    shown = f"`{first}` or `{names}` or `'{first[0]}*'`" if names else "`1` or `1,2,4`"
-    return option(axis.option, f"Only these: {shown}.", metavar=axis.metavar)
+    shown = f"`{first}` or `{names}`" if names else "`1` or `1,2,4`"
+    if names and not first[0].isdecimal():
+        shown += f" or `'{first[0]}*'`"
+    panel = panel_of(axis.option)
+    return option(
+        axis.option,
+        f"Only these: {shown}.",
+        metavar=axis.metavar,
+        rich_help_panel=RESULTS if panel == "What to measure" else panel,
+    )
 
 
 AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
@@ -145,6 +164,12 @@ BUILDS: Options = {
         "How far the first losses of your own step may differ between launches (default 0.1%).",
         metavar="SHARE",
     ),
+    "env": several(
+        "--env",
+        "An environment variable for all launches; NAME alone passes on the shell's. Launches get no other variables "
+        "of the shell.",
+        "NAME[=VALUE]",
+    ),
 }
 SESSION: Options = {
     "budget": BUDGET,
@@ -167,6 +192,9 @@ def words_of(given: Given, *tables: Options) -> list[str]:
         # To Typer the first name is a default until it looks at it.
         names = map(str, (declared.default, *(declared.param_decls or ())))
         word = next(name for name in names if name.startswith("--"))
+        if name == "env":
+            found += variables.command_words(variables.read(value))
+            continue
         each_value = value if isinstance(value, list) else [value]
         found += [word] if value is True else [part for each in each_value for part in (word, str(each))]
     return found
@@ -208,6 +236,13 @@ def wanted(given: Given) -> dict[str, str]:
     return {each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)}
 
 
+def check_names(narrowing: "Narrowing", where: str) -> None:
+    """Raise UsageError for a network or framework that no stored cell has, with the nearest that one has."""
+    for axis, word in narrowing.unknown():
+        if axis in ("network", "framework") and narrowing.cells:
+            raise unknown_name(f"{axis} in {where}", word, narrowing.known(axis), _NEAREST)
+
+
 def own_steps(given: Given) -> own.OwnSteps | None:
     """Return the user's own training steps; raises UsageError."""
     names = tuple(dict.fromkeys(own.name_of(text) for text in given.step or ()))
@@ -234,12 +269,38 @@ def seconds_of(budget: str | None) -> float | None:
     return None if budget is None else values.duration(budget)
 
 
+def _check_with_steps(given: Given, steps: own.OwnSteps, builds: Sequence[values.Build]) -> None:
+    """Raise UsageError for an option that --step would ignore."""
+    words, files = vars(given), ", ".join(steps.names)
+    if words.get("networks") is not None:
+        raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
+    if words.get("adapter"):
+        raise UsageError("--adapter and --step exclude each other: the rows are your files. Leave one out.")
+    rows = {*steps.names, *(build.name for build in builds)}
+    frameworks = values.words(words["frameworks"]) if words.get("frameworks") else []
+    for word in frameworks:
+        if word.partition(":")[0] not in rows:
+            raise UsageError(
+                f"--frameworks {word} and --step exclude each other: the rows are your files ({files}), and each file "
+                "imports its own framework. Leave one out."
+            )
+    for build in builds:
+        if build.framework.name not in steps.names:
+            raise UsageError(
+                f"--python {build.name}=PATH is for a row that is not here: with --step the rows are your files "
+                f"({files}). Give the path alone, or --python {steps.names[0]}=PATH."
+            )
+    for name in steps.names:
+        own.check_axes(name, {key: words.get(key) for key in own.AXES_OF_A_FILE})
+
+
 def choices(given: Given) -> SuiteOverrides:
     """Return the suite overrides that the options give; raises UsageError, also for an invalid --python."""
     words: dict[str, Any] = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS, "steps")}
     own_files = own_steps(given)
-    if own_files is not None and words["networks"] is not None:
-        raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
     builds = tuple(values.build(text) for text in interpreters(given))
+    if own_files is not None:
+        _check_with_steps(given, own_files, builds)
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
-    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files)
+    environment = variables.read(vars(given).get("env") or ())
+    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files, variables=environment)

@@ -32,7 +32,7 @@ from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.runner import RunProfile, run_plan
-from .plugin import OPTIONS
+from .options import OF_THE_SUITE
 
 FIXTURE = "dlbench_cell"
 
@@ -267,7 +267,7 @@ def _taking(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
 
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance")
+    keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance", "env")
     given = Given(**{key: config.getoption(f"dlbench_{key}") for key in keys})
     own.register_adapters(given.adapter)
     own.register_steps(given.step)
@@ -284,7 +284,7 @@ def of_suite(error: Exception) -> str:
 
     Commands, between backticks, stay as they are.
     """
-    names = {*OPTIONS, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
+    names = {*OF_THE_SUITE, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
 
     def named(found: re.Match[str]) -> str:
         return f"--dlbench-{found[1]}" if found[1] in names else found[0]

@@ -1,129 +1,99 @@
 """dlbench's verdict in a pytest session: every benchmark is judged by its launches, only a regression fails.
 
-The baseline was measured in another session: intervals allow for a shift of the machine (`compare.verdict`), and fewer
-than three launches on a side give no verdict.
+Where this session is the only process, its benchmarks are one launch: their ratio is shown, and how to get a verdict.
+With `--dlbench-processes` the launches are those of `processes`.
+
+The ini option `dlbench_verdict` applies to every session. So what a judgement needs is loaded (`judging`) once there
+is a baseline and a benchmark that was measured.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dlbench.adapters.protocol import Cell, Status
-from dlbench.hardware_probe import probe
-from dlbench.reports.compare.comparison import SideOfCell, judge_sides, side_of
-from dlbench.reports.compare.report import GateOutcome, outcome_of
-from dlbench.reports.compare.verdict import DEFAULT, Judgement, Verdict, adjust
 from dlbench.reports.formats.inert import visible
-from dlbench.reports.pytest_benchmark.export import KEY, counted
-from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, accept, fingerprint_of, read
-from dlbench.reports.storage.hosts import FOREIGN_KEY, host_of, read_host
-from dlbench.reports.storage.record import CANDIDATE, Record
-from dlbench.reports.storage.results import Results
 
 from ..errors import GATE_UNDECIDED, DlbenchError
+from .options import ENOUGH_PROCESSES, Asked
+from .processes import Processes, measures
 
-Key = Cell | str
-"""A benchmark's cell, or the full name of a plain benchmark."""
-_SHORTEST = 1e-9  # seconds; a clock may give 0 for a step that does nothing, a logarithm needs more
-
-
-class Baselines(dict[tuple[Key, str], SideOfCell]):
-    """Launches by benchmark and machine; later ones of the same cell on the same machine replace earlier ones."""
-
-    def add(self, target: str) -> None:
-        """Add a JSON file of pytest-benchmark, or a store; raises DlbenchError."""
-        if "://" not in target:
-            try:
-                with Path(target).open("rb") as stream:
-                    is_json = stream.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-            except (OSError, ValueError):
-                is_json = target.endswith(".json")
-            if is_json:
-                self.add_file(read(target))
-                return
-        results = Results.read([target])
-        for (cell, machine), records in _newest(results.records).items():
-            kept = records[-1].outcome.software.get(FOREIGN_KEY)
-            key = str(kept["fullname"]) if isinstance(kept, dict) and "fullname" in kept else cell
-            self[key, machine] = side_of(records, results.hosts.get(machine))
-
-    def add_file(self, file: BenchmarkFile) -> None:
-        """Add the benchmarks of a file; each file of plain benchmarks is one more launch."""
-        host = read_host(file.fingerprint, file.machine)
-        for (cell, machine), records in _newest(file.records).items():
-            self[cell, machine] = side_of(records, host)
-        for benchmark in file.foreign:
-            key = benchmark.fullname, file.fingerprint
-            before = self[key].launch_medians if key in self else ()
-            self[key] = _plain_side(*before, benchmark.stats.median)
-
-    def find(self, key: Key, machine: str) -> tuple[SideOfCell, str] | None:
-        """Return the launches of a benchmark, preferably on this machine, and their machine."""
-        found = {of: side for (other, of), side in self.items() if other == key}
-        of = machine if machine in found else next(iter(found), "")
-        return (found[of], of) if found else None
-
-
-def _plain_side(*seconds: float) -> SideOfCell:
-    return SideOfCell(Status.OK, "", len(seconds), tuple(max(each, _SHORTEST) for each in seconds))
-
-
-def _newest(records: Iterable[Record]) -> dict[tuple[Cell, str], list[Record]]:
-    """Return by cell and machine the records of the newest run that gave a number; of a comparison its candidate's."""
-    runs: dict[tuple[Cell, str], dict[str, list[Record]]] = {}
-    for record in sorted(records, key=lambda record: record.started):
-        if record.side in ("", CANDIDATE):
-            runs.setdefault((record.cell, record.machine), {}).setdefault(record.run, []).append(record)
-    timed = {place: [found for found in each.values() if counted(found)] for place, each in runs.items()}
-    return {place: found[-1] for place, found in timed.items() if found}
+if TYPE_CHECKING:
+    from .judging import Baselines, Judged
 
 
 class VerdictSession:
-    """The plugin that judges; registered with --dlbench-baseline or the ini option dlbench_verdict."""
+    """The plugin that judges, and saves a baseline of several processes."""
 
-    def __init__(self, config: pytest.Config, targets: Sequence[str]) -> None:
+    def __init__(self, config: pytest.Config, asked: Asked, processes: Processes) -> None:
         self._config = config
+        self._save = asked.save
+        self._processes = processes
+        self._targets: Sequence[str] = config.getoption("dlbench_baseline") or ()
         self._compares = bool(config.getini("dlbench_verdict"))
-        self._asked = bool(targets) or (self._compares and bool(config.getoption("benchmark_compare", None)))
-        self._baselines = Baselines()
-        self._judged: list[tuple[str, Judgement]] = []
+        self._compared: list[dict[str, Any]] = []
+        """Content of the files that --benchmark-compare found."""
+        compare_option = self._compares and bool(config.getoption("benchmark_compare", None))
+        self._asked = bool(self._targets or asked.checkout) or compare_option
+        self._baselines: Baselines | None = None
+        self._measured: list[Mapping[str, Any]] = []
+        """Benchmarks of this session, as pytest-benchmark has them."""
+        self._judged: Judged | None = None
+        self._problem = ""
+        """Why there is no judgement, where a baseline or a file of the processes cannot be read."""
+        self._saved = ""
+        """What was saved, or why not."""
+
+    def pytest_sessionstart(self) -> None:
+        """Read the baselines: what is wrong with them is said before anything is measured."""
+        if not (self._targets or self._compared or self._save or self._processes.checkout):
+            self._processes.count = 0
+        if not self._targets:
+            return
+        from .judging import Baselines
+
+        baselines = Baselines()
         try:
-            self._host = host_of(probe())
-            for target in targets:
-                self._baselines.add(target)
+            for target in self._targets:
+                baselines.add(target)
         except DlbenchError as error:
             message = str(error).replace("--store", "--dlbench-baseline")
             raise pytest.UsageError(visible(f"dlbench: {message}")) from error
+        self._baselines = baselines
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
         """Take a file that --benchmark-compare found: the hook is given each of them, once, when it is loaded."""
-        if not self._compares:
-            return
-        try:
-            self._baselines.add_file(accept("the file that --benchmark-compare found", dict(compared_benchmark)))
-        except DlbenchError as error:
-            raise pytest.UsageError(visible(f"dlbench: {error}")) from error
-        self._asked = True
+        if self._compares:
+            self._compared.append(dict(compared_benchmark))
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_benchmark_group_stats(self, benchmarks: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
-        """Judge the benchmarks of this session; those without a path are its own, the others are compared with."""
-        self._judge([each for each in benchmarks if each.get("path") is None])
+        """Take the benchmarks of this session; those without a path are its own, the others are compared with."""
+        self._measured = [benchmark for benchmark in benchmarks if benchmark.get("path") is None]
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[Any]:
-        """Fail the session where something got slower."""
+        """Judge and save, and fail the session where something got slower."""
         result = yield
-        outcome = self._outcome().outcome
-        strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
+        if self._processes.stopped and self._processes.count:
+            self._saved = "" if self._save is None else f"not saved: {self._processes.stopped}"
+            return result
+        try:
+            self._write()
+            self._judge()
+        except DlbenchError as error:
+            self._problem = str(error)
         if session.exitstatus == pytest.ExitCode.OK:
-            if outcome == "failed":
+            outcome = "undecided" if self._judged is None else self._judged.outcome.outcome
+            strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
+            # A process of the baseline that came to no test shows that its environment is wrong.
+            failed = any(not (failure.of_baseline and failure.test) for failure in self._processes.failures)
+            if failed or outcome == "failed" or self._saved.startswith("not saved"):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             elif outcome == "undecided" and strict:
                 session.exitstatus = GATE_UNDECIDED
@@ -135,56 +105,122 @@ class VerdictSession:
         try:
             return (yield)
         finally:
-            if self._asked:
+            if self._asked or self._save is not None:
                 self._show(terminalreporter)
 
-    def _outcome(self) -> GateOutcome:
-        # A comparison with another machine says nothing of a change.
-        found = (judgement.verdict for _, judgement in self._judged)
-        counts: Counter[Verdict] = Counter(
-            Verdict.INCONCLUSIVE if each is Verdict.COMPARISON else each for each in found
-        )
-        return outcome_of(counts, "benchmark")
+    def _judge(self) -> None:
+        """Judge what was measured; raises DlbenchError where a file cannot be read."""
+        measured = self._processes.files if self._processes.count else self._measured
+        if not measured or not (self._baselines or self._compared or self._processes.baseline_files):
+            return
+        from dlbench.hardware_probe import probe
+        from dlbench.reports.pytest_benchmark.imported import accept, read
+        from dlbench.reports.storage.hosts import host_of
 
-    def _judge(self, benchmarks: Sequence[Mapping[str, Any]]) -> None:
-        judged = {}
-        for benchmark in benchmarks:
-            key, candidate, machine = self._candidate(benchmark)
-            if (found := self._baselines.find(key, machine)) is not None:
-                judged[str(benchmark["name"])] = judge_sides(found[0], candidate, DEFAULT, found[1] == machine)
-        self._judged = list(zip(judged, adjust(list(judged.values())), strict=True))
+        from .judging import Baselines, candidates_of_processes, candidates_of_session, follow_root, judge_all
 
-    def _candidate(self, benchmark: Mapping[str, Any]) -> tuple[Key, SideOfCell, str]:
-        kept = benchmark["extra_info"].get(KEY)
-        if isinstance(kept, dict):
-            records = [Record.from_dict(each) for each in kept["records"]]
-            return records[-1].cell, side_of(records, self._host), records[-1].machine
-        name, own = str(benchmark["fullname"]), self._host.fingerprint
-        # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint. The other one takes
-        # pytest-benchmark a second to find out.
-        known = {machine for key, machine in self._baselines if key == name}
-        machine = own if own in known or not known else self._foreign_machine
-        return name, _plain_side(float(benchmark["median"])), machine
+        baselines = self._baselines or Baselines()
+        for content in self._compared:
+            baselines.add_file(accept("the file that --benchmark-compare found", content))
+        for file in self._processes.baseline_files:
+            baselines.add_file(read(file))
+        host = host_of(probe())
+        files = [read(file) for file in self._processes.files]
+        names = {benchmark.fullname for file in files for benchmark in file.benchmarks}
+        names.update(str(benchmark["fullname"]) for benchmark in self._measured)
+        follow_root(baselines, names, self._config.rootpath, self._config.invocation_params.dir)
+        if self._processes.count:
+            candidates = candidates_of_processes(files, baselines, host)
+        else:
+            candidates = candidates_of_session(self._measured, baselines, host, self._foreign_machine)
+        self._judged = judge_all(baselines, candidates, self._left_out, bool(self._processes.checkout))
 
-    @cached_property
+    def _write(self) -> None:
+        """Save the benchmarks of all processes."""
+        if self._save is None:
+            return
+        if not self._processes.files:
+            self._saved = "not saved: no benchmark was measured"
+            return
+        from dlbench.reports.naming import counted
+
+        from .judging import save
+
+        contents = [json.loads(file.read_text(encoding="utf-8")) for file in self._processes.files]
+        try:
+            count = save(contents, self._save)
+        except OSError as error:
+            self._saved = f"not saved: {self._save} cannot be written: {error.strerror}"
+            return
+        processes = counted(len(contents), "process", "processes")
+        self._saved = f"saved {counted(count, 'benchmark')} of {processes} in {self._save}"
+
+    def _left_out(self, name: str) -> bool:
+        """Tell whether this session chose not to run a benchmark."""
+        if name in self._processes.deselected:
+            return True
+        collected = self._processes.collected
+        if name in collected or self._config.args_source is not pytest.Config.ArgsSource.ARGS:
+            return False
+        # The tests that the command line names are a part of all, and what else the baseline has is no loss.
+        one_by_one = any("::" in argument for argument in self._config.args)
+        files = {other.partition("::")[0] for other in collected}
+        return one_by_one or name.partition("::")[0] not in files
+
     def _foreign_machine(self) -> str:
         """Fingerprint of this machine as in pytest-benchmark's own files."""
+        from dlbench.reports.pytest_benchmark.imported import fingerprint_of
+
         info = self._config.hook.pytest_benchmark_generate_machine_info(config=self._config)
         self._config.hook.pytest_benchmark_update_machine_info(config=self._config, machine_info=info)
         return fingerprint_of(info)
 
     def _show(self, reporter: Any) -> None:
-        reporter.section("dlbench verdicts")
-        if not self._judged:
-            reporter.write_line("No benchmark of this session is in the baseline.")
+        reporter.section("dlbench verdicts" if self._asked else "dlbench processes")
+        for failure in self._processes.failures:
+            side = " of the baseline" if failure.of_baseline else ""
+            where = f"process {failure.process} of {self._processes.count}{side}"
+            test = f": {failure.test}" if failure.test else ""
+            reporter.write_line(visible(f"FAILED in {where}{test}: {failure.reason}"), red=True)
+            for line in failure.output:
+                reporter.write_line(visible(f"    {line}"))
+        for test, reason in self._processes.skipped.items():
+            reporter.write_line(visible(f"skipped in a process: {test}: {reason}"))
+        if self._judged is not None:
+            for text, red in self._judged.lines:
+                reporter.write_line(visible(text), red=red)
+        if self._saved:
+            reporter.write_line(visible(self._saved), red=self._saved.startswith("not saved"))
+        if not self._asked:
+            return
+        if self._judged is not None and self._judged.judgements:
+            outcome = self._judged.outcome
+            reporter.write_line(f"verdict {outcome.outcome}: {outcome.why}")
         else:
-            found = Counter(judgement.verdict for _, judgement in self._judged)
-            width, order = max(map(len, found)), list(Verdict)
-            for name, judgement in sorted(self._judged, key=lambda pair: (order.index(pair[1].verdict), pair[0])):
-                verdict, words = judgement.verdict, judgement.sentence
-                if verdict is Verdict.COMPARISON and judgement.ratio is not None:
-                    words = f"{judgement.ratio - 1:+.1%}; {words}"
-                reporter.write_line(visible(f"{verdict:{width}}  {name}: {words}"), red=verdict is Verdict.REGRESSION)
-            reporter.write_line(", ".join(f"{found[each]} {each}" for each in order if found[each]))
-        outcome = self._outcome()
-        reporter.write_line(f"verdict {outcome.outcome}: {outcome.why}")
+            reporter.write_line(visible(f"no verdict: {self._why_no_verdict()}"))
+
+    def _why_no_verdict(self) -> str:
+        """Return why no benchmark was judged."""
+        option = self._config.getoption
+        if self._processes.stopped and (self._processes.count or not self._measured):
+            return self._processes.stopped
+        if self._problem:
+            return self._problem
+        if option("benchmark_skip") and not option("benchmark_only"):
+            return "--benchmark-skip leaves out every benchmark"
+        if not measures(self._config):
+            return "with --benchmark-disable nothing is measured"
+        if option("dist", "no") != "no" and not self._processes.count:
+            return (
+                "with pytest-xdist pytest-benchmark measures nothing. Leave it out (-n 0), or let fresh processes "
+                f"measure after the tests: --dlbench-processes {ENOUGH_PROCESSES}"
+            )
+        if self._judged is not None:
+            return "no benchmark of this session is in the baseline"
+        if not (self._measured or self._processes.files):
+            return "no benchmark was measured in this session"
+        if self._processes.count and not self._processes.files:
+            return "the processes measured no benchmark"
+        if self._processes.checkout is not None:
+            return "the processes measured no benchmark of both sides"
+        return "--benchmark-compare found no file to compare with"

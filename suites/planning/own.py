@@ -12,22 +12,27 @@ left out with a warning.
     dlbench run threads --step train_step.py --python ~/venv/bin/python
 """
 
+import ast
 import importlib.metadata
 import importlib.util
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from dlbench.adapters.families.own import LOSS_TOLERANCE, Own
+from dlbench.adapters.networks import USUAL_BATCH_SIZE
 
 from ..display.screen import complain
 from ..errors import UsageError
-from . import framework
+from . import framework, networks
+from .axes import option_of
 from .framework import Framework, Mode
+from .networks import LARGEST_BATCH
 from .plan import Plan
-from .suite import Suite
+from .suite import ProtocolSection, Suite
 
 GROUP = "dlbench.adapters"
 VARIABLE = "DLBENCH_ADAPTERS"
@@ -118,8 +123,17 @@ def _folder(point: EntryPoint, where: str) -> Path:
     raise UsageError(f"{where} names {point.module}, which is not a package here. Reinstall or remove it.")
 
 
-NETWORK = "own"
 _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+MAXIMUM_WARMUP_STEPS = 30
+"""The longest warm-up of a step of which nothing is known, in samples."""
+
+
+def searching(protocol: ProtocolSection) -> ProtocolSection:
+    """Return a suite's protocol with a search for the end of the warm-up, which suites of known networks may omit."""
+    longest = max(protocol.maximum_warmup_steps, MAXIMUM_WARMUP_STEPS)
+    return protocol.model_copy(update={"maximum_warmup_steps": longest})
 
 
 @dataclass(frozen=True)
@@ -130,18 +144,29 @@ class OwnSteps:
     loss_tolerance: float = LOSS_TOLERANCE
 
     def instead_of(self, suite: Suite) -> Suite:
-        """Return the suite with these steps in the place of its networks and frameworks."""
-        network = {"name": NETWORK, "family": Own.name}
-        changed = {"networks": (NETWORK,), "frameworks": self.names, "network": (network,), "grid": ()}
+        """Return the suite with these steps in the place of its networks and frameworks.
+
+        Each file is work of its own, unless it says that it is a variant of another.
+        """
+        works = tuple(dict.fromkeys(framework.find(name).work for name in self.names))
+        changed: dict[str, object] = {
+            "networks": works,
+            "frameworks": self.names,
+            "network": tuple({"name": work, "family": Own.name} for work in works),
+            "grid": (),
+        }
+        changed["protocol"] = searching(suite.protocol)
         of_others: dict[str, object] = {"batch_sizes": {}, "cpu_batch_sizes": {}, "settings": {}}
         kept = {key: getattr(suite, key) for key in Suite.model_fields}
         return Suite.model_construct(**{**kept, **changed, **of_others})
 
     def tolerated(self, plan: Plan) -> Plan:
         """Return the plan with the tolerance that was asked for."""
-        network = plan.networks[NETWORK]
-        recipe = network.parity._replace(loss_tolerance=self.loss_tolerance)
-        return replace(plan, networks={**plan.networks, NETWORK: network._replace(parity=recipe)})
+        networks = {}
+        for name, network in plan.networks.items():
+            recipe = network.parity._replace(loss_tolerance=self.loss_tolerance)
+            networks[name] = network._replace(parity=recipe)
+        return replace(plan, networks=networks)
 
 
 def name_of(text: str, option: str = "--step") -> str:
@@ -154,6 +179,8 @@ def name_of(text: str, option: str = "--step") -> str:
         )
     if path.stem in framework.shipped():
         raise UsageError(f"{option} {text}: {path.stem} is the name of a framework of dlbench. Rename the file.")
+    if path.stem in networks.shipped():
+        raise UsageError(f"{option} {text}: {path.stem} is the name of a network of dlbench. Rename the file.")
     return path.stem
 
 
@@ -163,10 +190,187 @@ def read_step(text: str, option: str = "--step") -> Framework:
     path = _resolved(text, option)
     if not path.is_file():
         raise UsageError(f"{option}: there is no file {text}. `dlbench new step {text}` writes one to start from.")
+    declared = declarations(path)
     ours = framework.shipped()["step"]
     mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
     changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False}
-    return ours.model_copy(update={**changed, "file": path, "modes": {"file": mode}})
+    own = {
+        "file": path,
+        "modes": {"file": mode},
+        "helpers": helpers_of(declared, text, option),
+        "work": work_of(declared, text, option),
+        "batch_size": batch_size_of(declared, path, text, option),
+    }
+    return ours.model_copy(update={**changed, **own})
+
+
+HELPERS = "HELPERS"
+"""The constant of a file with the number of its threads or processes that load data."""
+_MOST_HELPERS = 1024
+
+
+def declarations(path: Path) -> dict[str, object]:
+    """Return the constants that a file assigns at its top level, by name.
+
+    The file is read and not run. One that cannot be read or parsed declares nothing: its launch says why.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[str, object] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            targets, value = statement.targets, statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets, value = [statement.target], statement.value
+        else:
+            continue
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found[target.id] = _constant(value)
+    return found
+
+
+def _constant(node: ast.expr) -> object:
+    """Return the value of a literal; an `ast.expr` as it is where it must be computed."""
+    try:
+        value: object = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return node
+    return value
+
+
+def helpers_of(declared: dict[str, object], file: str, option: str = "--step") -> int:
+    """Return how many threads or processes a file says load its data; raises UsageError for anything but a number."""
+    value = declared.get(HELPERS, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_HELPERS:
+        shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
+        raise UsageError(
+            f"{option} {file}: {HELPERS} is {shown[:40]}. Write a whole number, as in {HELPERS} = 2: the threads or "
+            "processes that load data beside those that compute."
+        )
+    return value
+
+
+VARIANT_OF = "VARIANT_OF"
+"""The constant of a file with the name of the file whose work it does in another way."""
+BATCH_SIZE = "BATCH_SIZE"
+"""The constant of a file with the examples of a mini-batch."""
+
+
+def work_of(declared: dict[str, object], file: str, option: str = "--step") -> str:
+    """Return the name of the work that a file does: its own, or the one that it names. Raises UsageError."""
+    value = declared.get(VARIANT_OF, Path(file).stem)
+    if not isinstance(value, str) or not _STEP_NAME.fullmatch(value) or value in networks.shipped():
+        shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
+        raise UsageError(
+            f"{option} {file}: {VARIANT_OF} is {shown[:40]}. Write the name of the other file without "
+            f'its suffix, as in {VARIANT_OF} = "train_step".'
+        )
+    return value
+
+
+def batch_size_of(declared: dict[str, object], path: Path, file: str, option: str = "--step") -> int | None:
+    """Return the examples of a file's mini-batch where no option gives them; None: it does not say.
+
+    A file that reads ``cell.batch_size`` gets dlbench's usual one. Raises UsageError for a constant that is no size.
+    """
+    if BATCH_SIZE not in declared:
+        return USUAL_BATCH_SIZE if _reads_batch_size(path) else None
+    value = declared[BATCH_SIZE]
+    if isinstance(value, ast.expr):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_BATCH:
+        raise UsageError(
+            f"{option} {file}: {BATCH_SIZE} is {value!r:.40}. Write a whole number, as in {BATCH_SIZE} = 8: "
+            "the examples of a mini-batch."
+        )
+    return value
+
+
+def _reads_batch_size(path: Path) -> bool:
+    """Tell whether a file reads an attribute ``batch_size``, which is that of ``cell``."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return any(node.attr == "batch_size" and isinstance(node.ctx, ast.Load) for node in attributes)
+
+
+AXES_OF_A_FILE = {"batch_sizes": "batch_size", "precisions": "precision", "placements": "placement"}
+"""Options that only the file itself can follow, and what it reads of ``cell`` to do so."""
+
+
+def axes_read(path: Path) -> set[str] | None:
+    """Return the attributes of ``cell`` that a file's ``prepare`` reads; None where that cannot be known.
+
+    It cannot where ``prepare`` hands ``cell`` on, or is not a function of the file.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    functions = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "prepare"]
+    if len(functions) != 1 or len(functions[0].args.args) != 1:
+        return None
+    cell = functions[0].args.args[0].arg
+    attributes = [each for each in ast.walk(functions[0]) if isinstance(each, ast.Attribute)]
+    read = [each for each in attributes if isinstance(each.value, ast.Name) and each.value.id == cell]
+    uses = [each for each in ast.walk(functions[0]) if isinstance(each, ast.Name) and each.id == cell]
+    return {each.attr for each in read} if len(uses) == len(read) else None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a file says about itself, and what nobody can know without it; each a few words."""
+
+    said: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def description(path: Path) -> Description:
+    """Return what a file says about itself."""
+    declared, read = declarations(path), axes_read(path)
+    said, unknown = [], []
+    if HELPERS in declared:
+        said.append(f"{HELPERS} = {helpers_of(declared, path.name)}")
+    else:
+        unknown.append(f"whether other threads or processes load its data ({HELPERS} = N; taken as none)")
+    batch_size = batch_size_of(declared, path, path.name)
+    if batch_size is None:
+        unknown.append(f"the examples of a mini-batch ({BATCH_SIZE} = N)")
+    else:
+        said.append(f"{batch_size} examples a mini-batch")
+    if "synchronize" in _functions(path):
+        said.append("synchronize() waits for a step")
+    else:
+        unknown.append("whether a step goes on after its call (synchronize(); taken as no)")
+    if read is not None:
+        said.append(f"prepare reads {', '.join(f'cell.{axis}' for axis in sorted(read)) or 'nothing of cell'}")
+    return Description(tuple(said), tuple(unknown))
+
+
+def _functions(path: Path) -> set[str]:
+    """Return the names of a file's functions."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    return {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+
+
+def check_axes(name: str, given: Mapping[str, str | None]) -> None:
+    """Raise UsageError for the option of an axis that the file of this name does not read."""
+    file = framework.find(name).file
+    read = None if file is None else axes_read(file)
+    for key, axis in AXES_OF_A_FILE.items():
+        if given[key] is not None and read is not None and axis not in read:
+            raise UsageError(
+                f"{option_of(key)} changes nothing in {name}.py, which does not read cell.{axis}. Read it in prepare, "
+                "or leave the option out."
+            )
 
 
 def _resolved(text: str, where: str) -> Path:

@@ -6,7 +6,8 @@ their timed steps together, and neither starts its parity check before the other
 over their common time (`reports.compare.comparison.common_time`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Cpu
@@ -21,15 +22,18 @@ Masks = tuple[tuple[int, ...], tuple[int, ...]]
 """The CPUs of each of two launches."""
 
 
-def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
-    """Return CPUs for both launches of a pair, a core for each thread; or why two launches cannot run at once here."""
+def masks_of(cell: Cell, cpu: Cpu, helpers: int = 0) -> Masks | str:
+    """Return CPUs for both launches of a pair, a core for each thread; or why two launches cannot run at once here.
+
+    ``helpers`` load the data of a step of the user's own, beside the cell's threads.
+    """
     if not cell.on_cpu:
         return "on a GPU both would share the device"
     if cell.instances > 1:
         return "its instances run at once already"
     if not cell.threads:
         return "without a thread count, the number of CPUs for each side is unknown"
-    needed, usable = 2 * cell.all_threads, len(cpu.affinity)
+    needed, usable = 2 * (cell.all_threads + helpers), len(cpu.affinity)
     if needed > usable:
         return f"both sides need {needed} CPUs and may use {usable}"
     if cpu.quota_cpus is not None and needed > cpu.quota_cpus:
@@ -46,7 +50,9 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     return first, second
 
 
-def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Masks], list[str]]:
+def choose(
+    pairing: str, cells: Sequence[Cell], cpu: Cpu, helpers: Mapping[str, int] = MappingProxyType({})
+) -> tuple[dict[Cell, Masks], list[str]]:
     """Return the CPUs of the cells to measure in duet pairs, and lines with the reasons why others are not.
 
     Raises UsageError for an unknown pairing, and for duet pairs if no cell can have them.
@@ -54,7 +60,7 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Ma
     values.one_of(pairing, "pairing", PAIRINGS)
     if pairing == SEQUENTIAL:
         return {}, []
-    masks = {cell: masks_of(cell, cpu) for cell in cells}
+    masks = {cell: masks_of(cell, cpu, helpers.get(cell.framework, 0)) for cell in cells}
     found = {cell: each for cell, each in masks.items() if not isinstance(each, str)}
     refused = [f"{name_of(cell)}: {each}" for cell, each in masks.items() if isinstance(each, str)]
     if refused and not found:

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -56,13 +56,11 @@ from dlbench.reports.formats.inert import one_line
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
+from ..planning.variables import GIVEN_NAMES, INHERITED, LAUNCH_MARK
 from . import quota
-from .outcomes import UnreadableError, bytes_in, read_answer, read_phase
+from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .supervisor import TAIL_BYTES
 
-# What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
-# make a number depend on the shell it was started from.
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "TZ")
 _TICK_SECONDS = 0.5
 _SUSPENDED_SECONDS = 1.5  # between two looks: this process was stopped
 _POLL_SECONDS = 0.05  # where the system does not report the end of a process
@@ -87,6 +85,8 @@ class LaunchRequest:
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
     meeting: threading.Barrier | None = None
     """Where it begins and ends its timed steps together with another launch; see `duet`."""
+    shown: bool = False
+    """Whether the guest's output is shown as it comes; else it is dropped."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
@@ -160,10 +160,10 @@ def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Bar
             raise
 
 
-def guest_environment(variables: dict[str, str]) -> dict[str, str]:
+def guest_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a guest: a few inherited variables, and the launch's own."""
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {**kept, **variables, "DLBENCH_VARIABLES": ",".join(sorted(variables))}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**kept, **variables, GIVEN_NAMES: ",".join(sorted(variables))}
 
 
 _LONGEST_LINE = 200
@@ -394,14 +394,20 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
 def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Group | None) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
-    command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]
-    own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
+    supervisor.append("shown" if request.shown else "dropped")
+    # An isolated interpreter (-I) would ignore PYTHONPATH and the like; without -I it leaves out the user's packages.
+    isolated = not any(name.startswith("PYTHON") for name in request.variables)
+    options = ["-I"] if isolated else ["-s"]
+    if request.shown:
+        options.append("-u")
+    command = [str(request.interpreter), *options, str(request.guest or GUEST_DIRECTORY), str(directory)]
+    own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), LAUNCH_MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=None if request.shown else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, MARK: str(directory)},
+        env={**os.environ, LAUNCH_MARK: str(directory)},
         cwd=directory,
         pass_fds=(line,),
         start_new_session=True,
@@ -526,7 +532,11 @@ def outcome_of(
     # Then the measurement was on disk already: a later failure does not lose it.
     measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
     if status is not None and not measured:
-        return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
+        if phase and status is Status.TIMED_OUT:
+            why = f"{why} during {phase}"
+            if (seconds := read_step_seconds(directory)) is not None:
+                why = f"{why}; the last step before it took {seconds:.3g} s"
+        return Outcome(status, why)
     wrong = monitor.wrong
     try:
         outcome = read_answer(directory, launch)
@@ -560,10 +570,6 @@ def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
     return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")
 
 
-MARK = "DLBENCH_LAUNCH"
-"""The variable by which a launch's processes are known, in whatever session they are."""
-
-
 def of_a_launch(pid: int) -> bool | None:
     """Return whether a process belongs to a launch; None where it cannot be seen.
 
@@ -573,7 +579,7 @@ def of_a_launch(pid: int) -> bool | None:
     if descends is not False:
         return descends
     try:
-        return MARK in psutil.Process(pid).environ()
+        return LAUNCH_MARK in psutil.Process(pid).environ()
     except (psutil.Error, OSError):
         return False
 
@@ -588,5 +594,5 @@ def end_strays(mark: str) -> None:
     """Kill the processes that a launch left in other sessions: they would disturb later measurements."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
+            if process.environ().get(LAUNCH_MARK) == mark:
                 process.kill()

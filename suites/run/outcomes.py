@@ -83,6 +83,16 @@ def read_phase(directory: Path) -> tuple[str, float | None]:
     return "", None
 
 
+def read_step_seconds(directory: Path) -> float | None:
+    """Return the seconds of a step as the guest knew them when its phase began; None where it had done none."""
+    try:
+        seconds = read_json(directory / PHASE_FILE, _PHASE_BYTES).get("step_seconds")
+    except (OSError, UnreadableError, AttributeError):
+        return None
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return float(seconds) if is_number and 0 <= seconds < 1e9 else None
+
+
 def bytes_in(directory: Path, most: int) -> int:
     """Return how many bytes the files below a folder take, looking no further once there are more than ``most``."""
     total, waiting = 0, [str(directory)]
@@ -163,9 +173,9 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies in an answer, and its mismatches with the request."""
     if outcome.status not in _OF_A_GUEST:
         yield f"status {outcome.status.value} is reserved for the host"
-    for name in ("parity", "outside"):
+    for name in ("parity", "outside", "statistics"):
         if getattr(outcome, name) is not None:
-            yield f"it reports what only the host can know: {name}"
+            yield f"it reports what no guest can know: {name}"
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
         yield f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
     if outcome.status is not Status.OK or not launch.times_steps:
@@ -179,8 +189,8 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     if steps // outcome.steps_per_sample > most:
         yield f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
     requested = None if outcome.threads is None else outcome.threads.requested
-    if requested != launch.cell.all_threads:
-        yield f"threads.requested: {requested}, where {launch.cell.all_threads} were asked for"
+    if requested != launch.all_threads:
+        yield f"threads.requested: {requested}, where {launch.all_threads} were asked for"
     if launch.network is not None and outcome.parameter_count is not None:
         expected = from_data(launch.network).family.parameter_count()
         if outcome.parameter_count != expected:

@@ -1,10 +1,10 @@
-"""Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE COMMAND ...``.
+"""Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE shown|dropped COMMAND ...``.
 
 The guest's parent is this process and not the host, so a guest that ends its parent ends its own launch alone.
 Every process the guest started becomes this one's child when its parent ends (Linux: a subreaper), in whatever session
 it is, and is ended here. The end of the guest's stderr is kept and written out at the end; the rest is dropped, so that
-no disk fills up. The guest's environment comes as JSON on stdin. When the host dies, all of
-it is ended. Standard library only: each launch starts this.
+no disk fills up, or shown on stdout as it comes, with the guest's own stdout. The guest's environment comes as JSON on
+stdin. When the host dies, all of it is ended. Standard library only: each launch starts this.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1  # of prctl(2)
 
 def main() -> int:
     """Carry out the command; end as it ended."""
-    host, line, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    host, line, shown, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "shown", sys.argv[4:]
     # No signal may find this process unprepared: SIGTERM is sent to the group, and the guest decides how to handle it.
     signal.signal(signal.SIGTERM, lambda *_: _end_all() if os.getppid() != host else None)
     with contextlib.suppress(OSError, AttributeError):  # not Linux
@@ -42,7 +42,7 @@ def main() -> int:
         guest = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # never parsed
+            stdout=None if shown else subprocess.DEVNULL,  # never parsed
             stderr=subprocess.PIPE,
             env=variables,
             pass_fds=(line,),
@@ -52,7 +52,7 @@ def main() -> int:
         return 127  # as the shell says it
     os.close(line)
     said = bytearray()
-    reader = threading.Thread(target=_keep_end, args=(guest.stderr, said), daemon=True)
+    reader = threading.Thread(target=_keep_end, args=(guest.stderr, said, shown), daemon=True)
     reader.start()
     code = guest.wait()
     _end_children()
@@ -66,9 +66,13 @@ def main() -> int:
     return code
 
 
-def _keep_end(stream: BinaryIO, said: bytearray) -> None:
+def _keep_end(stream: BinaryIO, said: bytearray, shown: bool) -> None:
     """Read a stream to its end, and keep the last bytes of it."""
     for part in iter(lambda: os.read(stream.fileno(), 65536), b""):
+        if shown:
+            with contextlib.suppress(OSError):  # whoever reads it has ended
+                sys.stdout.buffer.write(part)
+                sys.stdout.buffer.flush()
         said += part
         del said[:-TAIL_BYTES]
 

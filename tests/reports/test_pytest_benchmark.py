@@ -1,8 +1,11 @@
 """Runs as files of pytest-benchmark and back: nothing is lost, and a file that cannot be read costs one line."""
 
+import bz2
 import contextlib
 import copy
+import gzip
 import json
+import lzma
 import math
 import statistics
 from datetime import UTC, datetime
@@ -14,12 +17,19 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import UNKNOWN, Status
+from dlbench.adapters.protocol import UNKNOWN, SampleStatistics, Status
 from dlbench.hardware_probe import probe
+from dlbench.reports.cells import TOO_SHORT, build_matrix
+from dlbench.reports.compare.comparison import compare_runs
+from dlbench.reports.compare.verdict import Verdict
+from dlbench.reports.flags import SAMPLES_NOT_KEPT
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
-from dlbench.reports.pytest_benchmark.export import counted, run_to_pytest_benchmark, samples_of
-from dlbench.reports.pytest_benchmark.imported import FileError, imported_cell, runs_of
+from dlbench.reports.pytest_benchmark.export import counted, processes_in_one_list, run_to_pytest_benchmark, samples_of
+from dlbench.reports.pytest_benchmark.imported import FileError, clean_name, fingerprint_of, imported_cell, runs_of
+from dlbench.reports.storage.hosts import UNKNOWN_MACHINE
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 # What a launch may give; final_loss_finite and the parity verdict decide whether it may be shown.
 OUTCOMES = st.builds(
@@ -180,11 +190,178 @@ def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
     assert len(joined.records) == 3
 
 
-def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
-    path = written(tmp_path, changed(foreign(), *DATA, LEFT_OUT))
-    assert [each.stats.median for each in files.read(path).foreign] == [2e-6]
-    with pytest.raises(FileError, match="--benchmark-save-data"):
-        runs_of([files.read(path)], "9.9")
+def test_a_file_without_samples_is_a_median_with_its_spread(tmp_path):
+    content = json.loads(changed(foreign(), *DATA, LEFT_OUT))
+    content["benchmarks"][0]["stats"] |= {"rounds": 3, "iqr": 1e-6, "stddev": math.nan, "min": 1e-6}
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
+    (only,) = imported.records
+    assert only.outcome.samples_ns == []
+    assert only.outcome.statistics == SampleStatistics(3, 2e-6, minimum=1e-6, interquartile_range=1e-6)
+    assert only.outcome.median_seconds() == 2e-6
+    assert Record.from_dict(only.to_dict()) == only
+
+
+def test_cells_without_samples_have_a_median_and_an_interval_from_three_launches_on(tmp_path):
+    """The independent figure: Student's t over the logarithms of the three medians."""
+    medians = [2.0e-6, 2.1e-6, 2.2e-6]
+    read = []
+    for number, median in enumerate(medians):
+        content = json.loads(changed(foreign(), *DATA, LEFT_OUT))
+        content["benchmarks"][0]["stats"]["median"] = median
+        content["datetime"] = f"2026-03-0{number + 1}T12:00:00+00:00"
+        read.append(files.read(written(tmp_path, content)))
+    (two,) = runs_of(read[:2], "9.9", one_run=True)
+    (cell_of_two,) = build_matrix(Results(two.records)).cells.values()
+    assert (cell_of_two.seconds.median, cell_of_two.seconds.low) == (pytest.approx(math.sqrt(4.2) * 1e-6), None)
+    (three,) = runs_of(read, "9.9", one_run=True)
+    (cell_of_three,) = build_matrix(Results(three.records)).cells.values()
+    logs = [math.log(median) for median in medians]
+    half = 4.302653 * statistics.stdev(logs) / math.sqrt(3)
+    assert cell_of_three.seconds.high == pytest.approx(math.exp(statistics.mean(logs) + half), rel=1e-6)
+    assert cell_of_three.has(SAMPLES_NOT_KEPT)
+
+
+def test_processes_of_a_run_are_launches_again_after_a_way_out_and_in(tmp_path):
+    read = []
+    for launch in range(3):
+        content = json.loads(changed(foreign(), *DATA, [1e-6, 2e-6, (3 + launch) * 1e-6]))
+        content["datetime"] = f"2026-03-01T12:0{launch}:00+00:00"
+        read.append(files.read(written(tmp_path, content)))
+    (before,) = runs_of(read, "9.9", one_run=True)
+    assert "3 processes" in processes_in_one_list(before.records)
+    text = run_to_pytest_benchmark(before.run, before.records, before.machine)
+    (after,) = runs_of([files.read(written(tmp_path, text))], "9.9")
+    launches = [(record.launch, record.started, record.outcome.samples_ns) for record in before.records]
+    assert [(record.launch, record.started, record.outcome.samples_ns) for record in after.records] == launches
+    assert processes_in_one_list(before.records[:1]) == ""
+
+
+def test_a_file_without_samples_goes_out_as_it_came_in(tmp_path):
+    content = json.loads(changed(foreign(), *DATA, LEFT_OUT))
+    content["benchmarks"][0]["stats"] |= {"rounds": 3, "ops": 5e5, "outliers": "1;0"}
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
+    out = json.loads(run_to_pytest_benchmark(imported.run, imported.records, imported.machine))
+    (benchmark,) = out["benchmarks"]
+    given_stats = content["benchmarks"][0]["stats"]
+    assert {key: benchmark["stats"][key] for key in given_stats} == given_stats
+
+
+@pytest.mark.parametrize(
+    ("raw", "remedy"),
+    [
+        (gzip.compress(b"{}"), "gunzip"),
+        (lzma.compress(b"{}"), "unxz"),
+        (bz2.compress(b"{}"), "bunzip2"),
+        ("{}".encode("utf-16"), "UTF-16"),
+        (b"\xfe\xff\x00{\x00}", "UTF-16"),
+        (b"PK\x03\x04...", "zip archive"),
+        (b"SQLite format 3\0", "it is a store"),
+        (b"\xff{}", "not text in UTF-8"),
+    ],
+)
+def test_a_file_in_another_form_is_recognised(tmp_path, raw, remedy):
+    path = tmp_path / "file.json"
+    path.write_bytes(raw)
+    with pytest.raises(FileError, match=remedy):
+        files.read(path)
+
+
+def test_numbers_that_are_not_finite_are_refused_in_times_only(tmp_path):
+    content = foreign()
+    content["benchmarks"][0] |= {"params": {"x": math.nan}, "extra_info": {"speed": math.inf, "more": [-math.inf]}}
+    as_a_file = files.read(written(tmp_path, content))
+    as_content = files.accept("content", copy.deepcopy(content))
+    for file in (as_a_file, as_content):
+        (imported,) = runs_of([file], "9.9")
+        kept = imported.records[0].outcome.software["pytest_benchmark"]
+        assert (kept["params"], kept["extra_info"]) == ({"x": "nan"}, {"speed": "inf", "more": ["-inf"]})
+        json.dumps(imported.records[0].to_dict(), allow_nan=False)
+
+
+def test_copies_of_a_file_count_once(tmp_path):
+    original = foreign()
+    copied = json.dumps(original, indent=7, sort_keys=True)
+    other = json.loads(changed(foreign(), "datetime", "2026-03-02T12:00:00+00:00"))
+    read = []
+    for number, content in enumerate((json.dumps(original), copied, json.dumps(other))):
+        path = tmp_path / f"{number}.json"
+        path.write_text(content, encoding="utf-8")
+        read.append(files.read(path))
+    kept, (sentence,) = files.without_copies(read)
+    assert [file.name for file in kept] == [read[0].name, read[2].name]
+    assert read[1].name in sentence
+    with pytest.raises(FileError, match="given twice"):
+        runs_of(read, "9.9", one_run=True)
+
+
+def test_a_machine_keeps_its_fingerprint_over_versions_and_an_unknown_one_has_none():
+    system = {"machine": "x86_64", "system": "Linux"}
+    facts = {"count": 8, "family": 6, "model": 142, "stepping": 10}
+    new = {"brand_raw": "A CPU", "vendor_id_raw": "GenuineIntel", "arch_string_raw": "x86_64", **facts}
+    old = {"brand": "A CPU", "vendor_id": "GenuineIntel", "raw_arch_string": "x86_64", "hardware": "", **facts}
+    assert fingerprint_of({**system, "processor": "x86_64", "cpu": new}) == fingerprint_of({**system, "cpu": old})
+    assert fingerprint_of({**system, "cpu": {**new, "count": 4}}) != fingerprint_of({**system, "cpu": new})
+    undescribed = ({}, system, {**system, "cpu": {}}, {**system, "cpu": {"brand": "unknown", "vendor_id": "unknown"}})
+    assert {fingerprint_of(info) for info in undescribed} == {UNKNOWN_MACHINE}
+
+
+def test_two_unknown_machines_are_compared_without_a_verdict(tmp_path):
+    sides = []
+    for number, factor in enumerate((1, 2)):
+        content = json.loads(changed(foreign(), "machine_info", {}))
+        for launch in range(3):
+            content["datetime"] = f"2026-03-0{number + 1}T12:0{launch}:00+00:00"
+            content["benchmarks"][0]["stats"]["data"] = [factor * seconds * 1e-6 for seconds in (1, 2, 3 + launch)]
+            sides.append(files.read(written(tmp_path, content)))
+    (before,) = runs_of(sides[:3], "9.9", one_run=True)
+    (after,) = runs_of(sides[3:], "9.9", one_run=True)
+    (only,) = compare_runs(before.records, after.records, {}, {"baseline": "a", "candidate": "b"}).cells
+    assert only.judgement.ratio == pytest.approx(2)
+    assert only.verdict is Verdict.COMPARISON
+
+
+def test_times_below_the_resolution_of_the_clock_have_no_ratio(tmp_path):
+    sides = []
+    for number, seconds in enumerate((0.0, 2e-9)):
+        for launch in range(3):
+            content = json.loads(changed(foreign(), *DATA, [seconds] * 3))
+            content["benchmarks"][0]["stats"] |= {"median": seconds, "iterations": 1}
+            content["datetime"] = f"2026-03-0{number + 1}T12:0{launch}:00+00:00"
+            sides.append(files.read(written(tmp_path, content)))
+    (before,) = runs_of(sides[:3], "9.9", one_run=True)
+    (after,) = runs_of(sides[3:], "9.9", one_run=True)
+    comparison = compare_runs(before.records, after.records, {}, {"baseline": "a", "candidate": "b"})
+    assert comparison.cells[0].verdict is Verdict.HOLE
+    assert comparison.geometric_mean is None
+    (shown,) = build_matrix(Results(before.records)).cells.values()
+    assert (shown.seconds, shown.reason) == (None, TOO_SHORT)
+
+
+def test_a_long_name_keeps_its_beginning_and_its_parameters():
+    name = f"tests/{'deep/' * 300}test_a.py::test_it[first-{'x' * 100}-last]"
+    short = clean_name(name)
+    assert len(short) <= 128
+    assert short.startswith("tests/deep/")
+    assert short.endswith("-last]")
+    assert clean_name(name.replace("first", "other")) != short
+    assert imported_cell("t" * 300).network == "t" * 300
+
+
+def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
+    # As pytest-rerunfailures has it: the first attempt failed after it was measured.
+    (first,) = foreign()["benchmarks"]
+    other = {**first, "fullname": "tests/test_mine.py::test_other"}
+    last = {**first, "stats": {"median": 5e-6, "data": [5e-6], "iterations": 1}}
+    file = files.read(written(tmp_path, foreign(benchmarks=[first, other, last])))
+    (imported,) = runs_of([file], "9.9")
+    seconds = {each.cell.network: each.outcome.step_seconds() for each in imported.records}
+    assert seconds["tests/test_mine.py::test_sum[10]"] == pytest.approx([5e-6])
+    assert seconds["tests/test_mine.py::test_other"] == pytest.approx([1e-6, 2e-6, 3.25e-6])
+    assert files.repetition_of(file) == (
+        f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: "
+        "tests/test_mine.py::test_sum[10]."
+    )
+    assert files.repetition_of(files.read(written(tmp_path, foreign()))) == ""
 
 
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
@@ -221,16 +398,16 @@ DEEP = json.loads("[" * 200 + "]" * 200)
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "not JSON"),
+        ("", "it is empty"),
+        ('{"benchmarks": [', "it may be cut off"),
         ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
         ("[" * 100_000, "nested too deeply"),
-        (changed(foreign(), *DATA, [1.0, math.nan]), "NaN is not a number"),
-        (changed(foreign(), *DATA, [7.25]).replace("7.25", "1e999"), "1e999 is too large"),
+        (changed(foreign(), *DATA, [1.0, math.nan]), "test_sum[10]: stats.data.1: Input should be a finite number"),
+        (changed(foreign(), *DATA, [7.25]).replace("7.25", "1e999"), "stats.data.0: Input should be a finite number"),
         (changed(foreign(), *DATA, [1.0, -1.0]), "data.1: Input should be greater than or equal to 0"),
         (changed(foreign(), *DATA, [True]), "data.0: Input should be a valid number"),
         (changed(foreign(), "benchmarks", 0, "fullname", "\ud800"), "fullname: Input should be a valid string"),
         (changed(foreign(), "benchmarks", 0, "extra_info", "x", DEEP), "levels deep"),
-        (changed(foreign(), "benchmarks", foreign()["benchmarks"] * 2), "appears in it twice"),
         (changed(foreign(), "datetime", "0001-01-01T00:00:00+23:00"), "datetime"),
         (changed(own(), *DATA, 0, 1.5), "one of the two was changed"),
         (changed(own(), *FIRST, "outcome", "samples_ns", 0, -1), "is out of range"),

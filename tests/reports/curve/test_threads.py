@@ -72,6 +72,19 @@ def curve_of(times: Mapping[int, float | Sequence[float]], host: Host = HOST, ex
     return found
 
 
+def test_counts_that_cannot_be_used_are_named_and_no_other_is_recommended_instead() -> None:
+    """With two threads it is faster, but more than two worked: the remaining count is not the best by default."""
+    greedy = make.outcome([0.1] * 5)._replace(threads=make.threads(2, 0.5, 8.0))
+    found = curve_of({1: 1.0}, extra=[make.record(result=greedy, threads=2)])
+    assert best(found) is None
+    assert mechanism(found) == ""
+    assert advice(found) == (
+        "no advice: only 1 thread can be used; 2 threads left out: more threads worked than were asked for (>)"
+    )
+    alone = curve_of({}, extra=[make.record(result=greedy, threads=2)])
+    assert advice(alone) == "no advice: 2 threads left out: more threads worked than were asked for (>)"
+
+
 TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 
 
@@ -102,7 +115,7 @@ def test_the_best_is_the_smallest_that_is_not_clearly_slower(times: dict[int, An
     crash = [make.hole(Status.CRASHED, "signal 11", threads=16)]
     found = curve_of(times, extra=crash)
     assert best(found) == expected
-    assert (advice(found) == "nothing was timed") is (expected is None)
+    assert advice(found).startswith("no advice: 16 threads without a number") is (expected is None)
 
 
 def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster() -> None:
@@ -131,7 +144,13 @@ def test_unusable_cells_take_no_part_but_are_shown() -> None:
     found = curve_of({1: 1.0}, extra=extra)
     assert [point.cell.status.value for point in found.points] == ["ok", "ok", "parity_failed", "ok", "timed_out"]
     assert [point.at for point in found.timed] == [1, 2]
-    assert advice(found) == "use 2 threads; a step takes 2.0x as long with 1; the framework's default is 2"
+    assert advice(found) == (
+        "use 2 threads; a step takes 2.0x as long with 1; 4 threads left out: more threads worked than were asked for "
+        "(>); the framework's default is 2"
+    )
+    (table,) = REPORT.page(found_in([*extra, *records_of({1: 1.0})]), ReportOptions()).tables
+    assert "8 threads: timeout, 10 s." in table.notes
+    assert any(note.startswith("4 threads: 8.0 runnable threads on average, 4 requested") for note in table.notes)
     assert advice(curve_of({2: 1.0})) == "only 2 threads timed: nothing to compare"
 
 

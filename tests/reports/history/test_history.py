@@ -16,8 +16,9 @@ from exported import exporter, texts
 from scipy import stats
 
 from dlbench.adapters.protocol import Protocol
+from dlbench.reports.differences import differences
 from dlbench.reports.history import report as of_history
-from dlbench.reports.history.nights import History, build_history, differences, explained, series_of
+from dlbench.reports.history.nights import History, build_history, explained, series_of
 from dlbench.reports.history.report import history_to_picture
 from dlbench.reports.pytest_benchmark.commits import commit_in_words
 from dlbench.reports.pytest_benchmark.imported import imported_cell

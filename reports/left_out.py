@@ -1,0 +1,46 @@
+"""Sentences about the cells that a report leaves out, with the reason of each."""
+
+from collections.abc import Iterable
+
+from dlbench.reports.cells import CellResult, Matrix, grouped, in_the_running
+from dlbench.reports.flags import NEAR_PEAK, PARITY_UNCHECKED, THREADS_EXCEEDED, FlagKind
+from dlbench.reports.formats.layout import why_hole
+from dlbench.reports.naming import counted, name_of
+
+_DOUBTS: tuple[tuple[FlagKind, str], ...] = (
+    (THREADS_EXCEEDED, "more threads worked than were asked for"),
+    (NEAR_PEAK, "the rate is above 90 % of the GPU's theoretical peak"),
+    (PARITY_UNCHECKED, "the results were not checked, and those of others were"),
+)
+_NAMED = 3
+"""Cells that a sentence names; it counts the others."""
+
+
+def not_compared(matrix: Matrix) -> list[CellResult]:
+    """Return the cells that are not compared with the others at their place."""
+    found = []
+    for here in grouped(matrix.cells.values(), lambda cell: (cell.column, cell.group)).values():
+        compared = {cell.cell for cell, _ in in_the_running(here)}
+        found += [cell for cell in here if cell.cell not in compared]
+    return found
+
+
+def why_left_out(cell: CellResult) -> str:
+    """Return why a time is not compared with others, or the word for a cell without one."""
+    if cell.timed is None:
+        word = why_hole(cell).partition(",")[0]
+        return f"{word} (`dlbench report matrix` has the reasons)"
+    for kind, reason in _DOUBTS:
+        if cell.has(kind):
+            return f"{reason} ({kind.symbol})"
+    return "it has no number of this kind"
+
+
+def left_out(cells: Iterable[CellResult]) -> list[str]:
+    """Return a sentence for each reason why cells are left out, with their number and the first of their names."""
+    lines = []
+    for reason, several in grouped(cells, why_left_out).items():
+        names = "; ".join(name_of(cell.cell) for cell in several[:_NAMED])
+        more = f"; and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
+        lines.append(f"Left out: {counted(len(several), 'cell')} ({names}{more}): {reason.rstrip('.')}.")
+    return lines

@@ -1,0 +1,169 @@
+"""`dlbench try`: a training step of the user's own, run twice with its output shown."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import typer
+
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.flags import LOSS_CONSTANT, NO_STEADY_STATE, THREADS_EXCEEDED, THREADS_UNUSED, record_flags
+from dlbench.reports.formats.layout import number
+from dlbench.reports.naming import counted, name_of
+from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.record import Record
+from dlbench.reports.thread_evidence import threads_seen
+
+from ..display.screen import program, say, show
+from ..environments import environment, folders
+from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
+from ..planning import framework, own
+from ..planning.plan import Plan, PlannedLaunch, expand
+from ..planning.suite import ProtocolSection, Suite
+from ..run import preparation
+from ..run.launch import LaunchRunner
+from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
+from ..run.quiet import measuring
+from . import options
+from .options import Given, option, takes
+
+_PROTOCOL = ProtocolSection(warmup_steps=3, steps=5, minimum_steps=2, seconds=5.0, cell_seconds=600.0)
+_LAUNCHES = 2
+_WORTH_SAYING = (LOSS_CONSTANT, THREADS_EXCEEDED, THREADS_UNUSED, NO_STEADY_STATE)
+"""Flags about the file. Others are about the machine, and a trial is not a measurement."""
+
+
+@takes(
+    {
+        "file": options.argument("FILE", "The file with the step, such as train_step.py."),
+        "python": option("--python", "The interpreter that has the step's framework.", metavar="PATH"),
+        "threads": option("--threads", "Thread count (default: as many as cores).", metavar="COUNT"),
+        "batch_sizes": option("--batch-sizes", "Mini-batch size.", metavar="SIZE"),
+        "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
+        "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
+        "cell_budget": options.CELL_BUDGET,
+        "env": options.BUILDS["env"],
+        "loss_tolerance": options.BUILDS["loss_tolerance"],
+    }
+)
+def try_command(given: Given) -> None:
+    """Run a training step of your own in two processes, show what it prints, and say what dlbench sees of it.
+
+    Nothing is stored. Exit code 1: the step does not run, or its losses differ between the two processes.
+
+    Examples:
+
+    - `dlbench try train_step.py`
+    - `dlbench try train_step.py --python ~/venv/bin/python --threads 2`
+    """
+    own.register_steps([given.file])
+    python = [given.python] if given.python is not None else []
+    chosen = options.choices(Given(**{**vars(given), "step": [given.file], "python": python, "adapter": None}))
+    assert chosen.own is not None
+    machine = probe()
+    suite = Suite(name="try", summary="a trial", frameworks=chosen.own.names, threads="cores", protocol=_PROTOCOL)
+    place = preparation.capacity(machine)
+    plan = chosen.own.tolerated(expand(chosen.own.instead_of(suite), chosen, place, preparation.new_seed()))
+    if len(plan.cells) > 1:
+        raise UsageError("A trial runs one cell. Give one value to each option.")
+    preparation.check_interpreters(chosen.builds)
+    folders.make_folder(folders.home())
+    records = _launch(plan, machine)
+    for line in _lines(records, plan, machine):
+        show(line, whole=True)
+    if any(record.outcome.status is not Status.OK for record in records):
+        if given.python is None and "ModuleNotFoundError" in records[-1].outcome.reason:
+            show("Name the interpreter that has this module: --python PATH.", whole=True)
+        raise typer.Exit(NOTHING_MEASURED)
+    further = "" if given.python is None else f" --python {shlex.quote(given.python)}"
+    show(f"Next: {shlex.quote(program())} run threads --step {shlex.quote(given.file)}{further}", whole=True)
+
+
+def _launch(plan: Plan, machine: Machine) -> list[Record]:
+    """Launch the cell until a launch fails, twice at most; raises FrameworkEnvironmentError without an interpreter."""
+    cell = plan.cells[0]
+    sources = environment.prepare_sources(plan.builds, say)
+    source = sources[cell.framework]
+    if source.interpreter is None:
+        raise FrameworkEnvironmentError(source.reason)
+
+    def shown(request: LaunchRequest, tick: Tick) -> Launched:
+        return launch_process(replace(request, shown=True), tick)
+
+    run = preparation.new_run(plan, machine, "try")
+    runner = LaunchRunner(plan, run, shown, sources, lambda cell: None, machine=machine)
+    records: list[Record] = []
+    with measuring(say, wait=True, computes=plan.computes):
+        for number_of_launch in range(_LAUNCHES):
+            show(f"Process {number_of_launch + 1} of {_LAUNCHES}, {name_of(cell)}. Its output:", whole=True)
+            sys.stdout.flush()
+            records.append(runner.attempt(PlannedLaunch(cell, number_of_launch), plan.protocol))
+            if not records[-1].outcome.samples_ns:
+                break
+    return records
+
+
+def _lines(records: list[Record], plan: Plan, machine: Machine) -> Iterator[str]:
+    """Yield what the launches of a file showed."""
+    yield ""
+    first, last = records[0].outcome, records[-1].outcome
+    if first.samples_ns:
+        yield from _times(first)
+        yield from _losses(first)
+    if last.status is not Status.OK:
+        which = "Process 2: " if len(records) > 1 else ""
+        yield f"{which}{last.status.value.replace('_', ' ')}: {last.reason}"
+    elif first.parity is not None and first.parity.losses:
+        yield "The losses repeat in a second process."
+    if first.samples_ns:
+        yield from _threads(records[0], machine)
+    yield from _declared(plan, first)
+
+
+def _times(outcome: Outcome) -> Iterator[str]:
+    """Yield the seconds of a launch's parts."""
+    parts = {"import": outcome.import_seconds, "prepare()": outcome.prepare_seconds}
+    parts["first step"] = outcome.first_step_seconds
+    known = [f"{name} {number(seconds)} s" for name, seconds in parts.items() if seconds is not None]
+    following = [nanoseconds * 1e-9 for nanoseconds in outcome.warmup_ns]
+    steps = ", ".join(map(number, following))
+    yield f"Time: {', '.join(known)}, the steps after it {steps} s."
+    yield f"A timed step: {number(median(outcome.step_seconds()))} s (median of {outcome.timed_steps()})."
+
+
+def _losses(outcome: Outcome) -> Iterator[str]:
+    """Yield the losses that launches compare, and the last one."""
+    if outcome.parity is None or not outcome.parity.losses:
+        return
+    compared = ", ".join(f"{loss:.6g}" for loss in outcome.parity.losses)
+    after = "" if outcome.final_loss is None else f"; after all steps {outcome.final_loss:.6g}"
+    yield f"Losses of the first {len(outcome.parity.losses)} steps, which launches must agree on: {compared}{after}."
+
+
+def _threads(record: Record, machine: Machine) -> Iterator[str]:
+    """Yield the threads that worked, and the doubts about a launch that its file can settle."""
+    threads = record.outcome.threads
+    if threads is not None and record.cell.on_cpu:
+        seen = threads_seen(threads, record.outcome.contention)
+        helpers = f", {counted(threads.helpers, 'helper')} among them" if threads.helpers else ""
+        yield f"Threads: {threads.requested} asked for{helpers}, {seen} at work at once."
+    for flag in record_flags(record, host_of(machine)):
+        if flag.kind in _WORTH_SAYING:
+            yield f"{flag.kind.symbol} {flag.sentence[0].upper()}{flag.sentence[1:]}"
+
+
+def _declared(plan: Plan, outcome: Outcome) -> Iterator[str]:
+    """Yield what the file says about itself, and what stays unknown."""
+    file = framework.find(plan.cells[0].framework).file
+    assert file is not None
+    text = own.description(Path(file))
+    yield f"The file says: {'; '.join(text.said) or 'nothing beside prepare'}."
+    unknown = list(text.unknown)
+    if outcome.samples_ns and (outcome.parity is None or not outcome.parity.losses):
+        unknown.append("whether launches compute the same: prepare returns no function for the loss")
+    if unknown:
+        yield f"Unknown: {'; '.join(unknown)}."

@@ -1,0 +1,182 @@
+"""One process of `--dlbench-processes`, seen from inside: it measures chosen benchmarks and reports how they ended.
+
+It is a session of pytest with the arguments of the session that started it, so that the tests have the same ids and
+settings. An order names the tests; everything that writes files of the user's, or that stops to ask, is off. Nothing
+of dlbench is loaded: what lies in memory can change the time of a benchmark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FIXTURE = "benchmark"
+"""Of pytest-benchmark; a test that takes it is a benchmark."""
+_OFF: dict[str, Any] = {
+    "numprocesses": 0,  # of pytest-xdist: processes beside each other disturb each other
+    "usepdb": False,
+    "trace": False,
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "stepwise": False,
+    "xmlpath": None,
+    "report_log": None,
+    "htmlpath": None,
+    "json_report": False,
+    "pastebin": None,
+    "log_file": None,
+    "benchmark_save": None,
+    "benchmark_autosave": None,
+    "benchmark_compare": [],
+    "benchmark_compare_fail": None,
+    "benchmark_histogram": [],
+    "benchmark_cprofile": None,
+    "benchmark_cprofile_dump": [],
+}
+"""Options of pytest and its plugins, by their names in `config.option`, and the values that turn them off."""
+_WRITERS_OF_THE_CACHE = "lfplugin", "nfplugin"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a session asks of a process."""
+
+    tests: list[str]
+    """Ids of the tests that passed in the session; the benchmarks among them are measured."""
+    parent: int
+    """Process number of the session; without it this process ends."""
+    outcome: str
+    """File to write at the end."""
+    running: str
+    """File that names the running test, for the session to read should this process crash."""
+    other: str = ""
+    """Folder of the code that this process is compared with."""
+    environment_shared: bool = True
+    """Whether the other side has the same Python."""
+
+
+@dataclass
+class ProcessOutcome:
+    """How the tests of a process ended, each with the reason."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    measured: int = 0
+    """Tests that were chosen."""
+    wrong_code: str = ""
+    """A module that is not of this side's code, though it should be; the sides then measure the same."""
+
+
+def set_options(config: pytest.Config) -> None:
+    """Turn off what must happen once in a session; to be called before any plugin reads its options."""
+    for name, value in _OFF.items():
+        if hasattr(config.option, name):
+            setattr(config.option, name, value)
+
+
+class Process:
+    """The plugin of such a process."""
+
+    def __init__(self, config: pytest.Config, order: str) -> None:
+        try:
+            self._order = Order(**json.loads(Path(order).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise pytest.UsageError("dlbench: --dlbench-process is for dlbench alone. Leave it out.") from error
+        self._chosen = frozenset(self._order.tests)
+        self._outcome = ProcessOutcome()
+        self._config = config
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep the cache of failed tests as the session left it."""
+        manager = session.config.pluginmanager
+        for name in _WRITERS_OF_THE_CACHE:
+            if (plugin := manager.get_plugin(name)) is not None:
+                manager.unregister(plugin)
+
+    @pytest.hookimpl(trylast=True)  # after -k and -m
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Choose the benchmarks of the order."""
+        chosen = [item for item in items if item.nodeid in self._chosen and takes_benchmark(item)]
+        others = [item for item in items if item not in set(chosen)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = chosen
+        self._outcome.measured = len(chosen)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Name the test that runs; end if the session that started this process is gone."""
+        Path(self._order.running).write_text(nodeid, encoding="utf-8")
+        if os.getppid() != self._order.parent:
+            pytest.exit("the session that started this process has ended", returncode=pytest.ExitCode.INTERRUPTED)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that cannot be collected."""
+        if report.failed:
+            self._outcome.failed[report.nodeid] = reason_of(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that failed or was skipped."""
+        if report.failed:
+            self._outcome.failed[report.nodeid] = reason_of(report)
+        elif report.skipped:
+            self._outcome.skipped[report.nodeid] = reason_of(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write how the tests ended."""
+        if self._order.other:
+            own = self._config.invocation_params.dir.resolve()
+            self._outcome.wrong_code = wrong_code(own, Path(self._order.other), self._order.environment_shared)
+        Path(self._order.outcome).write_text(json.dumps(asdict(self._outcome)), encoding="utf-8")
+
+
+def wrong_code(own: Path, other: Path, environment_shared: bool) -> str:
+    """Return the file of a loaded module that is not of this checkout's code; empty where all are.
+
+    That is a module in the other checkout. With an environment that both share it is also a module that this checkout
+    has, and that was loaded from elsewhere: one that is installed.
+    """
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or "." in name or name in sys.stdlib_module_names:
+            continue
+        path = Path(file).resolve()
+        installed = "site-packages" in path.parts
+        within = path.is_relative_to(own) and not installed
+        beyond = path.is_relative_to(other) and not installed
+        if beyond and not (within and own.is_relative_to(other)):
+            return file
+        if environment_shared and not within and _has_module(own, name):
+            return file
+    return ""
+
+
+def _has_module(folder: Path, name: str) -> bool:
+    """Tell whether a checkout has a module or package of this name, at its top or in src."""
+    places = (folder, folder / "src")
+    return any((place / f"{name}.py").is_file() or (place / name / "__init__.py").is_file() for place in places)
+
+
+def takes_benchmark(item: pytest.Item) -> bool:
+    """Tell whether a test is a benchmark, as pytest-benchmark does."""
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
+def reason_of(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Return the first line of the reason why a test failed or was skipped."""
+    found = report.longrepr
+    crash = getattr(found, "reprcrash", None)
+    if crash is not None:
+        text = str(crash.message)
+    elif isinstance(found, tuple):
+        text = str(found[-1])  # a skipped test: path, line, reason
+    else:
+        text = str(found or "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason given"

@@ -1,0 +1,282 @@
+"""The processes of `--dlbench-processes`: a session's benchmarks, each time in a fresh process of pytest.
+
+The launch is the unit of every verdict, and a session is but one. So once the tests are done, the benchmarks among
+those that passed run again in processes of their own, one after another. The session itself is not one of them: it may
+have run other tests before, under coverage, or spread over workers, and the processes must differ by chance alone.
+
+With `--dlbench-baseline-checkout` as many processes run in another checkout of the code, the baseline. Both sides take
+turns, in random order, so that a machine that becomes slower meanwhile slows both.
+
+A process gets the arguments, the folder and the environment of the session (`process` turns off what may happen only
+once). It writes a pytest-benchmark JSON with all samples, and how its tests ended. Its output is kept in case it
+crashes, and is never parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .process import Order, ProcessOutcome, takes_benchmark
+
+_PATIENCE = 10.0
+"""Seconds that a process gets to end after it was asked to."""
+_LAST_LINES = 15
+"""Lines shown of the output of a process that crashed."""
+_OF_COVERAGE = "COV_CORE_", "COVERAGE_PROCESS_"
+"""Beginnings of environment variables by which coverage measures processes too."""
+
+
+_SEPARATE = (
+    "Install each checkout in an environment of its own, and name the baseline's: --dlbench-baseline-python=PATH"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that failed in a process, or a process that crashed."""
+
+    process: int
+    test: str
+    """Empty where the process ran none."""
+    reason: str
+    output: tuple[str, ...] = ()
+    """The last lines of a process that crashed."""
+    of_baseline: bool = False
+
+
+@dataclass(eq=False)  # pytest keeps its plugins in sets
+class Processes:
+    """The plugin that runs the processes after the session's tests."""
+
+    config: pytest.Config
+    count: int
+    """0: the session alone."""
+    checkout: Path | None = None
+    """Folder of the baseline's code."""
+    files: list[Path] = field(default_factory=list)
+    """pytest-benchmark JSON of each process that measured something."""
+    baseline_files: list[Path] = field(default_factory=list)
+    """The same of the baseline's code."""
+    failures: list[Failure] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Benchmarks that were skipped in a process, and why."""
+    collected: set[str] = field(default_factory=set)
+    """Ids of the session's tests; empty under pytest-xdist, whose workers have them."""
+    deselected: set[str] = field(default_factory=set)
+    stopped: str = ""
+    """Why the session ended before all processes had run; else empty."""
+
+    def __post_init__(self) -> None:
+        self._passed: dict[str, bool] = {}
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(_OF_COVERAGE)}
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Note the tests that this session leaves out."""
+        self.deselected.update(item.nodeid for item in items)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note the tests of this session."""
+        self.collected.update(item.nodeid for item in session.items)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note which tests pass, in all of their phases."""
+        name = without_group(report.nodeid)
+        if report.when == "setup":
+            self._passed[name] = report.passed  # a test that is run again begins anew
+        else:
+            self._passed[name] = self._passed.get(name, True) and report.passed
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[Any]:
+        """Run the tests, then the processes."""
+        try:
+            result = yield
+            if self.count and measures(self.config):
+                self._run(session)
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            self.stopped = "the session was interrupted"
+            raise
+        except session.Failed:  # -x, or --maxfail
+            self.stopped = "the session stopped before its processes began"
+            raise
+        return result
+
+    def _run(self, session: pytest.Session) -> None:
+        # A worker of pytest-xdist has the items, its session has only their reports.
+        benchmarks = {item.nodeid for item in session.items if takes_benchmark(item)}
+        passed = [name for name, whole in self._passed.items() if whole]
+        tests = [name for name in passed if name in benchmarks] if session.items else passed
+        if not tests:
+            return
+        folder = Path(tempfile.mkdtemp(prefix="dlbench-pytest-"))
+        self.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        begun = time.monotonic()
+        sides = (None,) if self.checkout is None else (None, self.checkout)
+        order = random.Random()  # tests may seed the shared one
+        of_each = "" if self.checkout is None else " of each side"
+        for number in range(1, self.count + 1):
+            left = ""
+            if number > 1:
+                each = (time.monotonic() - begun) / (number - 1)
+                left = f", about {each * (self.count - number + 1):.0f} s left"
+            self._say(f"dlbench: process {number} of {self.count}{of_each}{left}")
+            for checkout in order.sample(sides, len(sides)):
+                place = folder / f"{number}-{'candidate' if checkout is None else 'baseline'}"
+                if not self._run_one(number, tests, place, checkout):
+                    return
+
+    def _run_one(self, number: int, tests: list[str], place: Path, checkout: Path | None) -> bool:
+        """Run a process, in a checkout of the baseline or in this one; return whether others may follow.
+
+        None may where a process came to no test, or did not measure the code that it should.
+        """
+        place.mkdir()
+        file, order_file, output = place / "benchmarks.json", place / "order.json", place / "output.txt"
+        here = self.config.invocation_params.dir
+        python_of_baseline = self.config.getoption("dlbench_baseline_python")
+        other = self.checkout if checkout is None else here.resolve()
+        order = Order(
+            tests,
+            os.getpid(),
+            str(place / "outcome.json"),
+            str(place / "running.txt"),
+            other=str(other or ""),
+            environment_shared=not python_of_baseline,
+        )
+        order_file.write_text(json.dumps(asdict(order)), encoding="utf-8")
+        further = [f"--dlbench-process={order_file}", f"--benchmark-json={file}", f"--basetemp={place / 'temporary'}"]
+        python = sys.executable
+        if checkout is not None and python_of_baseline:
+            # By its path from here, since the process starts in another folder.
+            python = str(Path(here, shutil.which(python_of_baseline) or python_of_baseline))
+        command = [*command_of(python), *arguments_of(self.config, further)]
+        code = self._wait_for(command, checkout or here, output)
+        shutil.rmtree(place / "temporary", ignore_errors=True)
+        outcome = _read_outcome(Path(order.outcome))
+        of_baseline = checkout is not None
+        if outcome is None:
+            crash = _crash(number, code, order, output)
+            if of_baseline and python_of_baseline and not crash.test:
+                needed = "Its environment needs pytest, pytest-benchmark and dlbench"
+                crash = replace(crash, reason=f"{crash.reason}. {needed}")
+            self.failures.append(replace(crash, of_baseline=of_baseline))
+            return Path(order.running).exists()
+        if outcome.wrong_code:
+            reason = f"it loaded {outcome.wrong_code}, which is not its own code. {_SEPARATE}"
+            self.failures.append(Failure(number, "", reason, of_baseline=of_baseline))
+            self.files.clear()
+            self.baseline_files.clear()
+            return False
+        for test, reason in outcome.failed.items():
+            self.failures.append(Failure(number, test, reason, of_baseline=of_baseline))
+        self.skipped.update(outcome.skipped)
+        if file.exists() and file.stat().st_size:
+            files = self.baseline_files if of_baseline else self.files
+            files.append(file)
+        return outcome.measured > 0 or of_baseline
+
+    def _wait_for(self, command: list[str], folder: Path, output: Path) -> int:
+        """Run a command in a folder and return its exit code; it ends if something interrupts this session."""
+        with output.open("wb") as stream:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**self._environment, "PWD": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            return process.wait()
+        except BaseException:
+            _end(process)
+            raise
+
+    def _say(self, text: str) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            if self.config.get_terminal_writer().width_of_current_line:
+                reporter.line("")  # the progress of the tests
+            reporter.write_line(text)
+            reporter.flush()
+
+
+def measures(config: pytest.Config) -> bool:
+    """Tell whether pytest-benchmark may measure; pytest-xdist, which turns it off, is off in the processes."""
+    option = config.getoption
+    skips = option("benchmark_skip") and not option("benchmark_only")
+    return not skips and not (option("benchmark_disable") and not option("benchmark_enable"))
+
+
+def without_group(test: str) -> str:
+    """Return the id of a test without the group that pytest-xdist appends for --dist loadgroup."""
+    return test[: test.rfind("@")] if test.rfind("@") > max(test.rfind("]"), test.rfind("::")) else test
+
+
+def command_of(python: str) -> list[str]:
+    """Return the command that starts pytest by an interpreter as this session was, without its arguments."""
+    flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    for name, value in sys._xoptions.items():
+        flags += ["-X", name if value is True else f"{name}={value}"]
+    for warning in sys.warnoptions:
+        flags += ["-W", warning]
+    as_module = Path(sys.argv[0]).parts[-2:] == ("pytest", "__main__.py")
+    if not as_module:
+        flags.append("-P")  # `pytest` has no folder of its own on the path, `python -m pytest` has
+    return [python, *flags, "-m", "pytest"]
+
+
+def arguments_of(config: pytest.Config, further: list[str]) -> list[str]:
+    """Return the session's arguments and further ones; the last of an option counts."""
+    given = [os.fspath(word) for word in config.invocation_params.args]
+    if config.pluginmanager.hasplugin("pytest_cov"):
+        further = [*further, "--no-cov"]
+    end = given.index("--") if "--" in given else len(given)
+    return [*given[:end], *further, *given[end:]]
+
+
+def _read_outcome(file: Path) -> ProcessOutcome | None:
+    try:
+        return ProcessOutcome(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _crash(number: int, code: int, order: Order, output: Path) -> Failure:
+    running = Path(order.running)
+    test = running.read_text(encoding="utf-8") if running.exists() else ""
+    reason = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = tuple(line for line in lines if line.strip())[-_LAST_LINES:]
+    return Failure(number, test, f"the process {reason} before it reported", kept)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process: Ctrl-C in a terminal has reached it already, so that it is asked only if it goes on."""
+    for ask in (None, signal.SIGINT, signal.SIGTERM):
+        if ask is not None:
+            process.send_signal(ask)
+        try:
+            process.wait(1.0 if ask is None else _PATIENCE)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        except KeyboardInterrupt:
+            break  # Ctrl-C again: at once
+    process.kill()
+    process.wait()
