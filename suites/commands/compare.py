@@ -354,8 +354,8 @@ def _find(word: str, store_file: str) -> Found:
     """
     if files := files_meant(word):
         imported = run_of_files(files)
-        run = imported.run
-        return run, list(imported.records), "", {run.machine: read_host(run.machine, imported.machine)}
+        machine = imported.run.machine
+        return imported.run, list(imported.records), "", {machine: read_host(machine, imported.machine)}
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
     if colon and not is_file(word) and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):

@@ -3,12 +3,13 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _CODE = re.compile(r"`([^`\n]+)`")
 _EXAMPLE = re.compile(r"\s*- `[^`]+`\s*$")
@@ -140,6 +141,6 @@ class CommandLine(typer.Typer):
         usual = {"cls": Group, "context_settings": HELP_NAMES, "rich_markup_mode": "markdown", "add_completion": False}
         super().__init__(**{**usual, **further})
 
-    def command(self, name: str | None = None, **further: Any) -> Any:
+    def command(self, name: str | None = None, **further: Any) -> Callable[[Function], Function]:
         """Return the decorator that adds a function as a command."""
         return super().command(name, **{"cls": Command, **further})
