@@ -94,6 +94,11 @@ class Cell(NamedTuple):
         return self.device == "cpu"
 
     @property
+    def on_gpu(self) -> bool:
+        """Return whether a GPU computes; this and `on_cpu` are both false where the device is not known."""
+        return self.device not in ("cpu", UNKNOWN)
+
+    @property
     def helpers(self) -> int:
         """Return the threads or processes that get mini-batches ahead of the step, of all instances together."""
         return (1 if self.placement == "prefetched" else self.loader_workers) * self.instances

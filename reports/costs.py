@@ -210,15 +210,17 @@ def _choices(found: Costs) -> tuple[Column[Choice], ...]:
 
 
 def _place(cell: Cell) -> str:
-    return f"{group_name(cell)}, {place_name(cell)}"
+    return ", ".join(filter(None, (group_name(cell), place_name(cell))))
 
 
 def _page(found: Costs) -> Page:
     """Return for each machine a table of its rows, and one of which takes least for how many steps."""
+    columns, of_choices = _columns(found), _choices(found)
     if not found.rows:
-        return Page((NOTHING, *left_out(_left_out(found)), *found.matrix.notes), ())
-    tables = []
-    columns, of_choices, chosen = _columns(found), _choices(found), list(choices(found))
+        # JSON and CSV have their keys all the same.
+        empty = (table(columns, (), key="cells"), table(of_choices, (), key="choices"))
+        return Page((NOTHING, *left_out(_left_out(found)), *found.matrix.notes), empty)
+    tables, chosen = [], list(choices(found))
     for machine in found.matrix.machines:
         here = [cost for of in found.rows for cost in of if cost.cell.machine == machine]
         if here:

@@ -63,7 +63,7 @@ def contended(record: Record, host: Host | None) -> bool | None:
         return True
     if not _ended(outcome):
         return None
-    if not record.cell.on_cpu:
+    if record.cell.on_gpu:
         return None if observe_launch(outcome, record.telemetry).other_processes is None else False
     return None if outcome.contention is None or long_enough(outcome) is None else False
 
@@ -74,6 +74,8 @@ def disturbances(record: Record, host: Host | None) -> str:
         return ""
     if record.cell.on_cpu:
         return " and ".join(_causes(record, host))
+    if not record.cell.on_gpu:
+        return ""
     others = observe_launch(record.outcome, record.telemetry).other_processes
     processes = counted(others or 0, "other process", "other processes")
     return f"{processes} held the GPU too; end them, or measure on another GPU" if others else ""
@@ -81,7 +83,7 @@ def disturbances(record: Record, host: Host | None) -> str:
 
 def slowed(record: Record) -> str:
     """Return how heat or the power supply slowed the GPU of this launch, in words; empty where nothing did."""
-    if record.cell.on_cpu or not _ended(record.outcome):
+    if not record.cell.on_gpu or not _ended(record.outcome):
         return ""
     seen: DeviceObserved = observe_launch(record.outcome, record.telemetry)
     share = seen.slowed_share or 0.0

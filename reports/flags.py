@@ -59,7 +59,9 @@ NO_STEADY_STATE = FlagKind(
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches failed")
-OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
+OTHER_ENVIRONMENT = FlagKind(
+    "other_environment", "e", "measured with an older environment, or other variables, than the rest of its row"
+)
 SAMPLES_NOT_KEPT = FlagKind(
     "samples_not_kept", "k", "its samples were not kept: only their median is known, and its spread"
 )
@@ -118,7 +120,7 @@ def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
             sentence += "; if the others load data, say how many in the file: HELPERS = 2"
         found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
         found.append((THROTTLED, disturbance.throttled(record, capacity)))
-    else:
+    elif record.cell.on_gpu:
         found += _of_device(record, by_others)
     if outcome.statistics is not None:
         samples = counted(outcome.statistics.samples, "sample")

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import build_matrix
+from dlbench.reports.cells import axis_value, build_matrix
 from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import record_flags
 from dlbench.reports.matrix import matrix_cells
+from dlbench.reports.naming import variables_in_a_field
 from dlbench.reports.quantities import cpu_joules
 from dlbench.reports.selection import suggestion
 from dlbench.reports.storage.hosts import Host
@@ -50,14 +51,14 @@ def launches(
     """Return one row for each launch that counts, in the order of their start.
 
     Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``, ``framework``, ``threads``,
-    ...), ``run``, ``suite``, ``environment``, ``side`` and ``stage`` (of a comparison), ``block`` (index of the launch,
-    from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``; ``seconds`` (median seconds of a step), ``steps``
-    (timed ones), ``import_seconds``, ``prepare_seconds``, ``first_step_seconds`` (compilation included),
-    ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages);
-    ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
-    ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on average),
-    ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``. Missing
-    values are NaN, NaT or None. Raises StoreError and ReportError.
+    ...), ``run``, ``suite``, ``environment``, ``variables`` (given by --env: "A=1 B=2"), ``side`` and ``stage`` (of a
+    comparison), ``block`` (index of the launch, from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
+    ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
+    ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``,
+    ``cpu_joules`` (of a step, by the CPU packages); ``flags`` (names, with spaces between), ``parity`` (agrees,
+    disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or
+    waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``.
+    Missing values are NaN, NaT or None. Raises StoreError and ReportError.
     """
     import pandas as pd
 
@@ -85,7 +86,8 @@ def cells(
     ceiling), ``best`` (the fastest of its column, or not distinguishable from it), ``parity``, ``flags`` (names, with
     spaces between), ``first_step_seconds``, ``start_seconds`` (import, building and first step), ``peak_memory_bytes``,
     ``cpu_joules`` (of a step, by the CPU packages), ``break_even_steps`` (against the mode of its framework that starts
-    first; infinite where it never makes up for its start), ``run``, ``environment`` and ``interpreter``. These are the
+    first; infinite where it never makes up for its start), ``run``, ``environment``, ``variables`` (given by --env) and
+    ``interpreter``. These are the
     values of `dlbench report matrix --json`. Raises StoreError and ReportError.
     """
     import pandas as pd
@@ -100,12 +102,13 @@ def cells(
         if cell["break_even"]:
             costs["break_even_steps"] = cell["break_even"]["steps"] or math.inf
         times = {name: seconds.get(part) for name, part in parts.items()}
-        rows.append({**same, **costs, **times})
+        rows.append({**same, **costs, **times, "variables": variables_in_a_field(cell["variables"])})
     return pd.DataFrame(rows, columns=list(CELLS))
 
 
 LAUNCHES = (
-    *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "side", "stage", "block", "attempt"),
+    *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "variables"),
+    *("side", "stage", "block", "attempt"),
     *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
     *("wall_seconds", "peak_memory_bytes", "cpu_joules", "flags", "parity", "loss_error", "update_error"),
     *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
@@ -114,7 +117,7 @@ CELLS = (
     *("machine", "machine_name", *axes.NAMES, "status", "reason", "seconds", "low", "high", "method", "launches"),
     *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
     *("first_step_seconds", "start_seconds", "peak_memory_bytes", "cpu_joules", "break_even_steps", "run"),
-    *("environment", "interpreter"),
+    *("environment", "variables", "interpreter"),
 )
 _OF_COSTS = (("start_seconds", "start"), ("cpu_joules", "cpu_joules"))
 _OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "attempt", "started", "wall_seconds")
@@ -128,7 +131,8 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     return {
         **{name: getattr(record, name) for name in _OF_RECORD},
         **{name: getattr(outcome, name) for name in _OF_OUTCOME},
-        **axes.values(record.cell),
+        **{name: axis_value(record.cell, name) for name in axes.NAMES},
+        "variables": variables_in_a_field(record.variables),
         "machine_name": None if host is None else host.name,
         "block": record.launch,
         "status": outcome.status.value,

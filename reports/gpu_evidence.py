@@ -242,8 +242,8 @@ _SPREADS = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
 
 
 def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
-    """Return what the timed launches of one cell show together; None on the CPU and without any launch."""
-    on_gpu = [record for record in records if not record.cell.on_cpu]
+    """Return what the timed launches of one cell show together; None without any launch on a GPU."""
+    on_gpu = [record for record in records if record.cell.on_gpu]
     if not on_gpu:
         return None
     seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in on_gpu]

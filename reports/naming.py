@@ -1,6 +1,6 @@
 """Names of cells, in words: the axes with unusual values, in the order of the table of axes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, UNKNOWN, Cell
@@ -13,7 +13,7 @@ def name_of(cell: Cell) -> str:
 
 def rest_of(cell: Cell) -> str:
     """Return the name of a cell within its group: "torch eager, 2 threads x 2 workers"."""
-    return f"{row_name(cell)}, {place_name(cell)}"
+    return ", ".join(filter(None, (row_name(cell), place_name(cell))))
 
 
 def group_name(cell: Cell) -> str:
@@ -35,7 +35,7 @@ def row_name(cell: Cell) -> str:
 
 def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
     """Return how to name rows, and what to add to their title: settings that all rows share are named only there."""
-    settings = {row.tuning for row in rows}
+    settings = {row.tuning for row in rows} - {UNKNOWN}
     if len(settings) > 1:
         return row_name, ""
     condition = "".join(f", {'as installed' if each == INSTALLED else each}" for each in settings - {TUNED})
@@ -43,7 +43,12 @@ def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
 
 
 def place_name(cell: Cell) -> str:
-    """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers"."""
+    """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers".
+
+    Empty where they are not known.
+    """
+    if cell.device == UNKNOWN:
+        return ""
     device = "" if cell.on_cpu and cell.threads >= 0 else cell.device
     return ", ".join(word for word in (device, threads_name(cell.threads)) if word) + extra_of_place(cell)
 
@@ -99,6 +104,23 @@ def _extra(cell: Cell, joiner: str, role: str) -> str:
 
 def _short(cell: Cell, axis: axes.Axis) -> str:
     return axis.short.format(getattr(cell, axis.name))
+
+
+def variables_in_a_field(variables: Mapping[str, str]) -> str:
+    """Return environment variables for CSV and data frames: "A=1 B=2", values whole; empty without any."""
+    return " ".join(f"{name}={value}" for name, value in variables.items())
+
+
+_LONGEST_VALUE = 60
+
+
+def variables_in_words(variables: Mapping[str, str]) -> str:
+    """Return environment variables for a sentence: "OMP_WAIT_POLICY=passive, XLA_FLAGS=..."; "none" without any."""
+    words = []
+    for name, value in variables.items():
+        shown = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
+        words.append(f"{name}={shown}")
+    return ", ".join(words) or "none"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -34,7 +34,9 @@ def tables(results: Results) -> list[Table]:
         if record.cell.adapter != IMPORTED
     }
     workloads = [(name, family, batch) for (name, _, batch), family in measured.items()]
-    found = [software_table(results.records, results.hosts), networks_table(workloads)]
+    found = [software_table(results.records, results.hosts)]
+    if workloads or not results.records:
+        found.append(networks_table(workloads))
     return found + [hardware_table(host) for host in results.hosts.values()]
 
 

@@ -11,9 +11,11 @@ from dlbench.reports.selection import suggestion
 
 NOTHING_MEASURED = 1  # `run` and `explain`: not one cell gave a number; `tune`: no pair
 FLEET_INCOMPLETE = 1  # `fleet run`, `fleet status`: a job was refused, failed or was lost
-GATE_FAILED = 1  # `gate`: a regression is confirmed
-GATE_BROKEN = 5  # `gate`: the candidate gave no number where the baseline did
-GATE_UNDECIDED = 6  # `gate`: no regression is confirmed, but a cell has too little evidence to exclude one
+# Of `gate`, `compare` and `bisect`.
+GATE_FAILED = 1  # a regression is confirmed; `bisect`: and the first slower candidate is known
+GATE_BROKEN = 5  # the candidate gave no number where the baseline did
+GATE_UNDECIDED = 6  # no regression is confirmed, but a cell has too little evidence to exclude one
+GATE_DIFFERENT = 7  # the candidate computes something else than the baseline
 
 
 class SuitesError(DlbenchError):

@@ -216,7 +216,8 @@ def _gain(way: str, rival: Cell, team: CellResult, seen: _Seen) -> Gain:
     other, count = seen.matrix.cells.get(Place(team.machine, rival)), team.cell.world_size
     workers = "one worker" if rival.world_size == 1 else f"{rival.world_size} workers"
     threads = f" of {threads_name(rival.threads)}" * (rival.on_cpu and rival.threads > 0)
-    which = f"{workers}{threads} at mini-batch {rival.batch_size}" + f", {rival.sync}" * (rival.world_size > 1)
+    size = "" if rival.batch_size is None else f" at mini-batch {rival.batch_size}"
+    which = f"{workers}{threads}{size}" + f", {rival.sync}" * (rival.world_size > 1)
     reason = seen.doubt(team)
     if reason or other is None:
         reason = reason or f"{which} was not measured"
@@ -350,7 +351,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
             if point.found["target_loss"] is not None
         }
         notes = [
-            f"s to loss: seconds to a loss of {layout.number(loss)} (mini-batch {batch_size}"
+            f"s to loss: seconds to a loss of {layout.number(loss)} (mini-batch {axes.word('batch_size', batch_size)}"
             + (f", {threads_name(threads)})." if threads > 0 else ").")
             for (threads, batch_size), loss in losses.items()
         ]
@@ -367,7 +368,7 @@ def _notes(curve: Curve) -> Iterator[str]:
     for point in teams:
         for way, gain in _gains(point).items():
             if way == ONE_PROCESS and gain["speedup"] is not None:
-                where = f"{_team(point)} on {point.at.batch_size}"
+                where = f"{_team(point)} on {axes.word('batch_size', point.at.batch_size)}"
                 verdicts.setdefault(_verdict(curve, point, gain["speedup"]), []).append(where)
             if point.cell.timed is not None and gain["reason"] and gain["measured"]:
                 words = "against 1 process" if way == ONE_PROCESS else way
@@ -382,7 +383,11 @@ def _notes(curve: Curve) -> Iterator[str]:
             f"More threads in total than the {curve.host.effective_cpus} CPUs here, so no speed-up can be expected: "
             f"{', '.join(sharing)}."
         )
-    empty = [(layout.why_hole(p.cell), _team(p), str(p.at.batch_size)) for p in curve.points if not p.cell.shown]
+    empty = [
+        (layout.why_hole(p.cell), _team(p), axes.word("batch_size", p.at.batch_size))
+        for p in curve.points
+        if not p.cell.shown
+    ]
     yield from layout.reasons(empty)
     yield from (f"No figure for {', '.join(dict.fromkeys(of))}, {why}." for why, of in missing.items())
 
@@ -468,9 +473,13 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
             name = ", ".join(filter(None, (_row(curve), threads, sync)))
             rivals = _rivals(point.at)
             for way in (STRONG, WEAK):
-                if (speedup := point.found[way]["speedup"]) is not None:
-                    key = f"{name}, batch {rivals[way].batch_size}{' each' * (way == WEAK)}", way == WEAK
-                    panels.setdefault(work_name(curve.cell), {}).setdefault(key, {})[point.at.world_size] = speedup
+                gain: Gain | None = point.found[way]
+                if gain is None or gain["speedup"] is None:
+                    continue
+                size = axes.word("batch_size", rivals[way].batch_size)
+                key = f"{name}, batch {size}{' each' * (way == WEAK)}", way == WEAK
+                of_panel = panels.setdefault(work_name(curve.cell), {})
+                of_panel.setdefault(key, {})[point.at.world_size] = gain["speedup"]
     if not panels:
         return pictures.Picture("No cell of several workers has a matching cell of one worker.", (), ())
     names = list(dict.fromkeys(name for of in panels.values() for name in of))

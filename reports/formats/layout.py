@@ -85,7 +85,10 @@ class Page(NamedTuple):
     after: tuple[str, ...] = ()
 
     def inert(self, best: str, encoding: str = "utf-8") -> "Page":
-        """Return the page with every text as `formats.inert` shows it, and with the word for the mark of the best."""
+        """Return the page with every text as `formats.inert` shows it, and with the word for the mark of the best.
+
+        A table without rows and notes is left out: a title alone says nothing.
+        """
 
         def field(text: str) -> str:
             return spelled(one_line(text, FIELD), encoding)
@@ -105,7 +108,8 @@ class Page(NamedTuple):
                 spans=tuple((field(name), count) for name, count in each.spans),
             )
 
-        return Page(lines(self.before), tuple(map(table, self.tables)), lines(self.after))
+        shown = (each for each in self.tables if each.rows or each.notes)
+        return Page(lines(self.before), tuple(map(table, shown)), lines(self.after))
 
 
 NEVER = "never"

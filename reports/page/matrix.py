@@ -12,7 +12,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, Place, axis_value, row_order
 from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
-from dlbench.reports.naming import counted, group_name, place_name, row_name, slug
+from dlbench.reports.naming import counted, group_name, place_heading, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
 from dlbench.reports.quantities import QUANTITIES, legend, title_of
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
@@ -60,7 +60,7 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
         blocks.insert(0, means)
     spans = [(names[name], len(list(of))) for name, of in groupby(column.machine for column in columns)]
     return {
-        "columns": [place_name(column.cell) for column in columns],
+        "columns": [place_name(column.cell) or place_heading(column.cell) for column in columns],
         "machines": spans if several else [],
         "blocks": blocks,
         "views": views + comparisons,
@@ -148,7 +148,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
     """Yield the axes, and machines and numbers of launches, in which these cells differ."""
 
     def filter_of(name: str, values: Sequence[Any], of_cell: Callable[[CellResult], Any], *titles: str) -> Any:
-        known = titles or [axes.word(name, value) if value not in (None, "") else "none" for value in values]
+        known = titles or [axes.word(name, value) if value != "" else "none" for value in values]
         places = [values.index(of_cell(cell)) for cell in cells]
         return {"name": name, "title": name.replace("_", " "), "choices": known, "of": places}
 
@@ -158,7 +158,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
         values = list(dict.fromkeys(axis_value(cell.cell, axis.name) for cell in cells))
         if not axis.goes_with and len(values) > 1:
             order = {value: place for place, value in enumerate(axis.order)}
-            values.sort(key=lambda v: (order.get(v, len(order)), v if isinstance(v, int | float) else 0))
+            values.sort(key=lambda v: (order.get(v, len(order)), axes.order_of(0 if isinstance(v, str) else v)))
             yield filter_of(axis.name, values, lambda cell, name=axis.name: axis_value(cell.cell, name))  # type: ignore[misc]
     if len({_has_few_launches(cell) for cell in cells}) > 1:
         yield filter_of("launches", (False, True), _has_few_launches, "3 or more", "fewer than 3")

@@ -57,7 +57,8 @@ def _names(matrix: Matrix, column: Place) -> tuple[Callable[[Cell], str], str]:
 def overview_place(matrix: Matrix, column: Place) -> str:
     """Return where the overview was measured: "2 threads, on AMD EPYC, as installed"."""
     condition = _names(matrix, column)[1]
-    return f"{place_name(column.cell)}, on {name_among(matrix.hosts, column.machine)}{condition}"
+    where = f"on {name_among(matrix.hosts, column.machine)}{condition}"
+    return ", ".join(filter(None, (place_name(column.cell), where)))
 
 
 def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:

@@ -219,7 +219,7 @@ def against(
         if any(map(_comparable, matrix.columns_of(mine)))
     )
     left_out = [_SEVERAL_WORKERS] if any(c.on_cpu and c.world_size > 1 for c in matrix.columns) else []
-    left_out += [_ON_GPUS] if any(not column.on_cpu for column in matrix.columns) else []
+    left_out += [_ON_GPUS] if any(column.on_gpu for column in matrix.columns) else []
     return Against(of, matches, counterparts, (*matrix.notes, *paper.notes, *left_out))
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.libraries.gpus import TO_DEVICE_PAGEABLE, TO_DEVICE_PINNED
-from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, Cell
+from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, UNKNOWN, Cell
 from dlbench.reports import flags
 from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
@@ -70,6 +70,11 @@ class Feeding(NamedTuple):
     """Bytes a second of the link, or of the memory; None where it was not measured."""
     pair: Pair | None
     """It and the cell with a resident mini-batch; None for that one, and where one of them has no time that counts."""
+
+
+def is_fed(cell: Cell) -> bool:
+    """Tell whether the mini-batch comes from elsewhere; of an imported benchmark nobody knows it."""
+    return cell.placement not in (_RESIDENT, UNKNOWN)
 
 
 def _resident(cell: Cell) -> Cell:
@@ -176,7 +181,7 @@ class Feeds(Compared[Feeding]):
 
 def feeds(matrix: Matrix, results: Results) -> Feeds:
     """Compare each cell whose mini-batch is not resident with the one where it is, and the splits of each loader."""
-    fed = [place for place in matrix.cells if place.cell.placement != _RESIDENT]
+    fed = [place for place in matrix.cells if is_fed(place.cell)]
     if not fed:
         return Feeds(matrix, ())
     resident = {place: Place(place.machine, _resident(place.cell)) for place in fed}
@@ -334,7 +339,7 @@ REPORT = Report(
     },
     rows=lambda found: csv_rows(_columns(found), found.rows),
     suggestion="what it costs to feed mini-batches to the step",
-    applies=lambda cells: any(cell.placement != _RESIDENT for cell in cells),
+    applies=lambda cells: any(map(is_fed, cells)),
     options=frozenset({ALL_RUNS}),
     heading="Feeding: the cost of mini-batches from memory and files",
     place=34,

@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from dlbench.adapters import axes
+from dlbench.adapters import axes, protocol
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, differ, fastest_mode, grouped
@@ -94,7 +94,9 @@ class Progress(Compared[Standing]):
 
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
-    found = grouped(matrix.cells.values(), lambda cell: (_place(cell), cell.group))
+    # A benchmark that another program measured is of no framework.
+    measured = [cell for cell in matrix.cells.values() if cell.cell.device != protocol.UNKNOWN]
+    found = grouped(measured, lambda cell: (_place(cell), cell.group))
     for (place, group), cells in list(found.items()):
         if place.cell.tuning == INSTALLED:
             tuned = place._replace(cell=place.cell._replace(tuning=TUNED)), group

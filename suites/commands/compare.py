@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.naming import counted
@@ -28,14 +29,14 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words
 from ..display.screen import resume_command, say
-from ..errors import NOTHING_MEASURED, UsageError, unknown_name
+from ..errors import GATE_BROKEN, GATE_DIFFERENT, GATE_FAILED, GATE_UNDECIDED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
-from ..planning.plan import Plan, check_count
+from ..planning.plan import Plan, check_count, check_variables
 from ..planning.suite import load, shipped
 from ..run import resume, sides
 from ..run.duet import PAIRINGS, SEQUENTIAL, choose
-from ..run.launch import private_value
+from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
@@ -48,6 +49,11 @@ FEWEST, MOST, INTERVAL = 6, 20, 0.02
 _FORMATS = formats_of(COMPARED)
 _FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
+ALLOW_DIFFERENT = flag(
+    "--allow-different",
+    "Compare the times of your own step even if the first losses of the two sides differ: they compute different "
+    "things.",
+)
 _SIDES: options.Options = {
     "baseline_env": several(
         "--baseline-env", "An environment variable for the baseline's launches only.", "NAME=VALUE"
@@ -87,12 +93,21 @@ OPTIONS: options.Options = {
     **_MEASURING,
     "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
     "tolerance": option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+    "allow_different": ALLOW_DIFFERENT,
     "form": option("--format", f"{', '.join(_FORMATS)}."),
     "write": several(
         "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
     ),
     "as_json": options.JSON,
 }
+
+
+def undecided_option(usual: str) -> tuple[Any, Any]:
+    """Return --undecided of a command whose default it is to fail, or to pass."""
+    text = f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default {usual})."
+    return option("--undecided", text, str, usual, metavar="fail|pass")
+
+
 _SIDE = (
     "Baseline: a run's id or its start, latest, previous, a store, or files of pytest-benchmark, each a launch: "
     "`a1.json,a2.json`."
@@ -104,6 +119,8 @@ _COMPARE: options.Options = {
     "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
     "interval": option("--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."),
+    "undecided": undecided_option("pass"),
+    "exit_zero": flag("--exit-zero", "Exit with 0 whatever the verdicts are."),
 }
 
 
@@ -113,8 +130,15 @@ def compare_command(given: Given) -> None:
 
     Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
     dlbench's own environment is the baseline (your own step has none: one interpreter serves both sides). Measured now,
-    the two sides of a cell are launched in pairs, one after the other in random order. Exit code 1: no cell was
-    measured on both sides.
+    the two sides of a cell are launched in pairs, one after the other in random order.
+
+    Exit codes (always 0 with `--exit-zero`):
+
+    - 0: no cell is slower, broken or different
+    - 1: a regression
+    - 5: the candidate gave no number where the baseline did
+    - 7: the candidate computes something else than the baseline
+    - 6: no cell was measured on both sides; with `--undecided fail` also if a cell has too little evidence
 
     Examples:
 
@@ -128,14 +152,14 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
     """
     form = report_format(given)
+    is_lenient(given)  # a wrong word is refused before anything is measured
     if not given.now:
         measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
             raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
         if not given.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(_compare_stored(given), form, given.write)
-        return
+        show_and_exit(_compare_stored(given), form, given)
     if given.first or given.second:
         word = given.first or given.second
         what = f"To measure the cells of this suite, write --suite {word}" if _is_suite(word) else "Leave it out"
@@ -152,10 +176,32 @@ def compare_command(given: Given) -> None:
         say(f"{span} pairs per cell{why}; {more}")
         return for_compare(host, cells, fewest, most, width, rule)
 
-    measured = measure(given, "compare", given.suite_name or "quick", pairs)
-    show(measured, form, given.write)
-    if not any(cell.measured for cell in measured.cells):
-        raise typer.Exit(NOTHING_MEASURED)
+    show_and_exit(measure(given, "compare", given.suite_name or "quick", pairs), form, given)
+
+
+def show_and_exit(found: Comparison, form: str, given: Given) -> NoReturn:
+    """Print a comparison and end the command with its exit code."""
+    show(found, form, given.write)
+    measured = any(cell.measured for cell in found.cells)
+    code = exit_code(found, measured and is_lenient(given))
+    raise typer.Exit(0 if given.exit_zero else code)
+
+
+def is_lenient(given: Given) -> bool:
+    """Return whether an undecided comparison passes; raises UsageError."""
+    return values.one_of(given.undecided, "choice for --undecided", ("fail", "pass")) == "pass"
+
+
+_CODES = {Verdict.REGRESSION: GATE_FAILED, Verdict.BROKEN: GATE_BROKEN, Verdict.DIFFERENT: GATE_DIFFERENT}
+
+
+def exit_code(found: Comparison, lenient: bool) -> int:
+    """Return the exit code of a comparison: that of its gravest verdict; a ``lenient`` one passes where it is open."""
+    for verdict, code in _CODES.items():
+        if found.having(verdict):
+            return code
+    is_open = gate_outcome(found).outcome == "undecided" or bool(found.having(Verdict.COMPARISON))
+    return GATE_UNDECIDED if is_open and not lenient else 0
 
 
 def _is_suite(word: str) -> bool:
@@ -181,6 +227,8 @@ def rule_given(given: Given, usual: Rule) -> Rule:
         chosen["magnitude"] = values.share(given.threshold, "--threshold")
     if given.tolerance is not None:
         chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
+    if given.allow_different:
+        chosen["allow_different"] = True
     return replace(usual, **chosen)
 
 
@@ -211,7 +259,10 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
         rows = load(suite).frameworks
         modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
         chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
-    return plan_of(suite, chosen, machine, given.seed), pair
+    plan = plan_of(suite, chosen, machine, given.seed)
+    for side in pair:
+        check_variables(plan, side.variables, f"--{side.name}-env")
+    return plan, pair
 
 
 def measure(
@@ -235,8 +286,12 @@ def measure(
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, pair, say, not given.no_build)
         sides.check_same(unfinished, sides.described(pair, sources), rule)
+        of_side = {side.name: side for side in pair}
         for record in records:
-            resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
+            source = sources[record.side][record.cell.framework]
+            resume.check_same_settings(plan, record, source.build.framework)
+            if given_variables := {**plan.variables, **of_side[record.side].variables}:
+                resume.check_same_variables(record, source.digest, given_variables)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     if unfinished is None and seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, duets).seconds_left()
@@ -288,7 +343,8 @@ def rerun_command(words: Sequence[str], seed: int) -> str:
 
 def show(found: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
-    print(to_stdout(report, found, ReportOptions(), form), flush=True)
+    # A blank line at its end is no line of CSV.
+    print(to_stdout(report, found, ReportOptions(), form), end="" if form == "csv" else "\n", flush=True)
     for path in write or ():
         text = export(report, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
         options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")
@@ -354,8 +410,8 @@ def _find(word: str, store_file: str) -> Found:
     """
     if files := files_meant(word):
         imported = run_of_files(files)
-        machine = imported.run.machine
-        return imported.run, list(imported.records), "", {machine: read_host(machine, imported.machine)}
+        fingerprint = imported.run.machine
+        return imported.run, list(imported.records), "", {fingerprint: read_host(fingerprint, imported.machine)}
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
     if colon and not is_file(word) and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):

@@ -1,4 +1,4 @@
-"""`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
+"""`dlbench history`: which cells became slower or faster, on which night or slowly, and what else changed then."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,10 +38,11 @@ _OPTIONS: options.Options = {
 
 @takes(options.AXES_TO_SHOW, _OPTIONS)
 def history_command(given: Given) -> None:
-    """Show which cells became slower or faster, on which night, by how much, and what else changed that night.
+    """Show which cells became slower or faster, when, by how much, and what else changed then.
 
-    A night is a run. Nights that also measured a baseline show the ratio to it; others show absolute seconds, where a
-    shift of the machine looks like a change of the code.
+    A change is a night from which on a cell has another level, or a slow drift over many nights. A night is a run.
+    Nights that also measured a baseline show the ratio to it. Others show absolute seconds, where a shift of the
+    machine looks like a change of the code.
 
     Examples:
 
@@ -69,20 +70,26 @@ def history_command(given: Given) -> None:
                 raise UsageError(
                     f"No night in {store.name} matches these options. Leave one out, or see `dlbench report runs`."
                 )
+            if store.record_counts():
+                raise UsageError(
+                    f"{store.name} holds no time for a history: that takes runs of a suite and gates, and leaves out "
+                    "comparisons, releases, searches, bisections and cells without a number."
+                )
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
         count, first, _ = history.nights()
         if count < 2:
             raise UsageError(
-                f"{store.name} holds a single night of these cells ({first[:10]}). A history takes at least two, "
-                f"confirming a change {2 * ENOUGH_NIGHTS}."
+                f"{store.name} holds a single night of these cells ({first[:10]}). A history needs at least two, and "
+                f"{2 * ENOUGH_NIGHTS} to confirm a change."
             )
         history = explained(history, store.example, None if given.everything else _EXPLAINED)
     if given.plot is not None:
         written = history_to_picture(history, given.plot)
         left = len(history.cells) - PANELS * len(written)
-        more = f"; {left} more series with --all" if left > 0 else ""
-        say(f"Drawn: {', '.join(str(path) for path in written)}{more}")
-    print(to_stdout(REPORT, history, ReportOptions(), form))
+        more = f" --all draws {left} more series." if left > 0 else ""
+        say(f"Drawn: {', '.join(str(path) for path in written)}.{more}")
+    # A blank line at its end is no line of CSV.
+    print(to_stdout(REPORT, history, ReportOptions(), form), end="" if form == "csv" else "\n")
 
 
 def _date(text: str | None) -> str:

@@ -94,7 +94,7 @@ def list_networks() -> list[dict[str, Any]]:
             "summary": network.summary,
             "batch_size": network.batch_size,
             "parameters": network.family.parameter_count(),
-            "gflop_per_step": network.family.training_flops(network.batch_size) / 1e9,
+            "gflop_per_step": network.family.training_flops(network.known_batch_size) / 1e9,
             "specification": digest_of(network),
             **specification(network.family),
         }

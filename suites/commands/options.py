@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 from ..display.help import metavar_of, panel_of
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
-from ..planning import own, values
+from ..planning import own, values, variables
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
 if TYPE_CHECKING:
@@ -164,6 +164,12 @@ BUILDS: Options = {
         "How far the first losses of your own step may differ between launches (default 0.1%).",
         metavar="SHARE",
     ),
+    "env": several(
+        "--env",
+        "An environment variable for all launches; NAME alone passes on the shell's. Launches get no other variables "
+        "of the shell.",
+        "NAME[=VALUE]",
+    ),
 }
 SESSION: Options = {
     "budget": BUDGET,
@@ -186,6 +192,9 @@ def words_of(given: Given, *tables: Options) -> list[str]:
         # To Typer the first name is a default until it looks at it.
         names = map(str, (declared.default, *(declared.param_decls or ())))
         word = next(name for name in names if name.startswith("--"))
+        if name == "env":
+            found += variables.command_words(variables.read(value))
+            continue
         each_value = value if isinstance(value, list) else [value]
         found += [word] if value is True else [part for each in each_value for part in (word, str(each))]
     return found
@@ -293,4 +302,5 @@ def choices(given: Given) -> SuiteOverrides:
     if own_files is not None:
         _check_with_steps(given, own_files, builds)
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
-    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files)
+    environment = variables.read(vars(given).get("env") or ())
+    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files, variables=environment)

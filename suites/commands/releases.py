@@ -14,6 +14,7 @@ from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.naming import counted, listed
+from dlbench.reports.ratio.pairs import FASTER, SLOWER
 from dlbench.reports.ratio.releases import Point, largest_undecided
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage import delivery
@@ -135,7 +136,7 @@ def releases_command(given: Given) -> None:
     print(to_stdout(made, found, ReportOptions(), form))
     if wanted:
         for point in found.rows:
-            if point.change:
+            if point.change in (SLOWER, FASTER):
                 say(f"Confirm it, and find the release: {_bisection(point, given, step)}")
         for point in largest_undecided(found):
             say(f"Decide whether {point.name} differs from {point.before}: {_bisection(point, given, step)}")

@@ -136,7 +136,9 @@ def _show(report: Report[Any], given: Given) -> None:
             say(f"Drawn: {', '.join(map(str, report.draw(found, plot, chosen)))}.")
         else:
             say(f"There is nothing to draw: {plot} was not written.")
-    print(to_stdout(report, found, chosen, form))
+    text = to_stdout(report, found, chosen, form)
+    # A blank line at its end is no line of CSV.
+    print(text, end="" if form == "csv" else "\n")
     if code := report.exit_code(found, chosen):
         raise typer.Exit(code)
 

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _CODE = re.compile(r"`([^`\n]+)`")
 _EXAMPLE = re.compile(r"\s*- `[^`]+`\s*$")
@@ -143,4 +144,5 @@ class CommandLine(typer.Typer):
 
     def command(self, name: str | None = None, **further: Any) -> Callable[[Function], Function]:
         """Return the decorator that adds a function as a command."""
-        return super().command(name, **{"cls": Command, **further})
+        decorator: Callable[[Function], Function] = super().command(name, **{"cls": Command, **further})
+        return decorator

@@ -283,7 +283,14 @@ def sources(
                 report(f"{framework.title} {each.version} is left out: {error}")
             found.append(Source(row_of(framework, each, None, step), None, "", "", str(error)))
     if not any(each.interpreter for each in found):
-        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {found[-1].reason}")
+        if not build_missing and not any(each.is_built for each in known):
+            raise FrameworkEnvironmentError(
+                f"No environment of these releases of {framework.title} is built on this machine. Leave --no-build out "
+                "to build them."
+            )
+        reason = found[-1].reason
+        reason = reason[:1].upper() + reason[1:]
+        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {reason}")
     return found
 
 

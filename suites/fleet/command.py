@@ -23,7 +23,8 @@ from ..display.help import CommandLine
 from ..display.screen import StatusLine, complain, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
-from ..planning import values
+from ..planning import values, variables
+from ..planning.framework import find
 from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
@@ -112,8 +113,12 @@ def run_command(given: Given) -> None:
     if given.fleet is not None:
         raise UsageError("--fleet names a fleet to resume. Give it together with --resume.")
     _check_store(given.store_file, on)
-    options.choices(given)
+    _check_secrets(given)
+    chosen_axes = options.choices(given)
     suites.load(name)
+    of_own_steps = [find(row) for row in (chosen_axes.own.names if chosen_axes.own else ())]
+    if left := variables.left_behind(chosen_axes.variables, of_own_steps):
+        say(left)
     fleet = Fleet.new(name, words, on, {"python": sys.executable, **settings_of(given, on)}, given.folder)
     scheduler = _scheduler(fleet)
     nodes = scheduler.nodes(given.nodes, [] if given.nodelist is None else values.words(given.nodelist))
@@ -168,6 +173,16 @@ def _resume(given: Given, words: list[str]) -> None:
         return
     say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(broken)}")
     _submit(fleet, _scheduler(fleet), broken, given)
+
+
+def _check_secrets(given: Given) -> None:
+    """Raise UsageError for a secret among the variables whose value a job would need in its command."""
+    for name, value in variables.read(given.env or ()).items():
+        if variables.is_secret(name) and os.environ.get(name) != value:
+            raise UsageError(
+                f"The value of {name} in --env would be in every job's command, where others can read it. Set it in "
+                f"the shell, and give --env {name}."
+            )
 
 
 def _check_store(target: str, scheduler: str) -> None:

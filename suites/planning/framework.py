@@ -129,6 +129,8 @@ class Framework(TomlTable):
     alternatives: dict[SettingName, Tuned] = {}  # in force only when named, as launch settings are
     file: Path | None = None  # of a step of the user's own
     helpers: int = 0  # threads or processes that load its data, as that file says
+    work: str = ""  # the network that this file trains: its own name, or that of the file it is a variant of
+    batch_size: int | None = None  # of that file; None: it does not say
 
     @model_validator(mode="after")
     def _check(self) -> "Framework":

@@ -80,6 +80,8 @@ def _network(table: Table, place: str) -> Network:
     batch_size = table.get("batch_size", USUAL_BATCH_SIZE)
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or not 1 <= batch_size <= LARGEST_BATCH:
         raise SuiteError(f"{place}, key batch_size: {batch_size!r} is not a whole number from 1 to {LARGEST_BATCH}.")
+    if not family.specified and "batch_size" not in table:
+        batch_size = None
     numbers = {key: value for key, value in table.items() if key not in _ABOUT}
     try:
         made = family_of({"family": family.name, "numbers": numbers})

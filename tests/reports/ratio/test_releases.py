@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,30 @@ def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_relea
 def test_two_launches_of_each_are_too_few_for_a_change() -> None:
     _, point = found(launches("0.1", [1.0, 1.01]), launches("0.2", [2.0, 2.01])).rows
     assert (point.pair is not None, point.change) == (True, "")
+
+
+def own_step(version: str, seconds: Sequence[float], second_loss: float) -> list[Record]:
+    parity = make.parity()._replace(losses=[2.0, second_loss], loss_tolerance=1e-3)
+    made = make.changed(launches(version, seconds, network="own"), parity=parity)
+    return [replace(each, network={"family": "own", "numbers": {}}) for each in made]
+
+
+def test_a_release_that_computes_something_else_is_named_so_and_not_called_faster() -> None:
+    shown = found(
+        own_step("0.1.1", around(1.0), 1.97),
+        own_step("0.2.1", around(0.5), 1.9856),
+        own_step("0.3.1", around(0.5), 1.9857),
+    )
+    _, different, alike = shown.rows
+    assert (different.change, alike.change) == ("different", "")
+    (line,) = headline(shown)
+    assert "0.2.1 computes something else than 0.1.1;" in line
+    assert "faster" not in line
+    said = " ".join(FORMATS["terminal"](shown).split())
+    assert "than 0.1.1 (loss of step 2 1.9856 instead of 1.97, off by 7.9e-03 (tolerance 1e-03))" in said
+    row = json.loads(FORMATS["json"](shown))["rows"][1]
+    assert row["change"] == "different"
+    assert row["loss_difference"]["candidate"] == 1.9856
 
 
 def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:

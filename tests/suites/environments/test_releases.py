@@ -253,6 +253,21 @@ def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tm
     assert "\n" not in found[0].reason
 
 
+def test_releases_that_are_not_built_and_are_not_to_be_built_have_one_sentence_and_the_remedy(tiny):
+    unresolved = Release("1.2", None, (HOST,))
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        releases.sources(tiny, [locked(tiny, "1.0"), unresolved], report=lambda line: None, build_missing=False)
+    assert str(caught.value) == (
+        "No environment of these releases of Tiny is built on this machine. Leave --no-build out to build them."
+    )
+
+
+def test_the_reason_why_no_release_could_be_built_is_a_sentence(tiny, tmp_path):
+    publish(tmp_path, "tiny", "1.0", requires="nowhere")
+    with pytest.raises(FrameworkEnvironmentError, match=r"^No release of Tiny could be built\. [A-Z]"):
+        releases.sources(tiny, releases.releases_on_index(tiny), report=lambda line: None)
+
+
 @pytest.mark.parametrize(("limit", "why"), [(None, "it said nothing for"), (0.1, "it took more than 0.1 s")])
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch, limit, why):
     monkeypatch.setattr(packages, "SILENT_SECONDS", 0.1)
