@@ -6,7 +6,7 @@ dlbench lie in ``suites/definitions/networks.toml``.
 
 import hashlib
 import json
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Optional
 
 from .families import FAMILIES, Family, NumbersError, ParityRecipe
 from .families.family import MOST_PARAMETERS, Numbers
@@ -19,12 +19,19 @@ class Network(NamedTuple):
 
     name: str  # weights and mini-batches are seeded by it
     family: Family
-    batch_size: int  # the default
+    batch_size: Optional[int]  # the default; None: only the step itself knows it
     parity: ParityRecipe
     summary: str
 
+    @property
+    def known_batch_size(self) -> int:
+        """Return the default mini-batch; raises ValueError for a user's own step, which alone knows it."""
+        if self.batch_size is None:
+            raise ValueError("the mini-batch size of %s is not known" % self.name)
+        return self.batch_size
 
-def of_family(name: str, family: Family, batch_size: int = USUAL_BATCH_SIZE, summary: str = "") -> Network:
+
+def of_family(name: str, family: Family, batch_size: Optional[int] = USUAL_BATCH_SIZE, summary: str = "") -> Network:
     """Return the network with the parity recipe of its family."""
     return Network(name, family, batch_size, family.parity(), summary)
 
@@ -72,6 +79,7 @@ def from_data(data: Dict[str, Any]) -> Network:
     """Read a network back from `to_data`; raises NumbersError."""
     family = family_of(data)
     try:
-        return Network(str(data["name"]), family, int(data["batch_size"]), ParityRecipe(**data["parity"]), "")
+        batch_size = None if data["batch_size"] is None else int(data["batch_size"])
+        return Network(str(data["name"]), family, batch_size, ParityRecipe(**data["parity"]), "")
     except (KeyError, TypeError, ValueError) as error:
         raise NumbersError("parity", "the network cannot be read: %s" % error) from error

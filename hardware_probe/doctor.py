@@ -27,12 +27,13 @@ from dlbench.hardware_probe.memory import Memory, probe_memory
 from dlbench.hardware_probe.sentinel import OTHERS_LIMIT, WAITING_LIMIT, Reading
 
 # Variables by which a shell changes how fast numerical programs run; a trailing * stands for any ending.
-_TELLING_VARIABLES = (
-    *("ATEN_CPU_CAPABILITY", "BLIS_*", "CUDA_VISIBLE_DEVICES", "DNNL_*", "GLIBC_TUNABLES", "GOMP_*"),
-    *("GOTO_NUM_THREADS", "KMP_*", "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_*", "MKL_*", "MXNET_*"),
-    *("NPY_DISABLE_CPU_FEATURES", "NUMEXPR_*", "OMP_*", "ONEDNN_*", "OPENBLAS_*", "PYTHONMALLOC", "PYTHONPATH"),
-    *("PYTORCH_*", "TF_ENABLE_*", "TF_NUM_*", "TF_XLA_FLAGS", "TORCHINDUCTOR_*", "TORCH_*"),
-    *("VECLIB_MAXIMUM_THREADS", "XLA_FLAGS"),
+TELLING_VARIABLES = (
+    *("ATEN_CPU_CAPABILITY", "BLIS_*", "CUBLAS_*", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "CUDNN_*"),
+    *("DNNL_*", "GLIBC_TUNABLES", "GOMP_*", "GOTO_NUM_THREADS", "JAX_*", "KMP_*", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("MALLOC_*", "MKLDNN_*", "MKL_*", "MXNET_*", "NCCL_*", "NPY_DISABLE_CPU_FEATURES", "NUMEXPR_*", "OMP_*"),
+    *("ONEDNN_*", "OPENBLAS_*", "PYTHONMALLOC", "PYTHONPATH", "PYTORCH_*", "TF_DISABLE_*", "TF_ENABLE_*"),
+    *("TF_FORCE_*", "TF_GPU_*", "TF_NUM_*", "TF_USE_*", "TF_XLA_FLAGS", "TORCHDYNAMO_*", "TORCHINDUCTOR_*"),
+    *("TORCH_*", "TRITON_*", "VECLIB_MAXIMUM_THREADS", "XLA_*"),
 )
 _BOOST_FILES = ("sys/devices/system/cpu/intel_pstate/no_turbo", "sys/devices/system/cpu/cpufreq/boost")
 _KINDS_OF_CORES = ("performance", "efficiency", "low-power")
@@ -127,7 +128,7 @@ def gather_facts(
     cpu = probe_cpu(root)
     system = root / "sys/devices/system/cpu"
     load = re.match(r"([\d.]+) ([\d.]+) ", read_text(root / "proc/loadavg") or "")
-    telling = re.compile("|".join(map(fnmatch.translate, _TELLING_VARIABLES)))
+    telling = re.compile("|".join(map(fnmatch.translate, TELLING_VARIABLES)))
     given = sorted(name for name, value in (variables or {}).items() if value and telling.match(name))
     return Facts(
         cpu=cpu,

@@ -36,7 +36,7 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.naming import counted
+from dlbench.reports.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.quantities import SECONDS, measure, why_no_joules
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -186,6 +186,8 @@ class CellResult:
     """Among the fastest of its column within its group: none is faster by more than noise may explain."""
     run: str = ""
     environment: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the user gave its launches (--env)."""
     interpreter: str = ""
     first_step_seconds: float | None = None
     """Median over launches; compilation included."""
@@ -288,6 +290,9 @@ def build_matrix(results: Results) -> Matrix:
 def _flag_older_environment(cell: CellResult, record: Record, newest: Record | None) -> CellResult:
     if newest is None or cell.environment in ("", newest.environment):
         return cell
+    if dict(cell.variables) != newest.variables:
+        before, now = variables_in_words(cell.variables), variables_in_words(newest.variables)
+        return replace(cell, flags=(*cell.flags, Flag(OTHER_ENVIRONMENT, f"--env: {before}, the row's newest: {now}")))
     sentence = f"environment {cell.environment[:12]}, the row's newest is {newest.environment[:12]}"
     version = record.outcome.software.get("version")
     if version and version == newest.outcome.software.get("version"):
@@ -306,9 +311,11 @@ def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:
     notes = [
-        f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
+        f"{name}: cells were measured with several environments (builds, or variables of --env); only the newest of "
+        "each cell is shown."
         for name in sorted(results.displaced)
     ]
+    notes += _notes_on_variables(records)
     runs = {record.run for record in records}
     if len(runs) > 1:
         times = sorted(record.started for record in records)
@@ -340,6 +347,20 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
             f"Not shown: {runs_of} of two builds (compare, gate) or of a search (tune); --run "
             f"{max(results.comparisons)} shows one."
         )
+    return notes
+
+
+def _notes_on_variables(records: Sequence[Record]) -> list[str]:
+    """Return a line for each set of environment variables that cells were launched with (--env)."""
+    launched = {record.cell: record for record in records if record.environment}
+    by_variables = grouped(launched.values(), lambda record: variables_in_words(record.variables))
+    notes = []
+    for words, those in by_variables.items():
+        if not those[0].variables:
+            continue
+        rows = listed(list(dict.fromkeys(row_name(record.cell) for record in those)))
+        which = "all cells" if len(those) == len(launched) else f"{len(those)} of {len(launched)} cells ({rows})"
+        notes.append(f"Launched with {words} (--env): {which}.")
     return notes
 
 
@@ -466,6 +487,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         reason=reason,
         run=newest.run,
         environment=newest.environment,
+        variables=newest.variables,
         interpreter=newest.interpreter,
     )
     if not timed or status is Status.IMPLAUSIBLE:

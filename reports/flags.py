@@ -59,7 +59,9 @@ NO_STEADY_STATE = FlagKind(
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches failed")
-OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
+OTHER_ENVIRONMENT = FlagKind(
+    "other_environment", "e", "measured with an older environment, or other variables, than the rest of its row"
+)
 SAMPLES_NOT_KEPT = FlagKind(
     "samples_not_kept", "k", "its samples were not kept: only their median is known, and its spread"
 )

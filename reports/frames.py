@@ -8,25 +8,30 @@
 
 A store is a file, a database URL, or several of these. By default the launches of the newest run of each cell count, as
 in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a comparison both sides' launches).
-Keyword arguments select values of axes as the command line does: words with commas between them, patterns too
-(``network="lstm*"``).
+Keyword arguments select values of axes as the command line does: names with commas between them, patterns too
+(``network="lstm*"``). A name counts before a pattern and before a list (``network="tests/test_a.py::test_c[1,2]"``).
 """
 
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import axis_value, build_matrix
 from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import record_flags
 from dlbench.reports.matrix import matrix_cells
+from dlbench.reports.naming import variables_in_a_field
 from dlbench.reports.quantities import cpu_joules
+from dlbench.reports.selection import suggestion
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.storage.store import Store
 from dlbench.reports.thread_evidence import observe
 
 if TYPE_CHECKING:
@@ -46,14 +51,14 @@ def launches(
     """Return one row for each launch that counts, in the order of their start.
 
     Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``, ``framework``, ``threads``,
-    ...), ``run``, ``suite``, ``environment``, ``side`` and ``stage`` (of a comparison), ``block`` (index of the launch,
-    from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``; ``seconds`` (median seconds of a step), ``steps``
-    (timed ones), ``import_seconds``, ``prepare_seconds``, ``first_step_seconds`` (compilation included),
-    ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages);
-    ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
-    ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on average),
-    ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``. Missing
-    values are NaN, NaT or None. Raises StoreError and ReportError.
+    ...), ``run``, ``suite``, ``environment``, ``variables`` (given by --env: "A=1 B=2"), ``side`` and ``stage`` (of a
+    comparison), ``block`` (index of the launch, from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
+    ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
+    ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``,
+    ``cpu_joules`` (of a step, by the CPU packages); ``flags`` (names, with spaces between), ``parity`` (agrees,
+    disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or
+    waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``.
+    Missing values are NaN, NaT or None. Raises StoreError and ReportError.
     """
     import pandas as pd
 
@@ -81,7 +86,8 @@ def cells(
     ceiling), ``best`` (the fastest of its column, or not distinguishable from it), ``parity``, ``flags`` (names, with
     spaces between), ``first_step_seconds``, ``start_seconds`` (import, building and first step), ``peak_memory_bytes``,
     ``cpu_joules`` (of a step, by the CPU packages), ``break_even_steps`` (against the mode of its framework that starts
-    first; infinite where it never makes up for its start), ``run``, ``environment`` and ``interpreter``. These are the
+    first; infinite where it never makes up for its start), ``run``, ``environment``, ``variables`` (given by --env) and
+    ``interpreter``. These are the
     values of `dlbench report matrix --json`. Raises StoreError and ReportError.
     """
     import pandas as pd
@@ -96,12 +102,13 @@ def cells(
         if cell["break_even"]:
             costs["break_even_steps"] = cell["break_even"]["steps"] or math.inf
         times = {name: seconds.get(part) for name, part in parts.items()}
-        rows.append({**same, **costs, **times})
+        rows.append({**same, **costs, **times, "variables": variables_in_a_field(cell["variables"])})
     return pd.DataFrame(rows, columns=list(CELLS))
 
 
 LAUNCHES = (
-    *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "side", "stage", "block", "attempt"),
+    *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "variables"),
+    *("side", "stage", "block", "attempt"),
     *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
     *("wall_seconds", "peak_memory_bytes", "cpu_joules", "flags", "parity", "loss_error", "update_error"),
     *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
@@ -110,7 +117,7 @@ CELLS = (
     *("machine", "machine_name", *axes.NAMES, "status", "reason", "seconds", "low", "high", "method", "launches"),
     *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
     *("first_step_seconds", "start_seconds", "peak_memory_bytes", "cpu_joules", "break_even_steps", "run"),
-    *("environment", "interpreter"),
+    *("environment", "variables", "interpreter"),
 )
 _OF_COSTS = (("start_seconds", "start"), ("cpu_joules", "cpu_joules"))
 _OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "attempt", "started", "wall_seconds")
@@ -125,6 +132,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _OF_RECORD},
         **{name: getattr(outcome, name) for name in _OF_OUTCOME},
         **{name: axis_value(record.cell, name) for name in axes.NAMES},
+        "variables": variables_in_a_field(record.variables),
         "machine_name": None if host is None else host.name,
         "block": record.launch,
         "status": outcome.status.value,
@@ -144,5 +152,20 @@ def _read(store: Target | Iterable[Target], values_of_axes: dict[str, str], **as
     if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
         raise ReportError(f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}.")
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
+    results = Results.read(targets, **asked)
+    if not values_of_axes:
+        return results
     words = {name: str(each) for name, each in values_of_axes.items()}
-    return Narrowing(axes=words).of(Results.read(targets, **asked))
+    narrowing = Narrowing(axes=words, cells=_cells_of(targets))
+    for axis, word in narrowing.unknown():
+        known = suggestion(word, narrowing.known(axis), most=3)
+        warnings.warn(f"No stored cell has the {axis} {word!r}. {known}", stacklevel=3)
+    return narrowing.of(results)
+
+
+def _cells_of(targets: Iterable[Target]) -> tuple[Cell, ...]:
+    cells: dict[Cell, None] = {}
+    for target in targets:
+        with Store.open(target, create=False) as store:
+            cells.update(dict.fromkeys(store.cells().values()))
+    return tuple(cells)

@@ -15,7 +15,7 @@ from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
-from dlbench.reports.naming import group_name, head_of, place_heading, row_name
+from dlbench.reports.naming import group_name, head_of, place_heading, row_name, variables_in_a_field
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons, title_of
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
@@ -177,9 +177,14 @@ def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
         *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
+        Column("variables", None, lambda cell: dict(cell.variables), csv=_variables),
         Column("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
         *attributes(itself, "break_even", "unmeasured", break_even=("steps", "low", "high"), unmeasured=None),
     )
+
+
+def _variables(cell: CellResult) -> str:
+    return variables_in_a_field(cell.variables)
 
 
 def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:

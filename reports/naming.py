@@ -1,6 +1,6 @@
 """Names of cells, in words: the axes with unusual values, in the order of the table of axes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, UNKNOWN, Cell
@@ -104,6 +104,23 @@ def _extra(cell: Cell, joiner: str, role: str) -> str:
 
 def _short(cell: Cell, axis: axes.Axis) -> str:
     return axis.short.format(getattr(cell, axis.name))
+
+
+def variables_in_a_field(variables: Mapping[str, str]) -> str:
+    """Return environment variables for CSV and data frames: "A=1 B=2", values whole; empty without any."""
+    return " ".join(f"{name}={value}" for name, value in variables.items())
+
+
+_LONGEST_VALUE = 60
+
+
+def variables_in_words(variables: Mapping[str, str]) -> str:
+    """Return environment variables for a sentence: "OMP_WAIT_POLICY=passive, XLA_FLAGS=..."; "none" without any."""
+    words = []
+    for name, value in variables.items():
+        shown = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
+        words.append(f"{name}={shown}")
+    return ", ".join(words) or "none"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -126,7 +126,7 @@ def _cell(of: Study, line: Mapping[str, str]) -> CellResult:
         return str(of.description.get(name, usual)).format(**line)
 
     network, machine, threads = value("network"), value("machine"), int(line.get("threads") or 0) or None
-    batch = int(value("batch_size", "0")) or FIRST[network].batch_size
+    batch = int(value("batch_size", "0")) or FIRST[network].known_batch_size
     seconds = float(value("seconds")) / of.description.get("updates", 1) if value("seconds") else None
     kind, _, why = (line.get("hole") or "").partition(": ")
     device = value("device") or ("cpu" if threads else "gpu")

@@ -150,13 +150,18 @@ def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
     return found
 
 
+def _unit_of_work(cell: "CellResult") -> str:
+    if cell.cell.mode == IMPORTED:
+        return "call"
+    return "step" if cell.cell.batch_size is None else "mini-batch"
+
+
 def title_of(name: str, cells: "Iterable[CellResult]") -> str:
-    """Return the title of a quantity of these cells; imported benchmarks have calls, and no mini-batches."""
-    title = QUANTITIES[name].title
-    imported = {cell.cell.mode == IMPORTED for cell in cells}
-    if name != SECONDS or True not in imported:
-        return title
-    return f"{title}, of imported benchmarks per call" if False in imported else "Seconds per call"
+    """Return the title of a quantity of these cells: imported benchmarks have calls, a step of one's own has steps."""
+    if name != SECONDS:
+        return QUANTITIES[name].title
+    units = {_unit_of_work(cell): None for cell in cells}
+    return f"Seconds per {', '.join(units) or 'mini-batch'}"
 
 
 def legend(name: str) -> str:

@@ -21,8 +21,8 @@ from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import ChangePoint, History, Series
-from dlbench.reports.history.report import CLOSE, REPORT, changes_page, significance, size, what_else
+from dlbench.reports.history.nights import ChangePoint, Drift, History, Series
+from dlbench.reports.history.report import CLOSE, REPORT, changes_page, drift_words, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
 from dlbench.reports.page.render import asset, policy
 from dlbench.reports.page.sections import pictures
@@ -98,16 +98,16 @@ class Night:
 
 @dataclass(frozen=True)
 class Shift:
-    """A confirmed change point after which a cell is slower."""
+    """A confirmed change point after which a cell is slower, or a drift along which it became slower."""
 
     key: str
     cell: str
     run: str
-    """The first slower night, as first published: later nights may move it a little."""
+    """The first slower night, of a drift its last one, as first published: later nights may move it a little."""
     started: AwareDatetime
     sentence: str
     near: tuple[str, ...]
-    """Runs of the nights around it: a gate that found the cell slower in one of them found the same."""
+    """Runs of the nights around it, or along it: a gate that found the cell slower in one of them found the same."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class HistoryPage:
     nights: int
     last: AwareDatetime
     changes: int
-    """Confirmed, in either direction."""
+    """Confirmed change points and drifts, in either direction."""
     digest: str
     shifts: tuple[Shift, ...] = ()
 
@@ -169,7 +169,7 @@ def notices(contents: Contents) -> list[Notice]:
     found, announced = [], set()
     for key, night, slower in _first_nights(contents):
         announced.add((key, night.id))
-        what = "slower" if slower.finding == Verdict.REGRESSION.name else "broken"
+        what = _FOUND[slower.finding]
         where = f"Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
         words = f"{slower.cell}: {what}", f"{slower.sentence}. {where}"
         found.append(Notice(_urn("gate", key, night.id), night.started, *words, night.file))
@@ -177,7 +177,7 @@ def notices(contents: Contents) -> list[Notice]:
         for shift in page.shifts:
             if any((shift.key, run) in announced for run in shift.near):
                 continue
-            where = f"History of {page.suite} on {contents.machine_name(page.machine)}, from run {shift.run} on."
+            where = f"History of {page.suite} on {contents.machine_name(page.machine)}, run {shift.run}."
             words = f"{shift.cell}: slower", f"{shift.sentence}. {where}"
             found.append(Notice(_urn("history", shift.key, shift.run), shift.started, *words, page.file))
     return sorted(found, key=lambda each: (each.when, each.id), reverse=True)
@@ -199,6 +199,11 @@ def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
             lasting[key] = slower.finding, slower.baseline
 
 
+_FOUND = {
+    Verdict.REGRESSION.name: "slower",
+    Verdict.BROKEN.name: "broken",
+    Verdict.DIFFERENT.name: "computes something else",
+}
 _CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 
@@ -218,14 +223,18 @@ def findings_of(comparison: Comparison) -> dict[str, Any]:
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
-    """Return the confirmed slowdowns, the oldest first.
+    """Return the confirmed slowdowns, the oldest first, and then the drifts.
 
     ``before`` are those that the site already has. They stay as published, even if further nights change their size or
     move them by a few nights, so that nothing is announced twice.
     """
     known = {(each.key, each.run): each for each in before}
     changes = ((cell, change) for cell, change in reversed(history.changes) if change.slower and not change.pending)
-    return tuple(_shift(cell, change, known) for cell, change in changes)
+    drifts = ((cell, drift) for cell, drift in history.drifts if drift.slower)
+    return (
+        *(_shift(cell, change, known) for cell, change in changes),
+        *(_shift_of_drift(cell, drift, known) for cell, drift in drifts),
+    )
 
 
 def _shift(series: Series, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
@@ -243,6 +252,18 @@ def _shift(series: Series, change: ChangePoint, known: dict[tuple[str, str], Shi
     )
     started = datetime.fromisoformat(change.night.started)
     return Shift(key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near)
+
+
+def _shift_of_drift(series: Series, drift: Drift, known: dict[tuple[str, str], Shift]) -> Shift:
+    key = key_of(series.machine, series.cell)
+    along = tuple(str(run) for run in series.runs[drift.first : drift.last + ENOUGH_NIGHTS + 1])
+    # A drift grows from night to night, and may have been published as a change point.
+    published = [known[key, run] for run in along if (key, run) in known]
+    if published:
+        return replace(published[0], near=along)
+    night = drift.last_night
+    words = one_line(f"{drift_words(series, drift)}, from {drift.first_night.started[:10]} to {night.started[:10]}")
+    return Shift(key, one_line(name_of(series.cell)), night.run, datetime.fromisoformat(night.started), words, along)
 
 
 def feed(contents: Contents, title: str, address: str = "") -> str:
@@ -279,7 +300,8 @@ def index_page(contents: Contents, title: str, version: str) -> str:
 
 def history_page(history: History, suite: str, where: str, version: str) -> str:
     """Return the page of a history: its picture, its change points with what changed that night, and all series."""
-    nights = dict.fromkeys(change.night for _, change in history.changes)
+    ends = [night for _, drift in history.drifts for night in (drift.first_night, drift.last_night)]
+    nights = dict.fromkeys([*(change.night for _, change in history.changes), *ends])
     return _page(
         f"History of {suite} on {where}",
         version,

@@ -2,8 +2,9 @@
 
 Steps of one process share its memory layout, thread placement and moment, so an interval over them does not cover other
 launches (simulated with launch effects: 30-43 % instead of 95 %). With three launches or more the interval is Student's
-t over the logarithms of the launches' medians; with fewer it is the distribution-free interval of the median over the
-steps (order statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so.
+t over the logarithms of the launches' medians. With fewer it is the distribution-free interval of the median over the
+steps of a launch (order statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so. Of two
+launches it reaches from the lowest end to the highest: launches that disagree have a wide interval.
 
 Three launches say little about the deviation between launches (Student's t is then 4.3, not 2), but the launches of all
 cells of a machine together say much. So if enough cells of a machine are known, the variance of each is shrunk towards
@@ -68,7 +69,7 @@ class Summary:
     """Seconds per mini-batch of one cell."""
 
     median: float
-    """Geometric mean of the launches' medians from `ENOUGH_LAUNCHES` on, else the median of all steps."""
+    """Geometric mean of the launches' medians: each launch counts once, however many steps it has."""
     low: float | None
     """Lower end of the interval; None where the spread is unknown."""
     high: float | None
@@ -140,12 +141,29 @@ def summarise(launches: Iterable[Sequence[float]], without_samples: Sequence[Sam
             launch_variance=variance,
             launch_freedom=freedom,
         )
-    pooled = np.sort(np.concatenate(steps))
+    middle = math.exp(float(np.mean(np.log(medians)))) if len(steps) > 1 else medians[0]
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
-    low, high, coverage = _order_statistics(pooled)
+    low, high, coverage = _span_of_launches(steps)
     method = "a single step, no interval" if coverage is None else f"{coverage:.0%} order statistics of the median"
-    middle = float(np.median(pooled))
     return Summary(middle, low, high, samples, len(steps), f"{method}, {within}", False, medians, coverage, noise)
+
+
+def _span_of_launches(steps: Sequence[Values]) -> tuple[float | None, float | None, float | None]:
+    """Return the interval from the lowest to the highest end of the launches' own intervals, and its coverage.
+
+    Launches count alike, however many steps each has. Where one has a single step the launches' medians are taken as a
+    sample themselves: the interval spans them.
+    """
+    intervals = [_order_statistics(np.sort(launch)) for launch in steps]
+    lows = [low for low, _, _ in intervals if low is not None]
+    highs = [high for _, high, _ in intervals if high is not None]
+    coverages = [coverage for _, _, coverage in intervals if coverage is not None]
+    if len(coverages) == len(steps):
+        return min(lows), max(highs), min(coverages)
+    if len(steps) == 1:
+        return None, None, None
+    medians = [float(np.median(launch)) for launch in steps]
+    return min([*lows, *medians]), max([*highs, *medians]), 1 - 2 * 0.5 ** len(steps)
 
 
 def published(seconds: float) -> Summary:

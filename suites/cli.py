@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from .display.help import CommandLine
 from .display.screen import complain
 from .errors import DlbenchError, HungUp, Interrupted, Terminated, UsageError
 
@@ -53,7 +54,7 @@ def _print_version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True, metavar="")
     ] = False,
 ) -> None:
     """Take the options before a command, and register the adapters that need no option."""
@@ -64,12 +65,10 @@ def _options(
 
 def build_app(chosen: str) -> typer.Typer:
     """Return the command line: the chosen command in full, each other one as its line in --help."""
-    app = typer.Typer(
+    app = CommandLine(
         name="dlbench",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
         help=(
             "Which deep-learning framework, which build of it, on how many threads, at which mini-batch size, is "
             "fastest on this machine, and can the number be believed?\n\nStart with `dlbench run quick`."

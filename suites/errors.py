@@ -4,16 +4,18 @@ The constants below are the nonzero exit codes of commands that completed.
 """
 
 import contextlib
-import difflib
 from collections.abc import Iterable, Iterator
 
 from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room's modules, too
+from dlbench.reports.selection import suggestion
 
 NOTHING_MEASURED = 1  # `run` and `explain`: not one cell gave a number; `tune`: no pair
 FLEET_INCOMPLETE = 1  # `fleet run`, `fleet status`: a job was refused, failed or was lost
-GATE_FAILED = 1  # `gate`: a regression is confirmed
-GATE_BROKEN = 5  # `gate`: the candidate gave no number where the baseline did
-GATE_UNDECIDED = 6  # `gate`: no regression is confirmed, but a cell has too little evidence to exclude one
+# Of `gate`, `compare` and `bisect`.
+GATE_FAILED = 1  # a regression is confirmed; `bisect`: and the first slower candidate is known
+GATE_BROKEN = 5  # the candidate gave no number where the baseline did
+GATE_UNDECIDED = 6  # no regression is confirmed, but a cell has too little evidence to exclude one
+GATE_DIFFERENT = 7  # the candidate computes something else than the baseline
 
 
 class SuitesError(DlbenchError):
@@ -70,9 +72,6 @@ def interruptible(resume: str) -> Iterator[None]:
         raise Interrupted(f"Interrupted. {words}") from error
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that does not exist, with the nearest one that does."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
-    return UsageError(f"There is no {kind} named {name!r}. {hint}")
+def unknown_name(kind: str, name: str, known: Iterable[str], most: int = 1) -> UsageError:
+    """Return the error for a name that does not exist, with the nearest ones that do, at most so many."""
+    return UsageError(f"There is no {kind} named {name!r}. {suggestion(name, known, most)}")

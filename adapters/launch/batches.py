@@ -165,7 +165,8 @@ def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose:
 
 def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch:
     """Return the mini-batch of a launch; of one that makes a reference, with all its sets of labels."""
-    size = launch.cell.known_batch_size
+    # A user's own step makes its own mini-batch: nothing is drawn for it, whatever its size.
+    size = launch.cell.known_batch_size if network.family.specified else 1
     if launch.save_reference is not None and launch.label_sets > 1:
         return with_label_sets(network, size, launch.label_sets)
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)

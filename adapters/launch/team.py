@@ -107,7 +107,8 @@ class Team:
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         self._others = [
             subprocess.Popen(
-                [sys.executable, "-I", here, directory, OPTION, str(worker)],
+                # As the host started this one: an isolated interpreter ignores PYTHONPATH.
+                [sys.executable, "-I" if sys.flags.isolated else "-s", here, directory, OPTION, str(worker)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )

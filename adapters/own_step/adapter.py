@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -56,6 +56,30 @@ def unfinished(returned: Any) -> str:
     return ""
 
 
+_OF_A_ROOT = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
+
+
+def repository_folders(folder: str) -> List[str]:
+    """Return the folders that hold packages of the repository that a folder lies in: its root, and ``src`` there."""
+    root = folder
+    while not any(os.path.exists(os.path.join(root, name)) for name in _OF_A_ROOT):
+        above = os.path.dirname(root)
+        if above == root:
+            return []
+        root = above
+    return [each for each in (root, os.path.join(root, "src")) if os.path.isdir(each)]
+
+
+def missing_variable(error: BaseException) -> str:
+    """Return the environment variable whose absence from ``os.environ`` is this error; empty for any other error."""
+    if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    # The module os is a part of newer interpreters, which have no file for it.
+    of_os = bool(frames) and frames[-1].filename in (os.__file__, "<frozen os>")
+    return error.args[0] if of_os else ""
+
+
 class OwnStep(Adapter):
     """Calls what the file returns, and nothing around it."""
 
@@ -81,6 +105,11 @@ class OwnStep(Adapter):
         shared = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + threads)
         for variable, folder in COMPILED.items():
             os.environ.setdefault(variable, os.path.join(shared, folder))
+        # By default JAX keeps only what took a second to compile.
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        # PyTorch keeps compiled headers in the folder for temporary files, which each launch has for itself: every
+        # launch would compile them anew, for longer than the kernels that it finds.
+        os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
     def import_modules(self) -> None:
         """Import the user's file, and with it the framework."""
@@ -88,6 +117,8 @@ class OwnStep(Adapter):
         with open(self.file, "rb") as file:
             self.content = file.read()
         sys.path.insert(0, folder)
+        # Behind the installed packages, so that a package that is installed is never hidden.
+        sys.path += repository_folders(folder)
         sys.dont_write_bytecode = True
         sys.argv[:] = [self.file]  # for files that read arguments: there are none
         # Under its name, so that processes that it starts can import it.
@@ -191,6 +222,12 @@ class OwnStep(Adapter):
         if not where:
             return str(error) if isinstance(error, TypeError) else ""
         said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
+        variable = missing_variable(error)
+        if variable:
+            way = "--env %s passes on the shell's value, --env %s=VALUE sets one" % (variable, variable)
+            return "%sthe step reads %s, which launches do not get: %s" % (where, variable, way)
+        if isinstance(error, ImportError):
+            said += " (to import from another folder: --env PYTHONPATH=FOLDER)"
         return "%s%s: %s" % (where, type(error).__name__, said)
 
     def _where(self, error: BaseException) -> str:

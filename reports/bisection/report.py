@@ -19,6 +19,7 @@ from dlbench.reports.compare.comparison import CellComparison
 from dlbench.reports.compare.report import ratio_of, sentence_of
 from dlbench.reports.compare.verdict import Rule, Verdict, estimate_pairs
 from dlbench.reports.formats.layout import MISSING, Entry, Page
+from dlbench.reports.formats.ratios import longer_in_words, percent
 from dlbench.reports.naming import counted, listed, name_of
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
@@ -33,6 +34,8 @@ class Outcome(StrEnum):
     NO_SLOWDOWN = "no slowdown"
     """The bad end is not slower than the good one, or faster."""
     SEVERAL = "several changes"
+    DIFFERENT = "different"
+    """The bad end computes something else than the good one."""
     NO_NUMBER = "no number"
     """An end of the series gives none."""
     UNDECIDED = "undecided"
@@ -41,6 +44,7 @@ class Outcome(StrEnum):
 _OF_ENDS = {
     Verdict.NO_REGRESSION: Outcome.NO_SLOWDOWN,
     Verdict.IMPROVEMENT: Outcome.NO_SLOWDOWN,
+    Verdict.DIFFERENT: Outcome.DIFFERENT,
     Verdict.BROKEN: Outcome.NO_NUMBER,
     Verdict.HOLE: Outcome.NO_NUMBER,
 }
@@ -168,7 +172,7 @@ def candidate(name: str, about: str, logs: Sequence[float], slower: float | None
 
 
 def _percent(share: float) -> str:
-    return "over 99%" if share >= 0.995 else f"{share:.0%}"
+    return "over 99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
 def _columns(kind: str) -> tuple[Column[Candidate], ...]:
@@ -176,7 +180,7 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
         return MISSING if each.ratio is None else ratio_of(each.ratio)
 
     def slower(each: Candidate) -> str:
-        return "" if each.slower is None else f"{each.slower:.0%}"
+        return "" if each.slower is None else f"{100 * each.slower:.0f} %"
 
     def remark(each: Candidate) -> Entry:
         return Entry(each.problem or each.about, hole=bool(each.problem))
@@ -194,6 +198,20 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
 
 def _slower(found: Bisection) -> str:
     return "faster" if found.faster else "slower"
+
+
+def _other_way(found: Bisection, said: str) -> str:
+    """Return that the change has the other direction than the one asked for, and how to search for it."""
+    good, bad = found.good, found.bad
+    if found.faster:
+        return (
+            f"{good} is not faster than {bad}, but slower ({bad} against {good}: {said}). To find where it became "
+            f"slower: --good {bad} --bad {good}, without --faster."
+        )
+    return (
+        f"{bad} is not slower than {good}, but faster: {said}. To find where it became faster: --good {bad} --bad "
+        f"{good} --faster."
+    )
 
 
 def headline(found: Bisection) -> str:
@@ -214,12 +232,17 @@ def headline(found: Bisection) -> str:
     if found.assessment is not None:
         several = f"one of {counted(len(suspects), found.kind)}, {suspects[0]} to {suspects[-1]}"
         span = several if len(suspects) > 1 else suspects[0]
-        return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {found.confidence:.0%}."
+        return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {percent(found.confidence)}."
     said, nothing = sentence_of(found.ends), f"No slowdown to bisect from {found.good} to {found.bad}"
     if found.outcome is Outcome.NO_NUMBER:
         return f"{found.bad} cannot be compared with {found.good}: {said}."
     if found.ends.verdict is Verdict.IMPROVEMENT:
-        return f"{nothing}, but {said}. Were good and bad exchanged?"
+        return _other_way(found, said)
+    if found.outcome is Outcome.DIFFERENT:
+        return (
+            f"{found.bad} computes something else than {found.good}, so their times are not compared: {said}. If that "
+            "is intended (other random numbers, say), --allow-different searches by the times."
+        )
     if found.outcome is Outcome.NO_SLOWDOWN:
         return f"{nothing}: {said}."
     return f"Undecided whether {found.bad} is slower than {found.good} at all: {said}."
@@ -233,7 +256,7 @@ def _page(found: Bisection) -> Page:
     )
     after: list[str] = []
     if found.outcome is Outcome.FOUND and (known := found.assessment) is not None:
-        size = f"{known.size - 1:.1%} longer ({known.low - 1:.1%} to {known.high - 1:.1%})"
+        size = longer_in_words(known.size, known.low, known.high)
         after.append(f"Before it, a step took {size}." if found.faster else f"A step takes {size}.")
         beside = [
             f"{each.name} took {ratio_of(each.ratio)} times as long as {found.good} in {counted(each.pairs, 'pair')}"

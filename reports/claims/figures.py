@@ -7,11 +7,12 @@ that neither side names. ``reports/README.md`` describes the form, and ``reports
 
 import difflib
 import fnmatch
+import glob
 import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -276,7 +277,13 @@ class Figure(BaseModel):
         if self.value is not None:
             yield of_value(self.words, self.value, self.claimed)
             return
-        points = [each for each in tables.points(self.of) if _matches(each, self.cells)]
+        table = tables.points(self.of)
+        parts = ("cells", "besides", "slower", "faster")
+        exact = self.model_copy(update={part: _exact(getattr(self, part), table) for part in parts})
+        yield from exact._questions_of(table, tables)
+
+    def _questions_of(self, table: Sequence[Point], tables: Tables) -> Iterator[Question]:
+        points = [each for each in table if _matches(each, self.cells)]
         several = len({each["machine"] for each in points}) > 1
         if self.fact:
             yield from self._facts(points, several)
@@ -386,6 +393,22 @@ def _chosen(points: Sequence[Point], side: Mapping[str, tuple[Any, ...]]) -> lis
         else:
             found.append((max if slowest else min)(group, key=lambda point: point.value))
     return found
+
+
+def _exact(chosen: Mapping[str, tuple[Any, ...]], points: Sequence[Point]) -> dict[str, tuple[Any, ...]]:
+    """Return the values by axis, where the name of a point is a pattern that fits only itself."""
+    exact = {}
+    for axis, wanted in chosen.items():
+        names = {point[axis] for point in points}
+        exact[axis] = tuple(_exact_word(word, names) for word in wanted)
+    return exact
+
+
+def _exact_word(word: Any, names: Collection[Any]) -> Any:
+    if not isinstance(word, str):
+        return word
+    name = word.removeprefix("!")
+    return word.removesuffix(name) + glob.escape(name) if name in names else word
 
 
 def _matches(point: Point, chosen: Mapping[str, tuple[Any, ...]]) -> bool:

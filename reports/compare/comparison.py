@@ -7,7 +7,7 @@ throttled GPU, is left out; a cell that lost half of its pairs that way is CONTE
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import bdtr, stdtrit
@@ -17,6 +17,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
 from dlbench.reports.compare.verdict import (
     DEFAULT,
+    FEWEST_LAUNCHES,
     Judgement,
     Rule,
     Verdict,
@@ -26,12 +27,16 @@ from dlbench.reports.compare.verdict import (
     judge_pairs,
     rule_of,
 )
+from dlbench.reports.differences import SideDifference, side_differences
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
+from dlbench.reports.formats.ratios import percent
+from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference, without_losses
+from dlbench.reports.naming import listed, name_of, variables_in_words
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, Record, Run, last_attempts
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, IMPORTED, Record, Run, last_attempts
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""
@@ -53,6 +58,10 @@ class SideOfCell:
     flags: tuple[Flag, ...] = ()
     too_short: bool = False
     """Whether samples of a launch are too short for the clock, so that the side has no number."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the user gave its launches."""
+    losses: FirstLosses | None = None
+    """Of a user's own step; None for any other network, whose mathematics a reference checks."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,16 @@ class CellComparison:
     def verdict(self) -> Verdict:
         """The verdict of its judgement."""
         return self.judgement.verdict
+
+    @property
+    def loss_difference(self) -> LossDifference | None:
+        """By how much the first losses of a user's own step differ; None where they agree, or are unknown."""
+        return loss_difference(self.baseline.losses, self.candidate.losses)
+
+    @property
+    def same_work(self) -> bool:
+        """Whether the ratio is one of times for the same work."""
+        return self.verdict is not Verdict.DIFFERENT
 
     @property
     def measured(self) -> bool:
@@ -94,6 +113,11 @@ class Comparison:
     """Over all cells with an interval."""
     rule: Rule
     notes: tuple[str, ...] = ()
+    differences: tuple[SideDifference, ...] = ()
+    """Besides the code, between the sides of the cells."""
+    only_baseline: tuple[Cell, ...] = ()
+    """Cells that the candidate lacks: removed, renamed or not measured."""
+    only_candidate: tuple[Cell, ...] = ()
     unmeasured: int = 0
     """Cells that were planned and have no launch yet."""
     command: str = ""
@@ -116,8 +140,17 @@ ONE_SIDED = 0.01
 """Disturbed launches are mostly those of one side if chance alone would divide them so with a lower probability."""
 _OF_SESSIONS = (
     "Measured in different sessions: a shift of the machine between them looks like a change of the code. The "
-    "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
-    "side instead."
+    "intervals allow for a shift of {} (standard deviation) in each. {}"
+)
+_MEASURE_NOW = "`dlbench compare --now` measures both side by side instead."
+_RUN_AGAIN = (
+    "Before you trust a small difference, run the benchmarks of both sides again, in turn, several sessions each: "
+    "`pytest --benchmark-json FILE`, then `dlbench import --one-run FILES`."
+)
+_SAVE_MORE = (
+    f"A file of pytest-benchmark is one launch, and a verdict needs {FEWEST_LAUNCHES} on each side. Save as many "
+    "sessions or more of each (`pytest --benchmark-json FILE`), and import each side with `dlbench import --one-run "
+    "FILES`."
 )
 ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
 """How a launch may end once by bad luck, such as a clock that other programs held up."""
@@ -134,9 +167,11 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     rule, gate = rule or rule_of(run.rule), run.purpose == GATE
     cells = [of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
     cells = cells if gate else _adjusted(cells, rule)
+    sides = [[record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)]
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
     duets = sum(any(common_time(*pair) for pair in complete_pairs(found)) for found in by_cell.values())
+    given = f"Both sides were launched with {variables_in_words(run.variables)} (--env)."
     at_once = f"Duet pairs of {duets} of {len(by_cell)} cells: both sides at once, each on CPUs of its own."
     return Comparison(
         run.sides.get(BASELINE, BASELINE),
@@ -147,8 +182,14 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         tuple(cells),
         geometric_mean(cells, of_gate=gate),
         rule,
-        ((left,) if unmeasured else ()) + ((at_once,) if duets else ()),
-        unmeasured,
+        (
+            *((left,) if unmeasured else ()),
+            *((at_once,) if duets else ()),
+            *((given,) if run.variables else ()),
+            *_notes_on_losses(cells),
+        ),
+        side_differences(*(grouped(of_side, lambda record: record.cell) for of_side in sides)),
+        unmeasured=unmeasured,
     )
 
 
@@ -179,21 +220,21 @@ def compare_runs(
         before, after = (side_of(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
         judgement = judge_sides(before, after, rule, same_machine, same_session)
         counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
-        if all(counts) and counts[0] != counts[1] and judgement.ratio is not None:
+        judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
+        if all(counts) and counts[0] != counts[1] and judged:
             # In duet pairs a launch has as many CPUs as threads, and a neighbour.
             words = "launches that could use different numbers of CPUs: a comparison, not a verdict on a change"
             judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
         cells.append(CellComparison(cell, before, after, judgement))
     notes = []
-    alone = [len(each) - len(common) for each in sides]
-    if any(alone):
-        notes.append(f"Only in the baseline: {alone[0]} of its cells; only in the candidate: {alone[1]}.")
     if UNKNOWN_MACHINE in machines:
         notes.append("A file does not say which CPU it was measured on: ratios may compare machines and builds.")
     elif not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
-        notes.append(_OF_SESSIONS.format(rule.session_deviation))
+        notes.append(_OF_SESSIONS.format(percent(rule.session_deviation), _advice(cells)))
+    notes += _notes_on_variables(cells)
+    notes += _notes_on_losses(cells)
     return Comparison(
         names[BASELINE],
         names[CANDIDATE],
@@ -204,7 +245,36 @@ def compare_runs(
         geometric_mean(cells, 0.0 if same_session else rule.session_deviation),
         rule,
         tuple(notes),
+        side_differences(*sides),
+        tuple(sorted(sides[0].keys() - sides[1].keys(), key=in_order)),
+        tuple(sorted(sides[1].keys() - sides[0].keys(), key=in_order)),
     )
+
+
+def _notes_on_variables(cells: Sequence[CellComparison]) -> list[str]:
+    """Return a line on the environment variables of stored runs (--env), and on their differences."""
+    different = [cell for cell in cells if cell.baseline.variables != cell.candidate.variables]
+    notes = []
+    pairs = grouped(different, lambda cell: (_words(cell.baseline), _words(cell.candidate)))
+    for (before, after), of_pair in pairs.items():
+        which = "" if len(of_pair) == len(cells) else f", in {len(of_pair)} of {len(cells)} cells"
+        notes.append(f"Different environment variables (--env): baseline {before}; candidate {after}{which}.")
+    same = {_words(cell.baseline) for cell in cells if cell.baseline.variables and cell not in different}
+    notes += [f"Both were launched with {words} (--env)." for words in sorted(same)]
+    return notes
+
+
+def _words(side: SideOfCell) -> str:
+    return variables_in_words(side.variables)
+
+
+def _advice(cells: Iterable[CellComparison]) -> str:
+    """Return what to do about runs of different sessions; dlbench cannot launch the benchmarks of other programs."""
+    others = [cell for cell in cells if cell.cell.adapter == IMPORTED]
+    if not others:
+        return _MEASURE_NOW
+    few = any(side.launches < FEWEST_LAUNCHES for cell in others for side in (cell.baseline, cell.candidate))
+    return _SAVE_MORE if few else _RUN_AGAIN
 
 
 def judge_sides(
@@ -214,6 +284,8 @@ def judge_sides(
     if hole := _without_number(before, after):
         return hole
     judgement = judge(before.launch_medians, after.launch_medians, rule, same_session)
+    if difference := _other_work(before, after, rule):
+        return _different(judgement, difference)
     if not same_machine:
         words = "not measured on one known machine: a comparison, not a verdict on a change"
         return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
@@ -233,7 +305,7 @@ def geometric_mean(
     """
     known = [
         (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
-        for found in (_of_first_look(cell) if of_gate else cell.judgement for cell in cells)
+        for found in (_of_first_look(cell) if of_gate else cell.judgement for cell in cells if cell.same_work)
         if found is not None and found.ratio is not None and found.standard_error is not None
     ]
     count = len(known)
@@ -296,6 +368,8 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
     before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
     used, lost = pairs_of(records, host)
     judgement = _without_number(before, after)
+    if judgement is None and (difference := _other_work(before, after, rule)):
+        judgement = _different(judge_pairs(*used, rule), difference)
     if judgement is None and (judgement := _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))):
         fewer, more = sorted((before, after), key=lambda side: side.contended)
         if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
@@ -334,7 +408,10 @@ def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
     kept = tuple(flag for flag in flags if flag.kind is not CONTENDED)
     lost = len(counted) - len(good)
     too_short = any(record.outcome.too_short() for record in counted)
-    return SideOfCell(status, reason, len(seconds), seconds, lost, counted[-1].environment, kept, too_short)
+    newest, losses = counted[-1], first_losses(counted)
+    return SideOfCell(
+        status, reason, len(seconds), seconds, lost, newest.environment, kept, too_short, newest.variables, losses
+    )
 
 
 def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
@@ -364,6 +441,44 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
             verdict = Verdict.BROKEN if broken else Verdict.HOLE
             return Judgement(verdict, why, baseline.launches, candidate.launches)
     return None
+
+
+def _other_work(before: SideOfCell, after: SideOfCell, rule: Rule) -> LossDifference | None:
+    """Return how the sides' computations differ; None where they agree, and where they may differ."""
+    return None if rule.allow_different else loss_difference(before.losses, after.losses)
+
+
+def _different(judgement: Judgement, difference: LossDifference) -> Judgement:
+    """Return the verdict DIFFERENT with the figures of a judgement."""
+    sentence = f"the candidate computes something else: {difference.words}"
+    return replace(judgement, verdict=Verdict.DIFFERENT, sentence=sentence, smallest_effect=None)
+
+
+def other_work(records: Sequence[Record], rule: Rule) -> LossDifference | None:
+    """Return how the computations of a cell's two sides differ; None where they agree, and where they may differ."""
+    if rule.allow_different:
+        return None
+    baseline, candidate = ([record for record in records if record.side == side] for side in (BASELINE, CANDIDATE))
+    return loss_difference(first_losses(baseline), first_losses(candidate))
+
+
+def _notes_on_losses(cells: Iterable[CellComparison]) -> list[str]:
+    """Return a line on cells that were compared though they compute different things, and on unchecked ones."""
+    allowed, unchecked = [], []
+    for cell in cells:
+        difference = cell.loss_difference
+        if difference is not None and cell.verdict is not Verdict.DIFFERENT and cell.measured:
+            allowed.append(f"{name_of(cell.cell)} ({difference.words})")
+        if without_losses(cell.baseline.losses, cell.candidate.losses):
+            unchecked.append(name_of(cell.cell))
+    notes = []
+    if allowed:
+        notes.append(f"The candidate computes something else; compared all the same, as asked: {listed(allowed)}.")
+    if unchecked:
+        notes.append(
+            f"Not checked: whether both sides compute the same, as a step reports no loss: {listed(unchecked)}."
+        )
+    return notes
 
 
 def _contended(

@@ -2,8 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -15,12 +14,14 @@ from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
 from dlbench.reports.compare.comparison import CellComparison, Comparison
 from dlbench.reports.compare.verdict import POWER, Verdict
+from dlbench.reports.differences import side_differences_line
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
+from dlbench.reports.formats.ratios import percent
 from dlbench.reports.naming import counted, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
@@ -41,6 +42,11 @@ class Words(NamedTuple):
 _SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a build"
 _FASTER = "faster by more than {magnitude}, significant at p <= {improvement_p}"
 _BROKEN = "the candidate fails where the baseline does not; fails a build"
+_DIFFERENT = (
+    "the candidate computes something else: losses of the first steps differ from the baseline's by more than "
+    "--loss-tolerance; fails a build. If that is intended (other random numbers, say), --allow-different compares the "
+    "times"
+)
 _OPEN = "not shown to be slower, but a slowdown of {tolerance} is not excluded either"
 _DISTURBED = "other programs interfered with at least half of its launches"
 _IN_PAIRS = "disturbed by other programs in at least half of the pairs"
@@ -48,6 +54,7 @@ _NO_NUMBER = "a side was not measured, or the baseline fails too"
 WORDS = {
     Verdict.REGRESSION: Words("REGRESSION", _SLOWER, "slower than the baseline", "failure"),
     Verdict.BROKEN: Words("broken", _BROKEN, "without a number though the baseline has one", "error"),
+    Verdict.DIFFERENT: Words("DIFFERENT", _DIFFERENT, "other work than the baseline", "failure"),
     Verdict.IMPROVEMENT: Words("improvement", _FASTER),
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
@@ -57,7 +64,7 @@ WORDS = {
     Verdict.NO_REGRESSION: Words("no regression", "the interval excludes a slowdown of {tolerance}"),
     Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
 }
-GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
+GRAVE = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT)
 """Verdicts that fail a build."""
 _PLURALS = {Verdict.REGRESSION: "REGRESSIONS", Verdict.IMPROVEMENT: "improvements"}
 _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
@@ -75,7 +82,10 @@ def headline(comparison: Comparison) -> str:
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
-    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}"
+    only_baseline, only_candidate = len(comparison.only_baseline), len(comparison.only_candidate)
+    one_sided = f"; {only_baseline} only in the baseline" if only_baseline else ""
+    one_sided += f"; {only_candidate} only in the candidate" if only_candidate else ""
+    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}{one_sided}"
 
 
 def heading(comparison: Comparison) -> str:
@@ -149,6 +159,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
         fields=None,
     ),
     Column("pairs", None, lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)), fields=None),
+    Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
     *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
 )
 
@@ -178,6 +189,11 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "geometric_mean": plain(comparison.geometric_mean),
         "rule": plain(comparison.rule),
         "notes": list(comparison.notes),
+        "differences": plain(comparison.differences),
+        "only_in": {
+            BASELINE: [axes.values(cell) for cell in comparison.only_baseline],
+            CANDIDATE: [axes.values(cell) for cell in comparison.only_candidate],
+        },
         "cells": objects(_CELL, comparison.cells),
     }
 
@@ -203,26 +219,55 @@ def sentence_of(cell: CellComparison) -> str:
 
 
 def closing(comparison: Comparison) -> list[str]:
-    """Return the geometric mean, the smallest effect and the notes."""
+    """Return the geometric mean, the smallest effect and the remarks."""
+    return [*figures(comparison), *remarks(comparison)]
+
+
+def figures(comparison: Comparison) -> list[str]:
+    """Return the geometric mean and the smallest effect."""
     lines = []
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
         lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
-    judged = [each.judgement for each in comparison.cells if each.verdict is not Verdict.COMPARISON]
+    unjudged = (Verdict.COMPARISON, Verdict.DIFFERENT)
+    judged = [each.judgement for each in comparison.cells if each.verdict not in unjudged]
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
-        span = f"{middle:.1%}" if len(effects) == 1 else f"{middle:.1%} (median of the cells; {effects[-1]:.1%} worst)"
-        lines.append(f"Smallest slowdown that would have been called a regression {POWER:.0%} of the time: {span}.")
-    return [*lines, *comparison.notes]
+        span = percent(middle)
+        if len(effects) > 1:
+            span += f" (median of the cells; {percent(effects[-1])} worst)"
+        often = percent(POWER)
+        lines.append(f"Smallest slowdown that would have been called a regression {often} of the time: {span}.")
+    return lines
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Return the notes, cells of one side alone and what differs besides the code first."""
+    lines = [
+        *_one_sided("only in the baseline", comparison.only_baseline),
+        *_one_sided("only in the candidate", comparison.only_candidate),
+    ]
+    differing = side_differences_line(comparison.differences, len(comparison.cells))
+    return [*lines, *([differing] if differing else []), *comparison.notes]
+
+
+_MOST_NAMES = 10
+
+
+def _one_sided(where: str, cells: Sequence[Cell]) -> list[str]:
+    """Return a line for each of the first cells that one side lacks, and the number of the others."""
+    lines = [f"{where[:1].upper()}{where[1:]}: {name_of(cell)}." for cell in cells[:_MOST_NAMES]]
+    more = len(cells) - len(lines)
+    return [*lines, f"... and {more} more {where}; --json shows all."] if more else lines
 
 
 def meanings(comparison: Comparison) -> dict[Verdict, str]:
     """Return the meanings of the verdicts in use."""
     rule, gate = comparison.rule, comparison.purpose == "gate"
     words = {
-        "magnitude": f"{rule.magnitude:.1%}",
-        "tolerance": f"{rule.tolerance:.0%}",
+        "magnitude": percent(rule.magnitude),
+        "tolerance": percent(rule.tolerance),
         "improvement_p": f"{1 - rule.confidence_of_looks if gate else rule.improvement_p_value:.2g}",
         "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
     }
@@ -264,8 +309,8 @@ class GateOutcome(NamedTuple):
     """The outcome of a gate and the reason for it.
 
     Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed: a regression is
-    confirmed, or the candidate gives no number though the baseline does. Else undecided: a cell inconclusive, disturbed
-    or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
+    confirmed, or the candidate gives no number though the baseline does, or computes something else. Else undecided: a
+    cell inconclusive, disturbed or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
     """
 
     outcome: Literal["passed", "failed", "undecided"]
@@ -291,26 +336,29 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
     """Return the outcome by the number of cells (or ``noun``) of each verdict."""
-    count = sum(counts.values())
-    judged = counted(count, noun)
-
-    def said(which: Callable[[Verdict], bool]) -> str:
-        return ", ".join(
-            f"{counts[each]} {WORDS[each].said}"
-            for each in Verdict
-            if which(each) and counts.get(each) and WORDS[each].said
-        )
-
-    if failing := said(lambda each: each in GRAVE):
-        return GateOutcome("failed", f"of {judged} {failing}")
-    if count == counts.get(Verdict.HOLE, 0):
+    judged = counted(sum(counts.values()), noun)
+    failing = [verdict for verdict in GRAVE if counts.get(verdict)]
+    if failing:
+        return GateOutcome("failed", _how_many(counts, failing, judged))
+    if sum(counts.values()) == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
-    if open_ones := said(lambda each: each not in GRAVE):
-        return GateOutcome("undecided", f"of {judged} {open_ones}")
+    undecided = [verdict for verdict in Verdict if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].said]
+    if undecided:
+        return GateOutcome("undecided", _how_many(counts, undecided, judged))
     return GateOutcome("passed", f"no slowdown in {judged}")
 
 
-_CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT)
+def _how_many(counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str) -> str:
+    """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline, 1 is broken"."""
+    words: list[str] = []
+    for verdict in verdicts:
+        count = counts[verdict]
+        of = "" if words else f" of {judged}"
+        words.append(f"{count}{of} {'is' if count == 1 else 'are'} {WORDS[verdict].said}")
+    return ", ".join(words)
+
+
+_CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
 MOST_CHARACTERS = 65_536
 """Of the Markdown: GitHub rejects longer comments."""
 
@@ -324,10 +372,10 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     outcome = gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
     cells, meant = by_verdict(comparison), meanings(comparison)
     unclear = [each for each in cells if each not in (*_CHANGES, Verdict.NO_REGRESSION)]
-    notes = [*(f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear), *comparison.notes]
+    notes = [*(f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear), *remarks(comparison)]
     # Nothing in an indented line has a meaning to Markdown.
     command = f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
-    words = [*closing(replace(comparison, notes=())), *legend(comparison)]
+    words = [*figures(comparison), *legend(comparison)]
     before = f"<!-- dlbench {comparison.purpose} -->\n### {escaped(outcome)}\n"
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
     rest = _bullets(notes), command, _bullets(words)
@@ -356,7 +404,7 @@ def _fields(cell: CellComparison) -> tuple[str, str]:
 def _finding(cell: CellComparison) -> str:
     """Return the verdict in one word, with the reason where there is no ratio that says it."""
     word = WORDS[cell.verdict].word
-    return f"{word}: {sentence_of(cell)}" if cell.verdict is Verdict.BROKEN else word
+    return f"{word}: {sentence_of(cell)}" if cell.verdict in (Verdict.BROKEN, Verdict.DIFFERENT) else word
 
 
 def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:

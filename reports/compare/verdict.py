@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from dlbench.reports.formats.ratios import change_in_words, percent, signed_change
 from dlbench.reports.storage.record import FIRST_LOOK
 
 Floats = NDArray[np.float64]
@@ -46,6 +47,8 @@ class Verdict(StrEnum):
     """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability ``p_value`` at most."""
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
+    DIFFERENT = "DIFFERENT"
+    """The candidate computes something else than the baseline: their times are those of different work."""
     IMPROVEMENT = "IMPROVEMENT"
     """The mirror image, at ``improvement_p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
@@ -98,6 +101,8 @@ class Rule:
     """Pairs disturbed by other programs are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
     """Over all cells of a comparison other than a gate (Benjamini and Hochberg 1995)."""
+    allow_different: bool = False
+    """Whether sides that compute different things are judged by their times all the same."""
 
     @property
     def false_alarms(self) -> float:
@@ -112,18 +117,22 @@ class Rule:
 
 DEFAULT = Rule()
 _OPTIONS = ("magnitude", "tolerance")
-"""The parts of a rule that a user can choose."""
+"""The thresholds of a rule that a user can choose."""
+_ALLOW_DIFFERENT = "allow_different"
 
 
 def chosen(rule: Rule) -> dict[str, float]:
     """Return the values of a rule that differ from the defaults, by name."""
-    return {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
+    values = {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
+    if rule.allow_different:
+        values[_ALLOW_DIFFERENT] = 1.0
+    return values
 
 
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
     known: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
-    return replace(DEFAULT, **known)
+    return replace(DEFAULT, allow_different=_ALLOW_DIFFERENT in values, **known)
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ def judge(
         # that would outweigh the shifts themselves, so the more cautious of the two half-widths counts.
         extra = 2 * rule.session_deviation**2
         spreads.append((math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2))
-        method += f", widened by {rule.session_deviation:.1%} for each session"
+        method += f", widened by {percent(rule.session_deviation)} for each session"
     spreads = [(error, max(1.0, min(free, 1e6))) for error, free in spreads]
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
     effect, error, freedom = max((_smallest(*each, rule), *each) for each in spreads)
@@ -207,13 +216,12 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     """Return the judgements with p-values adjusted for their number (Benjamini and Hochberg 1995).
 
     A regression or an improvement that does not survive the adjustment becomes inconclusive. Comparisons of machines
-    stay as they are.
+    and of different work stay as they are.
     """
     from scipy.stats import false_discovery_control  # slow to import
 
-    places = [
-        place for place, each in enumerate(judgements) if each.p is not None and each.verdict is not Verdict.COMPARISON
-    ]
+    untested = (Verdict.COMPARISON, Verdict.DIFFERENT)
+    places = [place for place, each in enumerate(judgements) if each.p is not None and each.verdict not in untested]
     adjusted = list(judgements)
     if not places:
         return adjusted
@@ -261,25 +269,27 @@ def _decide(
     freedom: float,
 ) -> Judgement:
     ratio, low, high, slower_p = found.ratio, found.low, found.high, found.slower_p
-    change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+    change, tolerance = signed_change(ratio, low, high), percent(rule.tolerance)
     effect = smallest if math.isfinite(smallest) else None
     verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
-        verdict, sentence = Verdict.REGRESSION, f"slower by {change}"
+        verdict, sentence = Verdict.REGRESSION, change_in_words(ratio, low, high)
     elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.improvement_p_value:
-        verdict, sentence = Verdict.IMPROVEMENT, f"faster: {change}"
+        verdict, sentence = Verdict.IMPROVEMENT, change_in_words(ratio, low, high)
     elif high < 1 + rule.tolerance:
-        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {rule.tolerance:.0%} is excluded"
+        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {tolerance} is excluded"
     elif low > 1:
         sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
     else:
-        sentence = f"{change}: a slowdown of {rule.tolerance:.0%} is not excluded; {_shows(effect)}"
+        sentence = f"{change}: a slowdown of {tolerance} is not excluded; {_shows(effect)}"
     p = slower_p if ratio >= 1 else found.faster_p
     return Judgement(verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom)
 
 
 def _shows(effect: float | None) -> str:
-    return "too few launches to show one" if effect is None else f"a slowdown of {effect:.1%} would have been found"
+    if effect is None:
+        return "too few launches to show one"
+    return f"a slowdown of {percent(effect)} would have been found"
 
 
 def _smallest(error: float, freedom: float, rule: Rule) -> float:
@@ -410,7 +420,8 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     found = estimate_pairs(before, after, 1 - 2 * look.bound)
     deviation = deviation_of(before, after)
     levels = replace(rule, p_value=look.slower, improvement_p_value=look.bound)
-    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {rule.confidence_of_looks:.0%} on each side over all looks"
+    confidence = f"{percent(rule.confidence_of_looks)} on each side over all looks"
+    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {confidence}"
     effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached
     judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
     if deciding is not None:

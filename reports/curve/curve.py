@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
-from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Place, grouped
@@ -20,6 +19,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, number
 from dlbench.reports.left_out import left_out
 from dlbench.reports.statistics import Contrast, Summary, holm
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import is_own_step
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
@@ -132,7 +132,7 @@ def computes_nothing(cell: CellResult) -> bool:
 
     A published cell has no parity either, but not the verdict "unchecked". A user's own step may compute anything.
     """
-    if cell.group.network == Own.name:
+    if is_own_step(cell.cell):
         return False
     unchecked = cell.parity is not None and cell.parity.verdict == "unchecked"
     return cell.seconds is not None and unchecked and cell.gflops is None

@@ -40,8 +40,9 @@ MAGNITUDE = 0.025
 FALSE_DISCOVERY_RATE = 0.05
 """Average share of the reported changes that may be false."""
 CONFIDENCE = 0.95
+LEAST_NOISE = 1e-4
+"""Log units: what a clock and rounding leave even of a made-up time."""
 
-_LEAST_NOISE = 1e-4  # log units: what a clock and rounding leave even of a made-up time
 _NEIGHBOURS = 5  # on either side of a night that is judged odd
 _ODD = 4.0  # deviations of the noise from both medians of its neighbours
 _SLOPE_FROM = 8  # nights that a slope beside a step needs
@@ -81,13 +82,17 @@ def find_steps(
     times; none where it is left out. A series needs ``2 * ENOUGH_NIGHTS`` values for a confirmed step,
     ``ENOUGH_NIGHTS + 1`` for a pending one.
     """
+    kinds = drifting or [False] * len(series)
+    return judged_steps([steps_of(values, drifts) for values, drifts in zip(series, kinds, strict=True)], magnitude)
+
+
+def judged_steps(candidates: Sequence[tuple[Step, ...]], magnitude: float) -> list[tuple[Step, ...]]:
+    """Return of the steps of each series those that hold over all series and are large enough."""
     from scipy.stats import false_discovery_control
 
-    kinds = drifting or [False] * len(series)
-    candidates = [steps_of(values, drifts) for values, drifts in zip(series, kinds, strict=True)]
     tests = [step.p for steps in candidates for step in steps]
     if not tests:
-        return [()] * len(series)
+        return [()] * len(candidates)
     silent = sum(1 for steps in candidates if not steps)
     adjusted = iter(false_discovery_control([*tests, *[1.0] * silent]).tolist())
     judged = [[replace(step, adjusted_p=next(adjusted)) for step in steps] for steps in candidates]
@@ -102,9 +107,8 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     count = len(values)
     if count <= ENOUGH_NIGHTS:
         return ()
-    # By the median of neighbours' differences, so that few steps matter.
-    noise = max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), _LEAST_NOISE)
-    calm = _pulled_in(values, noise)
+    noise = noise_of(values)
+    calm = pulled_in(values, noise)
     # A segmentation may put its steps at any night, and beside them segments of any scale.
     tried = count * max(1.0, math.log2(count / ENOUGH_NIGHTS))
     steps: list[Step] = []
@@ -132,10 +136,15 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     return (*steps, *([best] if best is not None and best.p <= FALSE_DISCOVERY_RATE else []))
 
 
+def noise_of(values: Values) -> float:
+    """Return the deviation of a night, by the median of neighbours' differences, so that few steps matter."""
+    return max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), LEAST_NOISE)
+
+
 def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float:
     """Return the lag-one correlation of nights around the levels of these segments, from 0 to 0.9."""
     left = np.concatenate([part - part.mean() for part in np.split(values, places)])
-    found = float(left[1:] @ left[:-1]) / max(float(left @ left), _LEAST_NOISE**2)
+    found = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
     if drifting:
         # Where correlation is to be expected, a segment's own mean must not hide it (Kendall 1954).
         found += (1 + 4 * found) * (len(places) + 1) / len(values)
@@ -161,7 +170,7 @@ def _step(values: Values, start: int, place: int, drifting: bool, correlation: f
     freedom = float(count - design.shape[1])
     # This many nights that resemble their neighbours carry as much information as one independent night.
     worth = (1 + correlation) / (1 - correlation)
-    variance = worth * max(float(left @ left) / freedom, _LEAST_NOISE**2)
+    variance = worth * max(float(left @ left) / freedom, LEAST_NOISE**2)
     freedom = max(freedom / worth, 1.0)
     own = 0.0
     if not drifting:
@@ -175,7 +184,7 @@ def _step(values: Values, start: int, place: int, drifting: bool, correlation: f
     return Step(place, size, size - half, size + half, p, before, count - before)
 
 
-def _pulled_in(values: Values, noise: float) -> Values:
+def pulled_in(values: Values, noise: float) -> Values:
     """Return the series with no night far from both the median of the nights before it and that of those after it.
 
     Two medians, since a single one over both sides would move the nights beside a step.

@@ -3,21 +3,25 @@
 A night is a run. One that measured both sides of a cell (baseline and candidate, interleaved on the same machine) gives
 the ratio candidate / baseline: shifts of the machine from night to night affect both sides and cancel out. A night of a
 plain run gives absolute seconds, in a separate series that includes the machine's shifts. A series never mixes
-machines: a cell's number belongs to one machine.
+machines: a cell's number belongs to one machine. Nights whose machine is unknown may be of several, so they are shown
+and not searched.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.history.change_points import CONFIDENCE, MAGNITUDE, Step, find_steps
+from dlbench.reports.differences import Difference, differences
+from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, Step
+from dlbench.reports.history.drifts import Changes, Ramp, find_changes
+from dlbench.reports.storage.hosts import UNKNOWN_MACHINE
 from dlbench.reports.storage.record import Record
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 RATIO, ABSOLUTE = "ratio", "absolute"
 CAVEATS = {
     RATIO: "ratio to the same night's baseline",
-    ABSOLUTE: "absolute: the machine's own shifts look like changes of the code",
+    ABSOLUTE: "absolute times: a shift of the machine looks like a change of the code",
 }
 SIDES = {RATIO: ("candidate", "baseline"), ABSOLUTE: ("",)}
 """The sides of the records of each kind of series, the one that may have changed first."""
@@ -54,16 +58,6 @@ class Night(NamedTuple):
     """Whether it takes part in the search for changes: not if other programs disturbed every launch."""
     environments: tuple[str, ...]
     """Digest of the framework's environment on each of the series' `SIDES`."""
-
-
-class Difference(NamedTuple):
-    """Something that differed the night before."""
-
-    side: str
-    what: str
-    before: str | None
-    """None: it was not there."""
-    after: str | None
 
 
 @dataclass(frozen=True)
@@ -100,6 +94,45 @@ class ChangePoint:
         return 100 * (self.ratio - 1), 100 * (self.low - 1), 100 * (self.high - 1)
 
 
+@dataclass(frozen=True)
+class Drift:
+    """Nights over which a cell became slowly faster or slower."""
+
+    first: int
+    """Index of the night it begins with in the series."""
+    last: int
+    """Index of the night up to which it goes."""
+    first_night: Night
+    last_night: Night
+    ratio: float
+    """Level at the last night over level at the first."""
+    low: float
+    """Lower end of its 95 % interval."""
+    high: float
+    adjusted_p: float
+    nights: int
+    """Searched nights, the first and the last included."""
+    ongoing: bool
+    """Whether too few nights follow to say that it has ended."""
+    differences: tuple[Difference, ...] | None = None
+    """Differences of the last night from the first; None where no record was read."""
+
+    @property
+    def slower(self) -> bool:
+        """Whether steps last longer and longer."""
+        return self.ratio > 1
+
+    @property
+    def percent(self) -> tuple[float, float, float]:
+        """Size in all and ends of its interval, in per cent."""
+        return 100 * (self.ratio - 1), 100 * (self.low - 1), 100 * (self.high - 1)
+
+    @property
+    def percent_a_night(self) -> float:
+        """Size from one night to the next, in per cent."""
+        return float(100 * (self.ratio ** (1 / (self.nights - 1)) - 1))
+
+
 @dataclass(frozen=True, eq=False)
 class Series:
     """The nights of one cell on one machine, the oldest first, as arrays of one length; its changes and events."""
@@ -120,6 +153,7 @@ class Series:
     environments: tuple[Objects, ...]
     changes: tuple[ChangePoint, ...] = ()
     """The oldest first; the last one may be pending."""
+    drift: Drift | None = None
 
     def __len__(self) -> int:
         return len(self.logs)
@@ -133,11 +167,29 @@ class Series:
         return Night(str(self.runs[place]), str(self.started[place]), math.exp(log), low, high, searched, environments)
 
     @property
+    def comparable(self) -> bool:
+        """Whether its nights are known to be of one machine."""
+        return self.machine != UNKNOWN_MACHINE
+
+    @property
+    def drifted(self) -> Floats:
+        """How far the drift has come on each night, in log units; 0 without a drift."""
+        if self.drift is None:
+            return np.zeros(len(self))
+        nights = np.cumsum(self.searched)
+        first, last = nights[self.drift.first], nights[self.drift.last]
+        share: Floats = np.clip((nights - first) / (last - first), 0.0, 1.0)
+        return share * math.log(self.drift.ratio)
+
+    @property
     def level(self) -> float | None:
-        """Geometric mean of the nights since the last change; None where none took part in the search."""
+        """Geometric mean of the nights since the last change; None where none took part in the search.
+
+        Nights before the end of a drift count as if it had been over.
+        """
         start = self.changes[-1].place if self.changes else 0
-        inside = self.logs[start:][self.searched[start:]]
-        return math.exp(float(inside.mean())) if len(inside) else None
+        inside = (self.logs - self.drifted)[start:][self.searched[start:]]
+        return math.exp(float(inside.mean()) + float(self.drifted[-1])) if len(inside) else None
 
     @property
     def events(self) -> list[tuple[int, Difference]]:
@@ -160,6 +212,12 @@ class History:
     """Name for people by fingerprint."""
     everything: bool = False
     """Whether every series and change is shown, not only the newest changes."""
+
+    @property
+    def drifts(self) -> list[tuple[Series, Drift]]:
+        """Every drift with its series, the largest first."""
+        found = [(cell, cell.drift) for cell in self.cells if cell.drift is not None]
+        return sorted(found, key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
 
     @property
     def changes(self) -> list[tuple[Series, ChangePoint]]:
@@ -243,88 +301,77 @@ def build_history(
     ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds what else changed.
     """
     found = series_of(nights, cells)
-    steps = find_steps([each.logs[each.searched] for each in found], magnitude, [s.kind == ABSOLUTE for s in found])
-
-    def change(series: Series, step: Step) -> ChangePoint:
-        before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
-        nights = series.night(place), series.night(before)
-        ratio, low, high = map(math.exp, (step.size, step.low, step.high))
-        return ChangePoint(place, *nights, ratio, low, high, step.adjusted_p, step.before, step.after, step.pending)
-
-    changed = (
-        replace(series, changes=tuple(change(series, step) for step in its))
-        for series, its in zip(found, steps, strict=True)
+    compared = [series for series in found if series.comparable]
+    changes = find_changes(
+        [series.logs[series.searched] for series in compared], magnitude, [s.kind == ABSOLUTE for s in compared]
     )
-    return History(tuple(changed), magnitude, dict(machines or {}), everything)
+    changed = {id(series): _changed(series, its) for series, its in zip(compared, changes, strict=True)}
+    return History(tuple(changed.get(id(each), each) for each in found), magnitude, dict(machines or {}), everything)
+
+
+def _changed(series: Series, changes: Changes) -> Series:
+    drift = None if changes.drift is None else _drift(series, changes.drift)
+    return replace(series, changes=tuple(_change_point(series, step) for step in changes.steps), drift=drift)
+
+
+def _change_point(series: Series, step: Step) -> ChangePoint:
+    before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
+    nights = series.night(place), series.night(before)
+    ratio, low, high = map(math.exp, (step.size, step.low, step.high))
+    return ChangePoint(place, *nights, ratio, low, high, step.adjusted_p, step.before, step.after, step.pending)
+
+
+def _drift(series: Series, ramp: Ramp) -> Drift:
+    searched = np.flatnonzero(series.searched)
+    first, last = int(searched[ramp.first]), int(searched[ramp.last])
+    ratio, low, high = map(math.exp, (ramp.size, ramp.low, ramp.high))
+    return Drift(
+        first,
+        last,
+        series.night(first),
+        series.night(last),
+        ratio,
+        low,
+        high,
+        ramp.adjusted_p,
+        nights=ramp.last - ramp.first + 1,
+        ongoing=len(searched) - 1 - ramp.last < ENOUGH_NIGHTS,
+    )
 
 
 UNSEEN = (
-    "What else changed is taken from the records. The store keeps only the newest description of a machine: a kernel, "
-    "driver or microcode upgrade that night is not shown."
+    "What else changed is taken from the records. An upgrade of the kernel, a driver or the microcode is not shown, "
+    "since the store keeps only the newest description of a machine."
 )
 
 Reader = Callable[[str, int, str], Record | None]
 """Gives one record of a run (its id), a cell (its number in the store) and a side, as `Store.example` does."""
 
-_DISTRIBUTIONS = "distributions"
-
 
 def explained(history: History, read: Reader, most: int | None = None) -> History:
-    """Return the history with the `differences` of its newest ``most`` changes filled in; None: of all of them.
+    """Return the history with the `differences` of its drifts and newest changes filled in, ``most`` of each.
 
-    Reads one record for each side of the two nights, so that the cost grows with the changes, not with the store.
+    None: of all of them. Reads one record for each side of the two nights, so that the cost grows with the changes, not
+    with the store.
     """
-    wanted = {id(change) for _, change in history.changes[:most]}
+    wanted = {id(change) for _, change in history.changes[:most]} | {id(drift) for _, drift in history.drifts[:most]}
     once = cache(read)
 
-    def whole(series: Series, change: ChangePoint) -> ChangePoint:
-        if id(change) not in wanted:
-            return change
-        nights = change.night_before.run, change.night.run
-        found = [[once(run, series.number, side) for run in nights] for side in SIDES[series.kind]]
-        pairs = [(before, after) for before, after in found if before is not None and after is not None]
-        differing = tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
-        return replace(change, differences=differing)
+    def between(series: Series, before: Night, after: Night) -> tuple[Difference, ...] | None:
+        records = [[once(night.run, series.number, side) for night in (before, after)] for side in SIDES[series.kind]]
+        pairs = [(old, new) for old, new in records if old is not None and new is not None]
+        return tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
 
-    cells = (replace(each, changes=tuple(whole(each, change) for change in each.changes)) for each in history.cells)
-    return replace(history, cells=tuple(cells))
+    def whole(series: Series) -> Series:
+        changes = tuple(
+            replace(change, differences=between(series, change.night_before, change.night))
+            if id(change) in wanted
+            else change
+            for change in series.changes
+        )
+        drift = series.drift
+        if drift is not None and id(drift) in wanted:
+            drift = replace(drift, differences=between(series, drift.first_night, drift.last_night))
+        return replace(series, changes=changes, drift=drift)
 
-
-def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return the differences of two records of one cell and side other than their measurements, packages first."""
-    (old_packages, old), (new_packages, new) = (_software(each.outcome.software) for each in (before, after))
-    packages = [*_each("", old_packages, new_packages)]
-    versions = [(before, after) for _, before, after in packages]
-    pairs = [
-        *packages,
-        # The framework's own word for its version says nothing beyond its package's.
-        *(pair for pair in _each("", old, new) if pair[1:] not in versions),
-        ("interpreter", before.interpreter, after.interpreter),
-        ("dlbench", before.version, after.version),
-        *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),
-        ("CPUs", before.outcome.cpus, after.outcome.cpus),
-        ("CPU quota", before.quota_cpus, after.quota_cpus),
-        ("environment", before.environment[:12], after.environment[:12]),
-    ]
-
-    def words(value: object) -> str | None:
-        return None if value is None else " ".join(str(value).split())
-
-    return tuple(Difference(after.side, what, words(old), words(new)) for what, old, new in pairs if old != new)
-
-
-def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the packages of a framework's description of itself, and the rest of it, one level deep."""
-    packages = software.get(_DISTRIBUTIONS)
-    flat: dict[str, Any] = {}
-    for key, value in software.items():
-        if isinstance(value, Mapping) and key != _DISTRIBUTIONS:
-            flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
-        elif key != _DISTRIBUTIONS:
-            flat[key] = value
-    return packages if isinstance(packages, Mapping) else {}, flat
-
-
-def _each(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
-    for key in sorted({*old, *new}):
-        yield prefix + str(key), old.get(key), new.get(key)
+    return replace(history, cells=tuple(whole(series) for series in history.cells))

@@ -12,10 +12,12 @@ import numpy as np
 
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
+from dlbench.reports.differences import Difference, difference_words
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
+from dlbench.reports.history.drifts import ENOUGH_NIGHTS_OF_DRIFT, OF_A_MACHINE
 from dlbench.reports.history.nights import (
     ABSOLUTE,
     CAVEATS,
@@ -23,7 +25,7 @@ from dlbench.reports.history.nights import (
     SIDES,
     UNSEEN,
     ChangePoint,
-    Difference,
+    Drift,
     Floats,
     History,
     Objects,
@@ -38,27 +40,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _Change = tuple[Series, ChangePoint]
+_Drifting = tuple[Series, Drift]
 
 _MOST_CHANGES = 20
 
 
 def changes_page(history: History) -> Page:
-    """Return the changes, newest first, and the pending ones; with ``everything`` all series and environments too."""
+    """Return the changes, newest first, the pending ones and the drifts.
+
+    With ``everything`` all series and environments too.
+    """
     if not history.cells:
         return Page((NOTHING,), ())
-    settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
-    least = f"{100 * history.magnitude:g} %"
-    some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
-    lately = f"Recent nights show a change: pending, fewer than {ENOUGH_NIGHTS} nights"
-    tables = []
-    for found, title in (
-        (settled, some if settled else none),
-        (pending, lately if pending else "Recent nights show no change."),
-    ):
-        shown = found if history.everything else found[:_MOST_CHANGES]
-        left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
-        made = columns.table(_changes(history), shown, title, notes=left, words=True)
-        tables.append(made if shown else made._replace(head=()))
+    compared = any(series.comparable for series in history.cells)
+    unknown = Table("Not searched for changes: the machine is unknown.", (), ())
+    tables = _tables_of_changes(history) if compared else [unknown]
     if history.everything:
         tables += [_cells_table(history), *_environments_table(history)]
     count, first, last = history.nights()
@@ -68,6 +64,24 @@ def changes_page(history: History) -> Page:
     return Page((head,), tuple(tables), tuple(_notes(history)))
 
 
+def _tables_of_changes(history: History) -> list[Table]:
+    """Return the confirmed changes, the pending ones, and the drifts."""
+    settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
+    least = f"{100 * history.magnitude:g} %"
+    some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
+    lately = f"Changes in the last nights, not confirmed yet: fewer than {ENOUGH_NIGHTS} nights"
+    tables = []
+    for found, title in (
+        (settled, some if settled else none),
+        (pending, lately if pending else "No change in the last nights."),
+    ):
+        shown = found if history.everything else found[:_MOST_CHANGES]
+        left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
+        made = columns.table(_changes(history), shown, title, notes=left, words=True)
+        tables.append(made if shown else made._replace(head=()))
+    return [*tables, _drifts_table(history)]
+
+
 def history_data(history: History) -> dict[str, Any]:
     """Return a JSON object: the options, and the cells with a change, or all of them."""
     nights, first, last = history.nights()
@@ -75,19 +89,31 @@ def history_data(history: History) -> dict[str, Any]:
         "magnitude": history.magnitude,
         "false_discovery_rate": FALSE_DISCOVERY_RATE,
         "nights_to_confirm": ENOUGH_NIGHTS,
+        "nights_of_a_drift": ENOUGH_NIGHTS_OF_DRIFT,
+        "drift_of_a_machine": OF_A_MACHINE,
         "nights": nights,
         "first": first,
         "last": last,
-        "series_searched": len(history.cells),
-        "cells": objects(_series(history), [each for each in history.cells if history.everything or each.changes]),
+        "series_searched": sum(series.comparable for series in history.cells),
+        "cells": objects(_series(history), [each for each in history.cells if history.everything or _changed(each)]),
         "notes": _notes(history),
     }
 
 
+def _changed(series: Series) -> bool:
+    return bool(series.changes) or series.drift is not None
+
+
 def history_rows(history: History) -> Rows:
-    """Return a line for each change."""
-    whole: tuple[Column[_Change], ...] = within(_series(history), lambda pair: pair[0])
-    return csv_rows((*whole, *_changes(history)), [(cell, change) for cell in history.cells for change in cell.changes])
+    """Return a line for each change and each drift; the fields that only one of the two has are empty in the other."""
+    of_series: tuple[Column[Any], ...] = within(_series(history), lambda pair: pair[0])
+    changes = csv_rows(
+        (*of_series, *_changes(history)), [(cell, change) for cell in history.cells for change in cell.changes]
+    )
+    drifts = csv_rows((*of_series, *_drifts(history)), history.drifts)
+    names = list(dict.fromkeys((*changes.columns, *drifts.columns)))
+    empty = dict.fromkeys(names)
+    return Rows(names, [{**empty, **line} for line in (*changes.lines, *drifts.lines)])
 
 
 def _series(history: History) -> tuple[Column[Series], ...]:
@@ -104,6 +130,12 @@ def _series(history: History) -> tuple[Column[Series], ...]:
             "changes",
             None,
             lambda series: objects(_changes(history), [(series, each) for each in series.changes]),
+            fields=None,
+        ),
+        Column(
+            "drift",
+            None,
+            lambda series: None if series.drift is None else objects(_drifts(history), [(series, series.drift)])[0],
             fields=None,
         ),
         Column(
@@ -137,7 +169,7 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
         _, low, high = change.percent
         kind = "" if series.kind == RATIO else ", absolute"
         nights = counted(change.nights_after, "night")
-        held = f"{nights} since" if change is series.changes[-1] else f"held for {nights}"
+        held = f"for the {nights} since" if change is series.changes[-1] else f"for {nights}, until the next"
         return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
 
     return (
@@ -155,6 +187,57 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
     )
 
 
+def _drifts_table(history: History) -> Table:
+    """Return the drifts, the largest first."""
+    drifts = history.drifts
+    shown = drifts if history.everything else drifts[:_MOST_CHANGES]
+    left = (f"... and {len(drifts) - len(shown)} more; --all shows them",) if len(shown) < len(drifts) else ()
+    title = "Slow drifts: many small changes in one direction" if drifts else "No slow drift."
+    made = columns.table(_drifts(history), shown, title, notes=left, words=True)
+    return made if shown else made._replace(head=())
+
+
+def _drifts(history: History) -> tuple[Column[_Drifting], ...]:
+    def where(found: _Drifting) -> str:
+        series, drift = found
+        first, last = (night.started[:10] for night in (drift.first_night, drift.last_night))
+        return (
+            f"{first} to {last} {name_of(series.cell)}{_machine(history, series)}, "
+            f"runs {drift.first_night.run} to {drift.last_night.run}"
+        )
+
+    def between(found: _Drifting) -> str:
+        _, drift = found
+        return _differences_in_words(drift.differences)
+
+    return (
+        Column("", "nights and cell", where),
+        Column("", "drift (95 % interval)", lambda found: drift_words(*found)),
+        Column("", "what else changed between them", between),
+        Column("run", None, lambda found: found[1].first_night.run),
+        Column("started", None, lambda found: found[1].first_night.started),
+        Column("run_last", None, lambda found: found[1].last_night.run),
+        Column("started_last", None, lambda found: found[1].last_night.started),
+        *attributes(lambda found: found[1], "ratio", "low", "high"),
+        Column("direction", None, lambda found: "slower" if found[1].slower else "faster"),
+        *attributes(lambda found: found[1], "percent_a_night", "adjusted_p", "nights"),
+        Column("state", None, lambda found: "ongoing" if found[1].ongoing else "ended"),
+        Column("differences", None, lambda found: found[1].differences, fields=None),
+    )
+
+
+def drift_words(series: Series, drift: Drift) -> str:
+    """Return a drift in words: "slowly slower: +26.0 % (+20.1 to +32.2 %) over 24 nights, about 1.0 % a night"."""
+    whole, low, high = drift.percent
+    a_night = abs(drift.percent_a_night)
+    return (
+        f"slowly {'slower' if drift.slower else 'faster'}: {whole:+.1f} % ({low:+.1f} to {high:+.1f} %) over "
+        f"{counted(drift.nights, 'night')}, about {a_night:.{1 if a_night >= 0.1 else 2}f} % a night"
+        f"{'' if series.kind == RATIO else ', absolute'}, {significance(drift)}"
+        f", {'ongoing' if drift.ongoing else 'ended'}"
+    )
+
+
 def _names(history: History, cells: Sequence[Series]) -> str:
     return ", ".join(history.machines.get(each, each[:12]) for each in dict.fromkeys(one.machine for one in cells))
 
@@ -169,18 +252,22 @@ def _cells_table(history: History) -> Table:
         Column("", "", lambda series: rest_of(series.cell)),
         Column("", "nights", lambda series: int(series.searched.sum())),
         Column("", "level", level),
-        Column(
-            "",
-            "changes",
-            lambda series: (
-                "pending" if series.changes and series.changes[-1].pending else str(len(series.changes) or "")
-            ),
-        ),
+        Column("", "changes", _state),
     )
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
     return columns.table(
         shown, cells, "All series", group=lambda each: group_name(each.cell) + _machine(history, each), words=True
     )
+
+
+def _state(series: Series) -> str:
+    """Return how many changes a series has, or that the last is pending, and whether it drifts."""
+    if not series.comparable:
+        return "not searched"
+    pending = bool(series.changes) and series.changes[-1].pending
+    changes = "pending" if pending else str(len(series.changes) or "")
+    drift = "" if series.drift is None else "drift"
+    return ", ".join(word for word in (changes, drift) if word)
 
 
 def _environments_table(history: History) -> list[Table]:
@@ -208,22 +295,38 @@ def _notes(history: History) -> list[str]:
     kinds = dict.fromkeys(series.kind for series in history.cells)
     lines = []
     if RATIO in kinds:
-        lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
-    lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
+        lines.append("x: candidate over the same night's baseline. Above 1 the candidate is slower.")
+    if ABSOLUTE in kinds:
+        lines.append("s: absolute times, in which a shift of the machine looks like a change of the code.")
     lines.append(
         f"A change is confirmed with {ENOUGH_NIGHTS} nights on each side; p-values are adjusted over all series, and "
         f"those up to {FALSE_DISCOVERY_RATE:g} are reported."
     )
+    if any(len(series) >= ENOUGH_NIGHTS_OF_DRIFT for series in history.cells):
+        least = [f"{100 * history.magnitude:g} %"] if RATIO in kinds else []
+        if ABSOLUTE in kinds:
+            of_machine = max(history.magnitude, OF_A_MACHINE)
+            least.append(f"{100 * of_machine:g} % of absolute times, which drift with their machine")
+        lines.append(
+            f"A drift takes {ENOUGH_NIGHTS_OF_DRIFT} nights or more, and in all is clearly more than "
+            f"{', or '.join(least)}."
+        )
+    unknown = [series for series in history.cells if not series.comparable]
+    if unknown:
+        lines.append(
+            f"Not searched: {counted(len(unknown), 'series', 'series')} of an unknown machine. The nights may be of "
+            "several machines, and a change of the machine would look like a change of the code."
+        )
     disturbed = sum(int((~series.searched).sum()) for series in history.cells)
     if disturbed:
         lines.append(
-            f"Not searched, since other programs disturbed every launch: {counted(disturbed, 'night')} of some series."
+            f"Not searched: {counted(disturbed, 'night')} of some series, since other programs disturbed every launch."
         )
     short = sum(1 for series in history.cells if int(series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
         lines.append(
-            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: "
-            f"{counted(short, 'series', 'series')}."
+            f"{counted(short, 'series', 'series')} with fewer than {2 * ENOUGH_NIGHTS} nights: too few to confirm a "
+            "change."
         )
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)
@@ -245,37 +348,33 @@ def size(change: ChangePoint) -> str:
     return f"{abs(change.percent[0]):.1f} % {'slower' if change.slower else 'faster'}"
 
 
-def significance(change: ChangePoint) -> str:
+def significance(change: ChangePoint | Drift) -> str:
     """Return the adjusted p-value in words."""
     return f"adjusted p {change.adjusted_p:.1g}" if change.adjusted_p >= 1e-12 else "adjusted p < 1e-12"
 
 
 def what_else(series: Series, change: ChangePoint) -> str:
     """Return the other differences of that night, and environments that changed close by if there is none."""
+    words = _differences_in_words(change.differences)
     if change.differences:
-        words = [difference_words(each) for each in change.differences]
-        more = len(words) - _MOST_DIFFERENCES
-        return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
-    words = ["nothing else that the records show: same packages, settings, dlbench and protocol"]
-    if change.differences is None:
-        words = ["no record says what else changed"]
+        return words
+    close = []
     for place, event in series.events:
         if 0 < abs(place - change.place) <= CLOSE:
             side = f"{event.side} " if event.side else ""
             when = str(series.started[place])[:10]
-            words.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
-    return "; ".join(words)
+            close.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
+    return "; ".join([words, *close])
 
 
-def difference_words(found: Difference) -> str:
-    """Return a difference in words: "numpy 1.26.4 -> 2.0.0"."""
-    before, after = (
-        text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
-    )
-    what = f"{found.side}: {found.what}" if found.side else found.what
-    if found.before is None:
-        return f"{what} {after} was added"
-    return f"{what} {before} was removed" if found.after is None else f"{what} {before} -> {after}"
+def _differences_in_words(differences: Sequence[Difference] | None) -> str:
+    if differences is None:
+        return "no record says what else changed"
+    if not differences:
+        return "nothing else that the records show: same packages, settings, dlbench and protocol"
+    words = [difference_words(each) for each in differences]
+    more = len(words) - _MOST_DIFFERENCES
+    return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
 
 
 def level(cell: Series) -> str:
@@ -299,8 +398,8 @@ _UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds per mini-batch"}
 def history_to_picture(history: History, path: Path) -> list[Path]:
     """Write the history to this path and return the files written.
 
-    The series with changes come first, newest change first. A page holds `PANELS` of them; of ``everything``
-    further pages follow as NAME-2.png and so on. A file is whole or not there. Raises ReportError.
+    The series with changes come first, newest change first, then those with a drift. A page holds `PANELS` of them. Of
+    ``everything`` further pages follow as NAME-2.png and so on. A file is whole or not there. Raises ReportError.
     """
     cells = _in_order(history)
     pages = [cells[start : start + PANELS] for start in range(0, len(cells), PANELS)]
@@ -308,8 +407,9 @@ def history_to_picture(history: History, path: Path) -> list[Path]:
 
 
 def _in_order(history: History) -> list[Series]:
-    newest = {id(cell): place for place, (cell, _) in reversed(list(enumerate(history.changes)))}
-    return sorted(history.cells, key=lambda cell: newest.get(id(cell), math.inf))
+    with_changes = [cell for cell, _ in history.changes] + [cell for cell, _ in history.drifts]
+    places = {id(cell): place for place, cell in reversed(list(enumerate(with_changes)))}
+    return sorted(history.cells, key=lambda cell: places.get(id(cell), math.inf))
 
 
 def _figure(history: History, cells: Sequence[Series]) -> "Figure":
@@ -320,8 +420,8 @@ def _figure(history: History, cells: Sequence[Series]) -> "Figure":
     _, first, last = history.nights()
     figure.suptitle(f"{_names(history, cells)}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
-        "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; hollow: disturbed, "
-        "not searched; mark at the foot: another environment",
+        "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; shaded: slow drift\n"
+        "hollow: disturbed, not searched; mark at the foot: another environment",
         fontsize=8,
     )
     return figure
@@ -339,14 +439,12 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     if series.kind == RATIO:
         panel.axhline(1.0, color=GREY, linewidth=0.6)
     _environments(panel, series, dates)
-    ends = [0, *(change.place for change in series.changes), len(series)]
-    for start, end in itertools.pairwise(ends) if series.changes else ():
-        if (inside := searched[start:end]).any():
-            middle = math.exp(float(series.logs[start:end][inside].mean()))
-            panel.plot([dates[start], dates[end - 1]], [middle, middle], color="black", linewidth=1.2)
+    _levels(panel, series, dates)
     _limit(panel, series, values, low, high)
     for row, change in enumerate(series.changes):
         _mark(panel, series, change, dates, row)
+    if series.drift is not None:
+        _mark_drift(panel, series.drift, dates, len(series.changes))
     several = len(history.machines) > 1
     panel.set_title(name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""), fontsize=8, loc="left")
     panel.set_ylabel(_UNITS[series.kind], fontsize=7)
@@ -359,6 +457,20 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     plain_frame(panel)
 
 
+def _levels(panel: "Axes", series: Series, dates: Objects) -> None:
+    """Draw the level between changes, which rises or falls along a drift."""
+    if not _changed(series):
+        return
+    drifted = series.drifted
+    ends = [0, *(change.place for change in series.changes), len(series)]
+    for start, end in itertools.pairwise(ends):
+        inside = series.searched[start:end]
+        if inside.any():
+            rest = (series.logs - drifted)[start:end][inside]
+            level = np.exp(float(rest.mean()) + drifted[start:end])
+            panel.plot(dates[start:end], level, color="black", linewidth=1.2)
+
+
 def _limit(panel: "Axes", cell: Series, *curves: Floats) -> None:
     """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must not flatten it."""
     searched = cell.searched if cell.searched.any() else np.ones(len(cell), dtype=bool)
@@ -368,7 +480,7 @@ def _limit(panel: "Axes", cell: Series, *curves: Floats) -> None:
     high = max(float(values.max()), float(np.quantile(ends, 0.98)))
     middle = (low + high) / 2
     half = max((high - low) / 2, 0.025 * middle)
-    panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
+    panel.set_ylim(middle - 1.1 * half, middle + (1.6 if _changed(cell) else 1.1) * half)
 
 
 def _environments(panel: "Axes", cell: Series, dates: Objects) -> None:
@@ -408,9 +520,26 @@ def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: Objects, row:
     )
 
 
+def _mark_drift(panel: "Axes", drift: Drift, dates: Objects, row: int) -> None:
+    colour = _VERMILLION if drift.slower else _GREEN
+    panel.axvspan(dates[drift.first], dates[drift.last], color=colour, alpha=0.08, linewidth=0)
+    arrow = "▲" if drift.slower else "▼"
+    panel.annotate(
+        f"{arrow} {drift.percent[0]:+.1f} % slowly, over {counted(drift.nights, 'night')}",
+        (0.02, 0.98),
+        xycoords="axes fraction",
+        xytext=(0, -9 * (row % 4)),
+        textcoords="offset points",
+        va="top",
+        fontsize=7,
+        color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+    )
+
+
 REPORT = Report(
     name="history",
-    summary="Which cells became slower or faster, on which night, and what else changed then.",
+    summary="Which cells became slower or faster, on which night or slowly, and what else changed then.",
     examples=("dlbench history --plot history.png",),
     page=lambda found, options: changes_page(found),
     data=history_data,

@@ -16,6 +16,7 @@ from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS
 from dlbench.reports.history.nights import Series as NightSeries
+from dlbench.reports.history.report import drift_words
 from dlbench.reports.naming import group_name, rest_of
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
@@ -195,11 +196,15 @@ def _nights(series: NightSeries) -> tuple[str, Markup, list[str]]:
         text,
     )
     changes = [
-        f"From {series.night(each.place).started[:10]} on {number(each.ratio)}× the time "  # noqa: RUF001
+        f"Since {series.night(each.place).started[:10]}: {number(each.ratio)}× the time before "  # noqa: RUF001
         f"({ends((each.ratio, each.low, each.high))}){', not confirmed yet: too few nights since' * each.pending}."
         for each in changed
     ]
-    if not changes:
+    if series.drift is not None:
+        changes.append(f"{series.drift.first_night.started[:10]} on: {drift_words(series, series.drift)}.")
+    if not series.comparable:
+        changes = ["Not searched for changes: the machine is unknown, and the nights may come from several."]
+    elif not changes:
         enough = int(series.searched.sum()) > ENOUGH_NIGHTS
         changes = [
             "No change of level was found in these nights." if enough else "Too few nights to look for a change."

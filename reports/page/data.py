@@ -1,5 +1,6 @@
 """The page's data as JSON, to be saved by the reader: every cell with its launches and raw samples."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import number
 from dlbench.reports.history.nights import CAVEATS, ChangePoint, Night, Series
+from dlbench.reports.history.report import drift_words
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
 from dlbench.reports.quantities import QUANTITIES, Numbers
@@ -79,7 +81,14 @@ def rerun_command(document: Document, cell: CellResult) -> str:
     if not launches:
         return document.rerun_command(cell.cell, "", 0)
     newest = launches[-1].record
-    return document.rerun_command(newest.cell, newest.suite, sum(each.counts for each in launches))
+    command = document.rerun_command(newest.cell, newest.suite, sum(each.counts for each in launches))
+    given = [f" --env {shlex.quote(_word(name, value))}" for name, value in newest.variables.items()]
+    return command + "".join(given) if command else ""
+
+
+def _word(name: str, value: str) -> str:
+    """Return the word that gives a variable again; the shell is to have a value that the record does not have whole."""
+    return name if any(mark in value for mark in ("***", "~", "<path>", "<user>", "<host>")) else f"{name}={value}"
 
 
 def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, Any]:
@@ -121,4 +130,5 @@ def _history(series: Series) -> dict[str, Any]:
         "changes": [
             {"place": c.place - first, "numbers": [c.ratio, c.low, c.high], "pending": c.pending} for c in changes
         ],
+        "drift": None if series.drift is None else drift_words(series, series.drift),
     }

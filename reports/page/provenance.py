@@ -8,7 +8,7 @@ from dlbench.hardware_probe.doctor import Finding
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import Table, entries
-from dlbench.reports.naming import row_name
+from dlbench.reports.naming import row_name, variables_in_words
 from dlbench.reports.page.document import Document
 from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.storage.record import Run
@@ -32,7 +32,7 @@ def provenance_tables(document: Document) -> list[Table]:
         *tables(document.results),
         *_doctor(document),
         _settings(document),
-        table(_RUNS, _runs(document), "Runs and their protocol", words=True),
+        _runs_table(document),
         _launches(document),
     ]
 
@@ -54,6 +54,14 @@ def _runs(document: Document) -> list[tuple[Run, int]]:
     """Return the runs that the cells' launches belong to, with the numbers of their records."""
     wanted = {each.record.run for of in document.launches.values() for each in of}
     return [(run, count) for run, count in document.source.runs() if run.id in wanted]
+
+
+def _runs_table(document: Document) -> Table:
+    """Return the runs with their protocol, and with their environment variables where one has any (--env)."""
+    runs, columns = _runs(document), _RUNS
+    if any(run.variables for run, _ in runs):
+        columns = (*_RUNS, Column("", "variables", lambda line: variables_in_words(line[0].variables)))
+    return table(columns, runs, "Runs and their protocol", words=True)
 
 
 def _doctor(document: Document) -> list[Table]:

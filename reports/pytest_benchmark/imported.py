@@ -23,6 +23,7 @@ from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, 
 from dlbench.reports.errors import RecordError, ReportError
 from dlbench.reports.formats.inert import WHOLE, one_line, visible
 from dlbench.reports.naming import listed
+from dlbench.reports.pytest_benchmark.commits import commit_id, commit_in_words
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, PROCESSES_KEY, probed, samples_of
 from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
 from dlbench.reports.storage.record import IMPORTED, Record, Run, reason_of
@@ -506,6 +507,23 @@ def _joined(one: Imported, other: Imported, name: str) -> Imported:
     return Imported(one.run, tuple(records.values()), one.machine or other.machine)
 
 
+def _check_commits(files: Sequence[BenchmarkFile]) -> None:
+    """Refuse files of different commits as launches of one run: a launch is a process of one build."""
+    of_commit: dict[str, BenchmarkFile] = {}
+    for file in files:
+        name = commit_id(file.commit_info)
+        # A file that names no commit may be of any.
+        if name:
+            of_commit.setdefault(name, file)
+    if len(of_commit) > 1:
+        first, second, *_ = of_commit.values()
+        raise FileError(
+            f"{second.name} and {first.name} are of different commits, {commit_in_words(second.commit_info)} and "
+            f"{commit_in_words(first.commit_info)}, so not launches of one run ({len(of_commit)} commits in all). "
+            "Import them without --one-run, or give the files of one commit."
+        )
+
+
 def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     first = files[0]
     for file in files[1:]:
@@ -513,6 +531,7 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
             raise FileError(
                 f"{file.name} and {first.name} are of different machines or Pythons, so not launches of one run."
             )
+    _check_commits(files)
     if len({file.digest for file in files}) < len(files):
         raise FileError(f"{first.name}: one of these files was given twice, and one process is one launch.")
     digest = _hash_of("".join(file.digest for file in files)) if len(files) > 1 else first.digest

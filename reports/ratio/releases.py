@@ -7,6 +7,7 @@ by Holm's procedure for all steps of the report. A slow drift of many small step
 to the first release. What else changed at a step is taken from the records: packages, libraries, interpreter.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,20 +16,31 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.differences import Difference, difference_words, differences
 from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
-from dlbench.reports.history.nights import Difference, differences
-from dlbench.reports.history.report import difference_words
+from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, draw, pair_of, seconds_column, with_verdicts
+from dlbench.reports.ratio.pairs import (
+    FASTER,
+    SAME,
+    SLOWER,
+    Compared,
+    Pair,
+    draw,
+    pair_of,
+    seconds_column,
+    with_verdicts,
+)
 from dlbench.reports.report import Report
-from dlbench.reports.statistics import Ratio
+from dlbench.reports.statistics import WORSE, Ratio
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
 
 NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
 _LEGEND = (
     "s/batch: with its 95 % interval; to the one before: time relative to the previous release that has a number; to "
     "the first: relative to the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t over "
-    "launches, at least 3, Holm-adjusted over all steps here)."
+    "launches, at least 3, Holm-adjusted over all steps here). different: it computes something else, as the "
+    "first losses of your own step differ from those of the one before by more than --loss-tolerance."
 )
 _FIRST = ("interpreter", "numpy", "onednn", "mkl", "openblas", "blas", "xla", "eigen", "openmp")
 """What is named first of all that changed."""
@@ -54,6 +66,8 @@ class Point:
     to_first: Ratio | None = None
     also_changed: tuple[Difference, ...] = ()
     """Since that one, beside the framework itself."""
+    loss_difference: LossDifference | None = None
+    """From that one, of the first losses of a user's own step: it computes something else."""
 
     @property
     def ratio(self) -> Ratio | None:
@@ -62,21 +76,38 @@ class Point:
 
     @property
     def change(self) -> str:
-        """Slower or faster than the one before; empty where noise explains it, and from too few launches to test."""
+        """Slower, faster or different from the one before.
+
+        Empty where noise explains it, and from too few launches to test.
+        """
+        if self.loss_difference is not None:
+            return DIFFERENT
         if self.pair is None or self.pair.p_value is None or self.pair.verdict not in (SLOWER, FASTER):
             return ""
         return self.pair.verdict
 
+    @property
+    def size(self) -> float:
+        """How much it differs from the one before, in either direction: 0 without a ratio."""
+        return 0.0 if self.ratio is None else abs(math.log(self.ratio.value))
+
 
 Releases = Compared[Point]
+DIFFERENT = "different"
+"""The change of a release that computes something else than the one before it."""
+_Losses = Mapping[tuple[str, Place], FirstLosses | None]
+"""First losses by run and place."""
 
 
 def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> Releases:
     """Return the releases of each run of releases, in the order of its plan, the newest run first."""
+    records = list(records)
     newest = {
         Place(each.machine, axes.project(each.cell, axes.NAMES)): each
         for each in sorted(records, key=lambda each: (each.outcome.status is Status.OK, each.started))
     }
+    launches = grouped(records, lambda each: (each.run, Place(each.machine, axes.project(each.cell, axes.NAMES))))
+    losses = {key: first_losses(of_cell) for key, of_cell in launches.items()}
     points: list[Point] = []
     for run in sorted((each for each in runs if each.purpose == RELEASES), key=lambda each: each.started, reverse=True):
         order = list(dict.fromkeys(cell.framework for cell in run.plan))
@@ -84,12 +115,12 @@ def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> 
         cells.sort(key=lambda each: order.index(each.row.framework))
         for series in grouped(cells, lambda each: (each.machine, axes.without(each.cell, "framework"))).values():
             if len(series) > 1:  # of an older run there may be one left that a newer one lacks
-                points += _points(series, newest)
+                points += _points(series, newest, losses)
     judged = iter(with_verdicts([each.pair for each in points if each.pair]))
     return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points))
 
 
-def _points(cells: Sequence[CellResult], records: Mapping[Place, Record]) -> list[Point]:
+def _points(cells: Sequence[CellResult], records: Mapping[Place, Record], losses: _Losses) -> list[Point]:
     names, framework = names_of([each.row.framework for each in cells])
     known = [records.get(Place(each.machine, each.cell)) for each in cells]
     framework = framework or next((each.cell.adapter for each in known if each is not None), "")
@@ -105,8 +136,15 @@ def _points(cells: Sequence[CellResult], records: Mapping[Place, Record]) -> lis
             changed = also_changed(earlier, record, before.name, name) if earlier and record else ()
             first = pair_of(cell, timed[0][0].cell)
             pair = pair_of(cell, before.cell)
+            old = losses.get((before.cell.run, Place(before.cell.machine, before.cell.cell)))
+            new = losses.get((cell.run, Place(cell.machine, cell.cell)))
             point = replace(
-                point, before=before.name, pair=pair, to_first=first.ratio if first else None, also_changed=changed
+                point,
+                before=before.name,
+                pair=pair,
+                to_first=first.ratio if first else None,
+                also_changed=changed,
+                loss_difference=loss_difference(old, new),
             )
         if cell.timed is not None:
             timed.append((point, record))
@@ -160,6 +198,7 @@ def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...
         Column("change", "", lambda each: each.change or None, lambda each: each.change),
         Column("ratio_to_first", "to the first", lambda each: each.to_first, lambda each: _ratio(each.to_first), VALUE),
         Column("flags", None, lambda each: each.cell.flags),
+        Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
         Column("also_changed", None, lambda each: each.also_changed, fields=None),
     )
 
@@ -168,7 +207,8 @@ def _ratio(found: Ratio | None) -> Entry:
     return Entry("") if found is None else multiple(found)
 
 
-def _series(found: Releases) -> list[list[Point]]:
+def series_of(found: Releases) -> list[list[Point]]:
+    """Return the releases of each run, machine, network and place."""
     return list(grouped(found.rows, lambda each: (each.cell.run, each.cell.machine, each.series)).values())
 
 
@@ -186,16 +226,54 @@ def _change(each: Point) -> str:
     more = len(each.also_changed) - _SHOWN
     words += [f"and {more} more (--format json)"] if more > 0 else []
     also = f"also changed: {'; '.join(words)}" if words else "nothing else that the records show changed"
+    if each.loss_difference is not None:
+        return f"{each.name} {_DIFFERS} {each.before} ({each.loss_difference.words}); {also}."
     return f"{each.name} takes {times(each.ratio)} the time of {each.before}; {also}."
+
+
+_DIFFERS = "computes something else than"
+
+
+def _short(each: Point) -> str:
+    """Return a change in a few words."""
+    if each.loss_difference is not None:
+        return f"{each.name} {_DIFFERS} {each.before}"
+    return f"{each.name} is {each.change} ({times(each.ratio)})"
+
+
+def undecided(series: Sequence[Point]) -> Point | None:
+    """Return the release with the largest step that noise may or may not explain; None where a clear one is as large.
+
+    Steps of less than 2 % are none.
+    """
+    open_steps = [
+        point
+        for point in series
+        if point.pair is not None and not point.change and point.pair.verdict != SAME and point.size > math.log(WORSE)
+    ]
+    largest = max(open_steps, key=lambda point: point.size, default=None)
+    clear = max((point.size for point in series if point.change), default=0.0)
+    return largest if largest is not None and largest.size > clear else None
+
+
+def largest_undecided(found: Releases) -> list[Point]:
+    """Return of each series the release that `undecided` names, where there is one."""
+    points = [undecided(series) for series in series_of(found)]
+    return [point for point in points if point is not None]
 
 
 def headline(found: Releases) -> list[str]:
     """Return for each series its changes, and the whole of it: the last release over the first."""
     lines = []
-    for series in _series(found):
-        changes = [f"{each.name} is {each.change} ({times(each.ratio)})" for each in series if each.change]
+    for series in series_of(found):
+        changes = [_short(each) for each in series if each.change]
         timed = [each for each in series if each.cell.timed is not None]
         said = "; ".join(changes) or "no release differs clearly from the one before it"
+        if (largest := undecided(series)) is not None:
+            said += (
+                f"; the largest step that is not decided: {largest.name} takes {times(largest.ratio)} the time of "
+                f"{largest.before}"
+            )
         said += f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}" if timed[1:] else ""
         said = said if timed[1:] else "fewer than two releases have a number"
         lines.append(f"{series[0].series} on {found.name(series[0].cell.machine)}: {said}.")
@@ -206,7 +284,7 @@ def _page(found: Releases) -> Page:
     if not found.rows:
         return Page((NOTHING,), ())
     shown = [each.cell for each in found.rows if each.cell.shown]
-    tables = tuple(_table(found, series) for series in _series(found))
+    tables = tuple(_table(found, series) for series in series_of(found))
     return Page(tuple(headline(found)), tables, (_LEGEND, *flag_lines(shown, common_flags(shown))))
 
 

@@ -3,10 +3,12 @@
 Functions raise StoreError, in one line that names the store and the remedy.
 """
 
+import codecs
 import contextlib
 import errno
 import lzma
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -240,7 +242,36 @@ def explained(name: str) -> Iterator[None]:
 
 
 def _not_a_database(name: str) -> StoreError:
+    if begins_as_text(name):
+        return StoreError(
+            f"{name} is not a database but a text file. If pytest-benchmark wrote it, read it into a store: `dlbench "
+            f"import {shlex.quote(name)} --store STORE`. It was left as it is."
+        )
     return StoreError(f"{name} is not a database; choose another file with --store. It was left as it is.")
+
+
+def begins_as_text(name: str) -> bool:
+    """Tell whether a file begins as text in UTF-8 does."""
+    text = _beginning(name)
+    return bool(text) and not any(character < " " and not character.isspace() for character in text)
+
+
+def begins_as_json(name: str) -> bool:
+    """Tell whether a file begins as an object of JSON in UTF-8 does."""
+    return _beginning(name).lstrip().startswith("{")
+
+
+def _beginning(name: str) -> str:
+    """Return the first characters of a file; none where it cannot be read, or is not text in UTF-8.
+
+    Not for a store that is open: whoever closes a file lets go of all locks that the process has on it.
+    """
+    try:
+        with Path(name).open("rb") as stream:
+            # An incremental decoder takes a character that is cut off at the end.
+            return codecs.getincrementaldecoder("utf-8-sig")().decode(stream.read(4096))
+    except (OSError, ValueError):  # of which a UnicodeDecodeError is one
+        return ""
 
 
 def damaged(name: str) -> StoreError:

@@ -14,8 +14,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.families import Family, NumbersError
-from dlbench.adapters.networks import Network, digest_of, family_of, of_family
-from dlbench.adapters.protocol import ProtocolError
+from dlbench.adapters.families.own import Own
+from dlbench.adapters.networks import Network, digest, digest_of, family_of, of_family, specification
+from dlbench.adapters.protocol import Cell, ProtocolError
 
 if TYPE_CHECKING:
     from dlbench.reports.storage.record import Record
@@ -37,6 +38,7 @@ def _read() -> dict[str, Network]:
 
 FIRST = _read()
 """By name, in the order of the paper."""
+_OWN = digest(specification(Own()))
 _DIGESTS = {name: digest_of(network) for name, network in FIRST.items()}
 
 
@@ -44,6 +46,11 @@ def specification_of_cells(network: Network) -> str:
     """Return the `Cell.specification` of the network's cells."""
     found = digest_of(network)
     return "" if _DIGESTS.get(network.name) == found else found
+
+
+def is_own_step(cell: Cell) -> bool:
+    """Tell whether a cell is a training step of the user's own, of which nothing but its time is known."""
+    return cell.specification == _OWN
 
 
 def family_of_record(record: "Record") -> Family | None:

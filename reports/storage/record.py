@@ -45,6 +45,8 @@ _MOST_NANOSECONDS = 10**19  # three centuries
 
 _LEFT_OUT = ("telemetry", "network", "node", "doctor")
 """Not written where there is none."""
+_LEFT_OUT_EMPTY = ("rule", "variables")
+"""Not written where they are empty."""
 
 
 def _if_known(value: Any, read: Callable[[Any], Any]) -> Any:
@@ -85,8 +87,9 @@ class Kept:
             del content["outcome"]["parity_sample"]  # the judge's alone
             if content["outcome"]["statistics"] is None:
                 del content["outcome"]["statistics"]
-        if not content.get("rule", True):
-            del content["rule"]
+        for name in _LEFT_OUT_EMPTY:
+            if not content.get(name, True):
+                del content[name]
         return content
 
     @classmethod
@@ -137,6 +140,8 @@ class Run(Kept):
     """Description of each side, by `Record.side`; empty for a suite."""
     rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(default_factory=dict)
     """The chosen values of a comparison's rule (see `compare.verdict`); empty: the default rule."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables that the user gave all its launches (--env), without private parts."""
     node: Annotated[Node | None, _IF_KNOWN] = None
     """Of a fleet, where each job is a run; None outside fleets."""
     doctor: Annotated[tuple[Finding, ...] | None, _IF_KNOWN] = None
@@ -165,7 +170,7 @@ class Record(Kept):
     outcome: Outcome
     machine: str
     environment: str
-    """Hash of the framework's environment: two builds of a framework differ in it."""
+    """Hash of the framework's environment, and of ``variables``: two builds of a framework differ in it."""
     interpreter: str
     protocol: Protocol
     started: datetime
@@ -183,6 +188,8 @@ class Record(Kept):
     """Samples of the GPU during the launch, see `hardware_probe.telemetry`; None for a launch on the CPU."""
     network: Annotated[dict[str, Any] | None, BeforeValidator(read_network)] = None
     """The network's specification, its family and numbers; None in records from before networks were data."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables that the user gave the launch, without private parts: a secret is ``***``."""
     node: Annotated[Node | None, _IF_KNOWN] = None
     """In a fleet, the node that it was measured on and who else used it; None outside fleets."""
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 
 from dlbench.adapters import axes
@@ -12,6 +11,7 @@ from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.errors import ReportError
+from dlbench.reports.selection import Selection, names_meant
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Newest, Store
@@ -183,7 +183,9 @@ class Narrowing:
     suite: str = ""
     machine: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
-    """Words with commas between, by axis."""
+    """Names and patterns with commas between, by axis: see `selection.names_meant`."""
+    cells: tuple[Cell, ...] = ()
+    """The cells whose values are the known names: all of the stores, whatever run is read. Empty: those narrowed."""
 
     def takes(self, run: Run) -> bool:
         """Tell whether a run is one of those asked for."""
@@ -192,29 +194,51 @@ class Narrowing:
 
     def has(self, cell: Cell) -> bool:
         """Tell whether a cell's axes are asked for."""
-        return all(fits(cell, axis, words) for axis, words in self._chosen.items())
+        narrowing = self if self.cells else replace(self, cells=(cell,))
+        return all(not names.isdisjoint(names_of(cell, axis)) for axis, names in narrowing._names.items())
 
     def of(self, results: Results) -> Results:
         """Return the results whose axes are asked for."""
+        if not self.axes:
+            return results
+        known = self.cells or tuple(dict.fromkeys(record.cell for record in results.records))
+        narrowing = replace(self, cells=known)
         both = untunable(results.records) if "tuning" in self.axes else frozenset()
 
         def taken(record: Record) -> bool:
             as_installed = record.cell._replace(tuning=INSTALLED)
-            return self.has(record.cell) or (place_of(record) in both and self.has(as_installed))
+            if narrowing.has(record.cell):
+                return True
+            return place_of(record) in both and narrowing.has(as_installed)
 
-        return replace(results, records=tuple(filter(taken, results.records))) if self.axes else results
+        return replace(results, records=tuple(filter(taken, results.records)))
+
+    def known(self, axis: str) -> list[str]:
+        """Return the names of an axis that the cells have."""
+        further = [INSTALLED, TUNED] if axis == "tuning" else []  # a row without settings is both
+        return list(dict.fromkeys([name for cell in self.cells for name in names_of(cell, axis)] + further))
+
+    def unknown(self) -> list[tuple[str, str]]:
+        """Return the words that name no value of the cells, with their axes."""
+        return [(axis, word) for axis, selected in self._selected.items() for word in selected.unknown]
 
     @cached_property
-    def _chosen(self) -> dict[str, list[str]]:
-        return {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in self.axes.items()}
+    def _names(self) -> dict[str, frozenset[str]]:
+        return {axis: frozenset(selected.names) for axis, selected in self._selected.items()}
+
+    @cached_property
+    def _selected(self) -> dict[str, Selection]:
+        return {axis: names_meant(words, self.known(axis)) for axis, words in self.axes.items()}
 
 
 def run_named(word: str, runs: Sequence[Run]) -> str:
-    """Return the id of the run that a word means: latest, previous, an id or the beginning of one.
+    """Return the id of the run that a word means: an id, latest, previous, or the beginning of an id.
 
     Raises ReportError where there is none, or more than one.
     """
     ordered = sorted(runs, key=lambda run: (run.started, run.id))
+    if any(run.id == word for run in ordered):
+        return word
     if word == "latest" and ordered:
         return ordered[-1].id
     if word == "previous" and ordered:
@@ -224,7 +248,7 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
             raise ReportError(f"There is no earlier run of {last.suite} on the latest run's machine.")
         return earlier[-1].id
     found = list(dict.fromkeys(run.id for run in ordered if run.id.startswith(word)))
-    if word in found or not found:
+    if not found:
         return word
     if len(found) > 1:
         raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more characters.")
@@ -258,12 +282,9 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
     return frozenset(found - with_settings)
 
 
-def fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:
-    """Tell whether the cell's value of an axis is one of these words, or fits one that is a pattern."""
-    return any(fnmatchcase(each, word) for each in names_of(cell, axis) for word in words)
-
-
 def names_of(cell: Cell, axis: str) -> list[str]:
     """Return what the value of an axis may be called: a row is a framework, or a framework in a mode."""
     value = getattr(cell, axis)
-    return [value, f"{value}:{cell.mode}"] if axis == "framework" else [axes.word(axis, value), str(value)]
+    if axis != "framework":
+        return [axes.word(axis, value), str(value)]
+    return [value, f"{value}:{cell.mode}"] if cell.mode else [value]

@@ -26,7 +26,15 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import resume_command, say
 from ..environments import commits, releases
 from ..environments.environment import Source, external_source
-from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, FrameworkEnvironmentError, UsageError, unknown_name
+from ..errors import (
+    GATE_BROKEN,
+    GATE_DIFFERENT,
+    GATE_FAILED,
+    GATE_UNDECIDED,
+    FrameworkEnvironmentError,
+    UsageError,
+    unknown_name,
+)
 from ..planning import framework as frameworks
 from ..planning import own, values
 from ..planning.plan import Plan, check_count
@@ -36,7 +44,7 @@ from ..run.bisection import BisectionSchedule, Series
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
-from .compare import report_format, rerun_command, rule_given, show
+from .compare import ALLOW_DIFFERENT, report_format, rerun_command, rule_given, show
 from .options import Given, flag, option, several, takes
 from .plan import plan_of
 
@@ -44,7 +52,7 @@ Item = TypeVar("Item")
 BUILD_LIMIT = "30m"
 _BISECT: options.Options = {
     "framework": options.argument(
-        "[FRAMEWORK]", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
+        "FRAMEWORK", "The framework whose releases or builds are tested: `jax`, or `torch:compile`.", usual=""
     ),
     "good": option("--good", "A fast release, revision or --python name (default with --python: the first)."),
     "bad": option("--bad", "A later, slow one (default with --python: the last)."),
@@ -69,6 +77,7 @@ _REPORT: options.Options = {
     "no_quiet_gate": options.NO_QUIET_GATE,
     "threshold": option("--threshold", "Smallest slowdown worth finding (default 2.5%)."),
     "tolerance": option("--tolerance", "Slowdown that must be excluded to say that nothing is slower (default 5%)."),
+    "allow_different": ALLOW_DIFFERENT,
     "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
     "write": several("--write", "Write the result to a file too: .md, .json, .csv or .txt. Repeatable.", "FILE"),
     "as_json": options.JSON,
@@ -96,6 +105,7 @@ def bisect_command(given: Given) -> None:
     - 0: bad is not slower than good
     - 1: bad is slower, and the first slower (or faster) one is known
     - 5: bad gave no number where good did
+    - 7: bad computes something else than good (your own step; `--allow-different` searches all the same)
     - 6: undecided, or several changes
 
     Examples:
@@ -115,7 +125,7 @@ def bisect_command(given: Given) -> None:
     show(found, form, given.write, REPORT)
     if form != "terminal":
         say(headline(found))
-    codes = {Outcome.NO_SLOWDOWN: 0, Outcome.FOUND: GATE_FAILED}
+    codes = {Outcome.NO_SLOWDOWN: 0, Outcome.FOUND: GATE_FAILED, Outcome.DIFFERENT: GATE_DIFFERENT}
     broken = found.ends.verdict is Verdict.BROKEN
     raise typer.Exit(GATE_BROKEN if broken else codes.get(found.outcome, GATE_UNDECIDED))
 
@@ -220,7 +230,11 @@ def _of_releases(given: Given) -> Series:
     # The answer names them as rows: jax-0.4.20.
     ends = _reversed_if_faster([each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given)
     tried = releases.releases_on_index(found, first=ends[0], last=ends[1])
-    _between([each.version for each in tried], "release", ends)
+    versions = [each.version for each in tried]
+    if strange := [each for each in ends if each not in versions]:
+        unknown = unknown_name("release", strange[0], versions)
+        raise UsageError(f"{unknown}{releases.elsewhere(found)}")
+    _between(versions, "release", ends)
     tried = list(_reversed_if_faster(tried, given))
     names = tuple(releases.row_of(found, each).name for each in tried)
     return Series("release", names, lambda place: releases.source_of(found, tried[place], step), faster=given.faster)

@@ -7,19 +7,21 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.naming import counted
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.storage import delivery
+from dlbench.reports.storage.database import PACKED
 from dlbench.reports.storage.hosts import Host, host_of, read_host
 from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE, SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
@@ -27,18 +29,19 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words
 from ..display.screen import resume_command, say
-from ..errors import NOTHING_MEASURED, UsageError, unknown_name
+from ..errors import GATE_BROKEN, GATE_DIFFERENT, GATE_FAILED, GATE_UNDECIDED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
-from ..planning.plan import Plan, check_count
+from ..planning.plan import Plan, check_count, check_variables
 from ..planning.suite import load, shipped
 from ..run import resume, sides
 from ..run.duet import PAIRINGS, SEQUENTIAL, choose
-from ..run.launch import private_value
+from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
 from . import options
+from .benchmark_files import files_meant, run_of_files
 from .options import Given, flag, option, several, takes
 from .plan import plan_of
 
@@ -46,6 +49,11 @@ FEWEST, MOST, INTERVAL = 6, 20, 0.02
 _FORMATS = formats_of(COMPARED)
 _FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
+ALLOW_DIFFERENT = flag(
+    "--allow-different",
+    "Compare the times of your own step even if the first losses of the two sides differ: they compute different "
+    "things.",
+)
 _SIDES: options.Options = {
     "baseline_env": several(
         "--baseline-env", "An environment variable for the baseline's launches only.", "NAME=VALUE"
@@ -85,19 +93,34 @@ OPTIONS: options.Options = {
     **_MEASURING,
     "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
     "tolerance": option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+    "allow_different": ALLOW_DIFFERENT,
     "form": option("--format", f"{', '.join(_FORMATS)}."),
     "write": several(
         "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
     ),
     "as_json": options.JSON,
 }
+
+
+def undecided_option(usual: str) -> tuple[Any, Any]:
+    """Return --undecided of a command whose default it is to fail, or to pass."""
+    text = f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default {usual})."
+    return option("--undecided", text, str, usual, metavar="fail|pass")
+
+
+_SIDE = (
+    "Baseline: a run's id or its start, latest, previous, a store, or files of pytest-benchmark, each a launch: "
+    "`a1.json,a2.json`."
+)
 _COMPARE: options.Options = {
-    "first": options.argument("[A]", "Baseline: a run's id or its start, latest, previous, or a store.", usual=""),
-    "second": options.argument("[B]", "Candidate, named in the same way.", usual=""),
+    "first": options.argument("A", _SIDE, usual=""),
+    "second": options.argument("B", "Candidate, named in the same way.", usual=""),
     "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
     "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
     "interval": option("--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."),
+    "undecided": undecided_option("pass"),
+    "exit_zero": flag("--exit-zero", "Exit with 0 whatever the verdicts are."),
 }
 
 
@@ -107,28 +130,36 @@ def compare_command(given: Given) -> None:
 
     Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
     dlbench's own environment is the baseline (your own step has none: one interpreter serves both sides). Measured now,
-    the two sides of a cell are launched in pairs, one after the other in random order. Exit code 1: no cell was
-    measured on both sides.
+    the two sides of a cell are launched in pairs, one after the other in random order.
+
+    Exit codes (always 0 with `--exit-zero`):
+
+    - 0: no cell is slower, broken or different
+    - 1: a regression
+    - 5: the candidate gave no number where the baseline did
+    - 7: the candidate computes something else than the baseline
+    - 6: no cell was measured on both sides; with `--undecided fail` also if a cell has too little evidence
 
     Examples:
 
     - `dlbench compare previous latest`
     - `dlbench compare 20261119 20261120 --format markdown`
     - `dlbench compare here.sqlite there.sqlite`
+    - `dlbench compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json`
     - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
     - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
     """
     form = report_format(given)
+    is_lenient(given)  # a wrong word is refused before anything is measured
     if not given.now:
         measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
             raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
         if not given.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(_compare_stored(given), form, given.write)
-        return
+        show_and_exit(_compare_stored(given), form, given)
     if given.first or given.second:
         word = given.first or given.second
         what = f"To measure the cells of this suite, write --suite {word}" if _is_suite(word) else "Leave it out"
@@ -145,10 +176,32 @@ def compare_command(given: Given) -> None:
         say(f"{span} pairs per cell{why}; {more}")
         return for_compare(host, cells, fewest, most, width, rule)
 
-    measured = measure(given, "compare", given.suite_name or "quick", pairs)
-    show(measured, form, given.write)
-    if not any(cell.measured for cell in measured.cells):
-        raise typer.Exit(NOTHING_MEASURED)
+    show_and_exit(measure(given, "compare", given.suite_name or "quick", pairs), form, given)
+
+
+def show_and_exit(found: Comparison, form: str, given: Given) -> NoReturn:
+    """Print a comparison and end the command with its exit code."""
+    show(found, form, given.write)
+    measured = any(cell.measured for cell in found.cells)
+    code = exit_code(found, measured and is_lenient(given))
+    raise typer.Exit(0 if given.exit_zero else code)
+
+
+def is_lenient(given: Given) -> bool:
+    """Return whether an undecided comparison passes; raises UsageError."""
+    return values.one_of(given.undecided, "choice for --undecided", ("fail", "pass")) == "pass"
+
+
+_CODES = {Verdict.REGRESSION: GATE_FAILED, Verdict.BROKEN: GATE_BROKEN, Verdict.DIFFERENT: GATE_DIFFERENT}
+
+
+def exit_code(found: Comparison, lenient: bool) -> int:
+    """Return the exit code of a comparison: that of its gravest verdict; a ``lenient`` one passes where it is open."""
+    for verdict, code in _CODES.items():
+        if found.having(verdict):
+            return code
+    is_open = gate_outcome(found).outcome == "undecided" or bool(found.having(Verdict.COMPARISON))
+    return GATE_UNDECIDED if is_open and not lenient else 0
 
 
 def _is_suite(word: str) -> bool:
@@ -174,6 +227,8 @@ def rule_given(given: Given, usual: Rule) -> Rule:
         chosen["magnitude"] = values.share(given.threshold, "--threshold")
     if given.tolerance is not None:
         chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
+    if given.allow_different:
+        chosen["allow_different"] = True
     return replace(usual, **chosen)
 
 
@@ -204,7 +259,10 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
         rows = load(suite).frameworks
         modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
         chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
-    return plan_of(suite, chosen, machine, given.seed), pair
+    plan = plan_of(suite, chosen, machine, given.seed)
+    for side in pair:
+        check_variables(plan, side.variables, f"--{side.name}-env")
+    return plan, pair
 
 
 def measure(
@@ -228,8 +286,12 @@ def measure(
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, pair, say, not given.no_build)
         sides.check_same(unfinished, sides.described(pair, sources), rule)
+        of_side = {side.name: side for side in pair}
         for record in records:
-            resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
+            source = sources[record.side][record.cell.framework]
+            resume.check_same_settings(plan, record, source.build.framework)
+            if given_variables := {**plan.variables, **of_side[record.side].variables}:
+                resume.check_same_variables(record, source.digest, given_variables)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     if unfinished is None and seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, duets).seconds_left()
@@ -289,7 +351,7 @@ def show(found: Any, form: str, write: Sequence[str] | None, report: Report[Any]
 
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
-"""A run, its records, the store it lies in, and its machine."""
+"""A run, its records, the store it lies in ("" for none), and its machine."""
 
 
 def _compare_stored(given: Given) -> Comparison:
@@ -302,15 +364,14 @@ def _compare_stored(given: Given) -> Comparison:
     if not given.second:
         if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
+        if not before[2]:
+            raise UsageError(f"{given.first} holds both sides of a comparison. Read it into a store: `dlbench import`.")
         with Store.open(before[2], create=False) as store:
             return report_of(store, before[0], rule_given(given, rule_of(before[0].rule)))
     after = _find(given.second, given.store_file)
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
         raise UsageError(f"{given.first} and {given.second} are the same run, {before[0].id}. Name two.")
-    names = {
-        side: f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
-        for side, (run, *_) in ((BASELINE, before), (CANDIDATE, after))
-    }
+    names = {BASELINE: _name_of(before, given.first), CANDIDATE: _name_of(after, given.second)}
     # Of a run with two sides its candidate is taken.
     first, second = ([each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after))
     try:
@@ -320,28 +381,43 @@ def _compare_stored(given: Given) -> Comparison:
         raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error
 
 
+def _name_of(found: Found, word: str) -> str:
+    run, _, store, _ = found
+    name = f"run {run.id} of {run.suite}" if store else word
+    return f"{name}, {run.started:%Y-%m-%d %H:%M} UTC"
+
+
 def _others(before: Found, after: Found) -> str:
-    """Return a sentence with the newest other runs in each store that share a cell with the other side's run."""
-    shared = []
+    """Return for each of two runs a sentence with the newest runs in the other's store that share a cell with it."""
+    sentences = []
     for one, other in ((before, after), (after, before)):
-        cells = {record.cell for record in other[1]}
-        with Store.open(one[2], create=False) as store:
+        if not other[2]:
+            continue
+        cells = {record.cell for record in one[1]}
+        with Store.open(other[2], create=False) as store:
             runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
-        shared += [
-            f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose not in (SEARCHING, BISECTING)][:2]
-        ]
-    return f" These share cells: {', '.join(shared)}." if shared else ""
+        shared = [f"{other[2]}:{run.id}" for run in runs if run.purpose not in (SEARCHING, BISECTING)]
+        if shared:
+            sentences.append(f" Run {one[0].id} shares cells with {' and '.join(shared[:2])}.")
+    return "".join(sentences)
 
 
 def _find(word: str, store_file: str) -> Found:
-    """Return the run that a word means, its records, the store it lies in, and its machine.
+    """Return the run that a word means, its records, the store it lies in ("" for none), and its machine.
 
-    A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
+    A word is latest, previous, the beginning of an id, a store (its newest run), STORE:ID, or files of
+    pytest-benchmark with commas between.
     """
+    if files := files_meant(word):
+        imported = run_of_files(files)
+        fingerprint = imported.run.machine
+        return imported.run, list(imported.records), "", {fingerprint: read_host(fingerprint, imported.machine)}
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
-    if colon and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
+    if colon and not is_file(word) and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
         return _find(of_place, place)
+    if word.endswith((".json", ".sqlite", PACKED)) and not is_file(word):
+        raise UsageError(f"There is no file {word}.")
     target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()

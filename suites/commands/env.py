@@ -8,6 +8,7 @@ import typer
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import counted
 
+from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
 from ..errors import DlbenchError, Interrupted, UsageError
@@ -17,7 +18,7 @@ from . import options
 from .list import list_frameworks
 from .options import Given, flag, takes
 
-env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
+env_app = CommandLine(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 
 
 _ADAPTER: options.Options = {"adapter": options.ADAPTER}
@@ -62,7 +63,7 @@ _NAMES = "Frameworks to build. Without names, all but the large and the historic
 @env_app.command("build")
 @takes(
     {
-        "names": options.argument("[NAMES]...", _NAMES, list[str] | None, None),
+        "names": options.argument("NAME", _NAMES, list[str] | None, None),
         "on_request": flag("--rest", "Build the large and the historic ones."),
     },
     _ADAPTER,
@@ -108,7 +109,7 @@ def env_build(given: Given) -> None:
 @env_app.command("remove")
 @takes(
     {
-        "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
+        "names": options.argument("NAME", "Frameworks whose environments to remove.", list[str] | None, None),
         "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
         "of_weights": flag("--weights", "Remove the files of large weights and mini-batches; runs recreate theirs."),
     },

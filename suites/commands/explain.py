@@ -23,8 +23,7 @@ from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
 from ..planning.axes import SuiteOverrides
-from ..planning.framework import offered
-from ..planning.own import NETWORK
+from ..planning.framework import find, offered
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import launch_files, preparation
@@ -33,6 +32,7 @@ from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
 from ..run.preparation import Reference, ReferenceKey
 from ..run.quiet import measuring
+from ..run.runner import left_behind_of
 from . import options
 from .options import Given, option, takes
 
@@ -65,7 +65,7 @@ def explain_command(given: Given) -> None:
     - `dlbench explain torch:compile/fcn5 --threads 2 --batch-sizes 128 --top 30`
     - `dlbench explain mxnet/lstm32 --devices cuda:0 --json`
     - `dlbench explain torch/small --suite mine.toml`
-    - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
+    - `dlbench explain train_step --step train_step.py --python ~/venv/bin/python`
     """
     chosen = options.choices(given)
     machine = probe()
@@ -101,15 +101,17 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
 
     Raises UsageError where the words mean none, or several.
     """
-    row, slash, network = (part.strip() for part in given.cell.partition("/"))
-    if not (row and slash and network):
+    row, _, network = (part.strip() for part in given.cell.partition("/"))
+    if chosen.own is not None:
+        network = network or row
+    if not (row and network):
         raise UsageError(f"{given.cell[:60]!r} is not a cell. {_FORM}.")
     one = partial(Suite, name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
     if chosen.own is not None:
         if given.suite_name:
             raise UsageError("--suite and --step exclude each other: both define the network. Leave one out.")
-        if network != NETWORK or row not in chosen.own.names:
-            raise UsageError(f"{given.cell[:60]!r} is not a cell of --step. Write {chosen.own.names[0]}/{NETWORK}.")
+        if row not in chosen.own.names or network != find(row).work:
+            raise UsageError(f"{given.cell[:60]!r} is not a step of --step. Write {chosen.own.names[0]}.")
         suite = chosen.own.instead_of(one())
     else:
         of = load(given.suite_name) if given.suite_name else None
@@ -150,6 +152,8 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         path = preparation.find(wanted)
         return None if path is None else Reference(path)
 
+    if left := left_behind_of(plan):
+        say(left)
     run = preparation.new_run(plan, machine, "explain")
     files = launch_files.prepare_feeds(plan, machine, say)
     launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine, feeds=files)

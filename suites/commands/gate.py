@@ -3,30 +3,25 @@
 import typer
 
 from dlbench.reports.compare.report import gate_outcome
-from dlbench.reports.compare.verdict import Verdict
 
 from ..display.screen import say
-from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
-from ..planning import values
 from ..run.schedules import for_gate
 from . import options
-from .compare import OPTIONS, measure, report_format, show
-from .options import Given, flag, option, several, takes
+from .compare import OPTIONS, exit_code, is_lenient, measure, report_format, show, undecided_option
+from .options import Given, flag, several, takes
 from .qualify import qualify
 
 _GATE: options.Options = {
     "name": options.SUITE,
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
-    "undecided": option(
-        "--undecided", "Exit code of an undecided gate: `fail` is 6, `pass` is 0.", str, "fail", metavar="fail|pass"
-    ),
+    "undecided": undecided_option("fail"),
     "qualify": flag("--qualify", "Test which slowdowns a gate of these cells finds on this machine; store nothing."),
 }
 
 
 @takes(_GATE, OPTIONS)
 def gate_command(given: Given) -> None:
-    """Measure a suite against a baseline now, and fail if it is slower or broken.
+    """Measure a suite against a baseline now, and fail if it is slower, broken or different.
 
     A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs, no
     more than its verdict needs; its launches time more steps than a run of the suite where that pays. The last line
@@ -37,6 +32,7 @@ def gate_command(given: Given) -> None:
     - 0: passed; a slowdown of 5 % (`--tolerance`) is excluded in every cell
     - 1: failed; a regression is confirmed
     - 5: failed; the candidate gave no number where the baseline did
+    - 7: failed; the candidate computes something else than the baseline (own steps; see `--allow-different`)
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
     `--qualify` measures identical code and a deliberate slowdown of 5 %, and reports for each cell which slowdowns a
@@ -53,13 +49,10 @@ def gate_command(given: Given) -> None:
     if given.qualify:
         raise typer.Exit(qualify(given))
     form = report_format(given)
-    lenient = values.one_of(given.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
+    lenient = is_lenient(given)
     found = measure(given, "gate", given.name, lambda host, cells, rule: for_gate(host, rule), given.baseline or ())
     show(found, form, given.write)
     ending = gate_outcome(found)
     if form != "terminal":
         say(ending.line)  # for the person who reads stderr while a program reads the report
-    if ending.outcome == "failed":
-        raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
-    if ending.outcome == "undecided" and not lenient:
-        raise typer.Exit(GATE_UNDECIDED)
+    raise typer.Exit(exit_code(found, lenient))

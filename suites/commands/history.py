@@ -1,11 +1,8 @@
-"""`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
+"""`dlbench history`: which cells became slower or faster, on which night or slowly, and what else changed then."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dlbench.adapters.protocol import Cell
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
@@ -13,11 +10,11 @@ from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.results import Narrowing, names_of
+from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
-from ..errors import UsageError, unknown_name
+from ..errors import UsageError
 from ..planning import values
 from . import options
 from .options import Given, flag, option, takes
@@ -41,10 +38,11 @@ _OPTIONS: options.Options = {
 
 @takes(options.AXES_TO_SHOW, _OPTIONS)
 def history_command(given: Given) -> None:
-    """Show which cells became slower or faster, on which night, by how much, and what else changed that night.
+    """Show which cells became slower or faster, when, by how much, and what else changed then.
 
-    A night is a run. Nights that also measured a baseline show the ratio to it; others show absolute seconds, where a
-    shift of the machine looks like a change of the code.
+    A change is a night from which on a cell has another level, or a slow drift over many nights. A night is a run.
+    Nights that also measured a baseline show the ratio to it. Others show absolute seconds, where a shift of the
+    machine looks like a change of the code.
 
     Examples:
 
@@ -58,7 +56,9 @@ def history_command(given: Given) -> None:
         check_picture(given.plot)
     with Store.open(given.store_file, create=False) as store:
         cells = store.cells()
-        chosen = _cells(cells, wanted)
+        narrowing = Narrowing(axes=wanted, cells=tuple(cells.values()))
+        options.check_names(narrowing, store.name)
+        chosen = [number for number, cell in cells.items() if narrowing.has(cell)]
         nights = store.nights(suite=given.suite, machine=given.machine, purpose=NIGHTLY)
         nights = nights[nights["cell"].isin(chosen)]
         if start:
@@ -79,15 +79,15 @@ def history_command(given: Given) -> None:
         count, first, _ = history.nights()
         if count < 2:
             raise UsageError(
-                f"{store.name} holds a single night of these cells ({first[:10]}). A history takes at least two, "
-                f"confirming a change {2 * ENOUGH_NIGHTS}."
+                f"{store.name} holds a single night of these cells ({first[:10]}). A history needs at least two, and "
+                f"{2 * ENOUGH_NIGHTS} to confirm a change."
             )
         history = explained(history, store.example, None if given.everything else _EXPLAINED)
     if given.plot is not None:
         written = history_to_picture(history, given.plot)
         left = len(history.cells) - PANELS * len(written)
-        more = f"; {left} more series with --all" if left > 0 else ""
-        say(f"Drawn: {', '.join(str(path) for path in written)}{more}")
+        more = f" --all draws {left} more series." if left > 0 else ""
+        say(f"Drawn: {', '.join(str(path) for path in written)}.{more}")
     # A blank line at its end is no line of CSV.
     print(to_stdout(REPORT, history, ReportOptions(), form), end="" if form == "csv" else "\n")
 
@@ -101,14 +101,3 @@ def _date(text: str | None) -> str:
     except ValueError as error:
         raise UsageError(f"--since {text[:40]!r} is not a date. Write it as 2026-03-01.") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-
-
-def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
-    """Return the numbers of the cells that the options select; raises UsageError for a name that no cell has."""
-    for axis in sorted(wanted.keys() & {"network", "framework"}):
-        known = {name for cell in cells.values() for name in names_of(cell, axis)}
-        for name in values.words(wanted[axis]):
-            if not any(fnmatchcase(each, name) for each in known):
-                raise unknown_name(f"{axis} in this store", name, known)
-    asked = Narrowing(axes=wanted)
-    return [number for number, cell in cells.items() if asked.has(cell)]

@@ -1,6 +1,6 @@
 """`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.networks import digest_of, specification
@@ -11,7 +11,7 @@ from ..environments.interpreters import name_of
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
 from ..planning.framework import Framework, offered
-from ..planning.settings import known_launch_settings, lacking, launch_setting
+from ..planning.settings import Tuned, known_launch_settings, lacking, launch_setting
 from ..planning.values import Build
 from ..run import capability_table
 from . import options
@@ -94,7 +94,7 @@ def list_networks() -> list[dict[str, Any]]:
             "summary": network.summary,
             "batch_size": network.batch_size,
             "parameters": network.family.parameter_count(),
-            "gflop_per_step": network.family.training_flops(network.batch_size) / 1e9,
+            "gflop_per_step": network.family.training_flops(network.known_batch_size) / 1e9,
             "specification": digest_of(network),
             **specification(network.family),
         }
@@ -132,7 +132,8 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
     return {
         **{key: getattr(framework, key) for key in about},
         "modes": list(framework.modes),
-        "settings": [{"name": name, **tuned.model_dump(mode="json")} for name, tuned in framework.tuning.items()],
+        "settings": _settings(framework.tuning),
+        "alternatives": _settings(framework.alternatives),
         "state": state.value,
         "interpreter": None if interpreter is None else str(interpreter),
         "python": version,
@@ -142,9 +143,18 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
     }
 
 
+def _settings(table: Mapping[str, Tuned]) -> list[dict[str, Any]]:
+    return [{"name": name, **setting.model_dump(mode="json")} for name, setting in table.items()]
+
+
 def _show_settings(frameworks: list[dict[str, Any]]) -> None:
     for each in frameworks:
         for setting in each["settings"]:
+            _show_setting(each["name"], setting)
+    show()
+    show("Alternatives of a row, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for each):")
+    for each in frameworks:
+        for setting in each["alternatives"]:
             _show_setting(each["name"], setting)
     show()
     show("Launch settings, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for each):")

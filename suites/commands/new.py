@@ -4,15 +4,15 @@ import shlex
 from importlib import resources
 from pathlib import Path
 
-import typer
-
+from ..display.help import CommandLine
 from ..display.screen import program, say
 from ..errors import UsageError, unknown_name
 from ..planning import own
+from ..planning.framework import offered, row_of_package
 from . import options
 from .options import Given, option, takes
 
-new_app = typer.Typer(no_args_is_help=True, help="Create a starter file.")
+new_app = CommandLine(no_args_is_help=True, help="Create a starter file.")
 _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
 
 
@@ -40,6 +40,16 @@ def step_command(given: Given) -> None:
     """
     file, framework = given.file, given.framework
     known = sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".py"))
+    if framework in offered() and framework not in known:
+        other = row_of_package(framework)
+        releases = ""
+        if other is not None:
+            command = f"dlbench bisect {other.name} --step FILE"
+            releases = f" Releases of the package {framework} are in the row {other.name}: `{command}`."
+        raise UsageError(
+            f"There is no example for {framework}. There are: {', '.join(known)}. A step may use any package of its "
+            f"interpreter: start from the one for numpy.{releases}"
+        )
     if framework not in known:
         raise unknown_name("framework with an example", framework, known)
     own.name_of(file, "FILE")

@@ -8,17 +8,23 @@ import inspect
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.models import OptionInfo
 
+from ..display.help import metavar_of, panel_of
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
-from ..planning import own, values
+from ..planning import own, values, variables
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
+if TYPE_CHECKING:
+    from dlbench.reports.storage.results import Narrowing
+
 DEFAULT_STORE = "dlbench.sqlite"
+_NEAREST = 3
+"""Known names that an error suggests for an unknown one, at most: test ids resemble each other."""
 
 Options = dict[str, tuple[Any, Any]]
 """Annotation and default by parameter."""
@@ -28,7 +34,8 @@ Given = SimpleNamespace
 
 def option(name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any) -> tuple[Any, Any]:
     """Return an option with its help, as Typer takes it: annotation and default."""
-    return Annotated[kind, typer.Option(name, help=text, **further)], usual
+    shown = {"metavar": metavar_of(name, kind), "rich_help_panel": panel_of(name), **further}
+    return Annotated[kind, typer.Option(name, help=text, **shown)], usual
 
 
 def flag(name: str, text: str) -> tuple[Any, Any]:
@@ -80,11 +87,15 @@ STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAU
 SEED = option("--seed", "Seed for the order of launches.", int | None)
 STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
 CELL_BUDGET = option(
-    "--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out."
+    "--cell-budget",
+    "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out.",
+    metavar="TIME",
 )
-BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.")
-OF_SUITE = option("--suite", "Only runs of this suite.")
-OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
+BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.", metavar="TIME")
+RESULTS = "Which results"
+"""The panel of the options that choose stored results."""
+OF_SUITE = option("--suite", "Only runs of this suite.", rich_help_panel=RESULTS)
+OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", metavar="FINGERPRINT")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
@@ -110,8 +121,16 @@ def _to_show(axis: AxisOption) -> tuple[Any, Any]:
     """Return the option that shows the stored cells of some values only."""
     names = axis.example or ",".join(axis.known[:2])
     first = names.partition(",")[0]
-    shown = f"`{first}` or `{names}` or `'{first[0]}*'`" if names else "`1` or `1,2,4`"
-    return option(axis.option, f"Only these: {shown}.", metavar=axis.metavar)
+    shown = f"`{first}` or `{names}`" if names else "`1` or `1,2,4`"
+    if names and not first[0].isdecimal():
+        shown += f" or `'{first[0]}*'`"
+    panel = panel_of(axis.option)
+    return option(
+        axis.option,
+        f"Only these: {shown}.",
+        metavar=axis.metavar,
+        rich_help_panel=RESULTS if panel == "What to measure" else panel,
+    )
 
 
 AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
@@ -145,6 +164,12 @@ BUILDS: Options = {
         "How far the first losses of your own step may differ between launches (default 0.1%).",
         metavar="SHARE",
     ),
+    "env": several(
+        "--env",
+        "An environment variable for all launches; NAME alone passes on the shell's. Launches get no other variables "
+        "of the shell.",
+        "NAME[=VALUE]",
+    ),
 }
 SESSION: Options = {
     "budget": BUDGET,
@@ -167,6 +192,9 @@ def words_of(given: Given, *tables: Options) -> list[str]:
         # To Typer the first name is a default until it looks at it.
         names = map(str, (declared.default, *(declared.param_decls or ())))
         word = next(name for name in names if name.startswith("--"))
+        if name == "env":
+            found += variables.command_words(variables.read(value))
+            continue
         each_value = value if isinstance(value, list) else [value]
         found += [word] if value is True else [part for each in each_value for part in (word, str(each))]
     return found
@@ -206,6 +234,13 @@ def in_plural(name: str) -> str:
 def wanted(given: Given) -> dict[str, str]:
     """Return the words that select stored cells, by axis."""
     return {each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)}
+
+
+def check_names(narrowing: "Narrowing", where: str) -> None:
+    """Raise UsageError for a network or framework that no stored cell has, with the nearest that one has."""
+    for axis, word in narrowing.unknown():
+        if axis in ("network", "framework") and narrowing.cells:
+            raise unknown_name(f"{axis} in {where}", word, narrowing.known(axis), _NEAREST)
 
 
 def own_steps(given: Given) -> own.OwnSteps | None:
@@ -267,4 +302,5 @@ def choices(given: Given) -> SuiteOverrides:
     if own_files is not None:
         _check_with_steps(given, own_files, builds)
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
-    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files)
+    environment = variables.read(vars(given).get("env") or ())
+    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files, variables=environment)

@@ -285,7 +285,7 @@ class _Site:
         frame = self.store.nights(suite=suite, machine=machine, purpose=NIGHTLY)
         history = build_history(frame, self.store.cells(), machines={machine: where})
         history = explained(history, self.store.example, _EXPLAINED)
-        confirmed = sum(not change.pending for _, change in history.changes)
+        confirmed = sum(not change.pending for _, change in history.changes) + len(history.drifts)
         shifts = shifts_of(history, known.shifts if known else ())
         page = HistoryPage(machine, suite, len(nights), max(run.started for run in nights), confirmed, digest, shifts)
         self.write(page.file, history_page(history, suite, where, self.version))

@@ -25,6 +25,8 @@ from ..planning.axes import SuiteOverrides
 from ..planning.framework import counterparts_of_2016, release_dates
 from ..planning.plan import LaunchDurations, Plan, expand, memory_line
 from ..run import preparation
+from ..run.privacy import recorded
+from ..run.runner import left_behind_of
 from ..run.texts import Text
 from . import options
 from .options import Given, takes
@@ -49,6 +51,8 @@ def plan_command(given: Given) -> None:
     machine, chosen = probe(), options.choices(given)
     plan = planned(given.name, chosen, machine, given.seed, given.store_file)
     preparation.check_interpreters(chosen.builds)
+    if left := left_behind_of(plan):
+        say(left)
     if given.as_json:
         print_json(
             {
@@ -59,6 +63,7 @@ def plan_command(given: Given) -> None:
                 "interval": plan.interval,
                 "cell_seconds": plan.cell_seconds,
                 "protocol": to_dict(plan.protocol),
+                "variables": recorded(plan.variables),
                 "cells": [to_dict(cell) for cell in plan.cells],
                 "left_out": [to_dict(cell) for cell in plan.left_out],
                 "order": [{"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()],

@@ -14,8 +14,8 @@ from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.naming import counted, listed
-from dlbench.reports.ratio.pairs import SLOWER
-from dlbench.reports.ratio.releases import Point
+from dlbench.reports.ratio.pairs import FASTER, SLOWER
+from dlbench.reports.ratio.releases import Point, largest_undecided
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import RELEASES
@@ -134,20 +134,24 @@ def releases_command(given: Given) -> None:
     if given.plot is not None and made.draw is not None and made.drawable(found):
         say(f"Drawn: {', '.join(map(str, made.draw(found, given.plot, ReportOptions())))}.")
     print(to_stdout(made, found, ReportOptions(), form))
-    for each in found.rows if wanted else ():
-        if each.change:
-            say(f"Confirm it, and find the release: {_bisection(each, given, step)}")
+    if wanted:
+        for point in found.rows:
+            if point.change in (SLOWER, FASTER):
+                say(f"Confirm it, and find the release: {_bisection(point, given, step)}")
+        for point in largest_undecided(found):
+            say(f"Decide whether {point.name} differs from {point.before}: {_bisection(point, given, step)}")
     if not any(record.outcome.status is Status.OK for record in results.records):
         say("dlbench: no release gave a valid number; the reasons are below the table.")
         raise typer.Exit(NOTHING_MEASURED)
 
 
 def _bisection(point: Point, given: Given, step: Framework | None) -> str:
-    """Return the command that searches between a release that changed and the one before it."""
-    good, bad = (point.before, point.name) if point.change == SLOWER else (point.name, point.before)
+    """Return the command that searches between a release that changed, or may have, and the one before it."""
+    slower = point.ratio is not None and point.ratio.value > 1
+    good, bad = (point.before, point.name) if slower else (point.name, point.before)
     words = words_of_cell(point.cell.cell, given.suite, step.file if step else None)
     words += map(shlex.quote, options.words_of(Given(**{**vars(given), "step": None}), options.BUILDS))
-    ends = f"--good {good} --bad {bad}{'' if point.change == SLOWER else ' --faster'}"
+    ends = f"--good {good} --bad {bad}{'' if slower else ' --faster'}"
     return " ".join(["dlbench bisect", given.framework, f"--suite {shlex.quote(given.suite)}", *words, ends])
 
 

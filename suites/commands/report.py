@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
@@ -20,6 +20,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Narrowing, Results, run_named
 from dlbench.reports.storage.store import Store
 
+from ..display.help import CommandLine, Group
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning.framework import counterparts_of_2016, release_dates
@@ -27,7 +28,7 @@ from . import options
 from .options import Given, flag, option, several, takes
 
 
-class _Reports(TyperGroup):
+class _Reports(Group):
     """The commands of all reports, each imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -39,7 +40,7 @@ class _Reports(TyperGroup):
         """Return the command of this name."""
         if cmd_name not in catalogue.modules() or cmd_name in _OF_THEIR_OWN:
             return super().get_command(ctx, cmd_name)
-        app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
+        app = CommandLine()
         app.command(cmd_name)(command_of(catalogue.report(cmd_name)))
         return typer.main.get_command(app)
 
@@ -51,7 +52,7 @@ class _Reports(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-report_app = typer.Typer(
+report_app = CommandLine(
     cls=_Reports,
     no_args_is_help=True,
     help="Show what was measured, and what it means. Each report has examples: `dlbench report fastest --help`.",
@@ -60,7 +61,7 @@ report_app = typer.Typer(
 _OF_THEIR_OWN = ("compare", "bisect", "history", "explain")  # reports with commands elsewhere
 _STORES = "Result store. Repeat the option to compare machines."
 SOURCES: options.Options = {
-    "store": several("--store", _STORES, "FILE"),
+    "store": several("--store", _STORES, "FILE", rich_help_panel=options.RESULTS),
     "run": option("--run", "Only this run: latest, previous, its id or the start of it."),
     "suite": options.OF_SUITE,
     "machine": options.OF_MACHINE,
@@ -176,7 +177,10 @@ def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, train
     asked = Narrowing()
     if not chosen.reference:
         run = run_named(given.run, [each for each, _ in runs()]) if given.run else ""
-        asked = Narrowing(run, given.suite or "", given.machine or "", options.wanted(given))
+        wanted = options.wanted(given)
+        cells = cells_of(targets) if wanted else ()
+        asked = Narrowing(run, given.suite or "", given.machine or "", wanted, cells)
+        options.check_names(asked, ", ".join(map(servers.without_password, targets)))
     return Source(
         cache(partial(_results_of, targets, given, asked, trainings)),
         runs,
@@ -211,6 +215,11 @@ def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
         counts = store.record_counts()
         found += [(run, counts.get(run.id, 0)) for run in store.runs()]
     return found
+
+
+def cells_of(targets: Sequence[str]) -> tuple[Cell, ...]:
+    """Return every cell that these stores have records of; raises StoreError."""
+    return tuple(dict.fromkeys(cell for store in _opened(targets) for cell in store.cells().values()))
 
 
 def _opened(targets: Sequence[str]) -> Iterator[Store]:

@@ -1,5 +1,6 @@
 """`dlbench store`, `dlbench export` and `dlbench import`: copy and deliver stores; formats of other tools."""
 
+import importlib.util
 import sys
 
 import typer
@@ -11,16 +12,17 @@ from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage import delivery, servers
-from dlbench.reports.storage.results import Narrowing
+from dlbench.reports.storage.results import Narrowing, run_named
 from dlbench.reports.storage.store import Store
 
+from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, say
 from ..errors import UsageError
 from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-store_app = typer.Typer(no_args_is_help=True, help="Copy result stores, and deliver records to a server.")
+store_app = CommandLine(no_args_is_help=True, help="Copy result stores, and deliver records to a server.")
 
 
 @store_app.command("copy")
@@ -74,7 +76,7 @@ FORMATS = ("pytest-benchmark", "csv", "parquet")
     {
         "form": option("--format", f"Output format: {', '.join(FORMATS)}.", str, FORMATS[0]),
         "store_file": options.STORE,
-        "run": option("--run", "The run with this id. Without it, the newest."),
+        "run": option("--run", "The run: latest, previous, its id or the start of it. Without it, the newest."),
         "suite": options.OF_SUITE,
         "machine": options.OF_MACHINE,
     }
@@ -93,9 +95,18 @@ def export_command(given: Given) -> None:
     """
     form = options.form_of(given.form, False, FORMATS)
     if form == "pytest-benchmark":
+        if importlib.util.find_spec("pytest_benchmark") is None:
+            raise UsageError(
+                "The default format, pytest-benchmark, needs the package of this name. Install it (`pip install "
+                "pytest-benchmark`), or choose a format that needs no package: --format csv."
+            )
         _export_run(given)
         return
-    found = frames.launches(given.store_file, given.run, given.suite, given.machine)
+    run = given.run
+    if run:
+        with Store.open(given.store_file, create=False) as store:
+            run = run_named(run, store.runs())
+    found = frames.launches(given.store_file, run, given.suite, given.machine)
     if form == "csv":
         print(found.to_csv(index=False), end="")
         return
@@ -110,8 +121,10 @@ def export_command(given: Given) -> None:
 
 def _export_run(given: Given) -> None:
     with Store.open(given.store_file, create=False) as store:
-        asked = Narrowing(given.run or "", given.suite or "", given.machine or "")
-        found = [run for run in store.runs() if asked.takes(run)]
+        runs = store.runs()
+        wanted = run_named(given.run, runs) if given.run else ""
+        asked = Narrowing(wanted, given.suite or "", given.machine or "")
+        found = [run for run in runs if asked.takes(run)]
         if not found:
             named = {"run": given.run, "suite": given.suite, "machine": given.machine}
             words = " ".join(f"--{name} {value}" for name, value in named.items() if value) or "any run"
@@ -130,7 +143,7 @@ _ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one
 
 @takes(
     {
-        "files": options.argument("FILE...", "JSON files of pytest-benchmark.", list[str]),
+        "files": options.argument("FILE", "JSON files of pytest-benchmark.", list[str]),
         "store_file": options.STORE,
         "one_run": flag("--one-run", _ONE_RUN),
     }

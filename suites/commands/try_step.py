@@ -46,6 +46,7 @@ _WORTH_SAYING = (LOSS_CONSTANT, THREADS_EXCEEDED, THREADS_UNUSED, NO_STEADY_STAT
         "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
         "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
         "cell_budget": options.CELL_BUDGET,
+        "env": options.BUILDS["env"],
         "loss_tolerance": options.BUILDS["loss_tolerance"],
     }
 )

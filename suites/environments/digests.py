@@ -10,11 +10,12 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..planning.framework import GUEST_DIRECTORY, Framework
+from ..planning.variables import is_secret
 from .folders import file_digest, home, remembered
 from .interpreters import Inspection
 
@@ -56,6 +57,17 @@ def build_digest(inspection: Inspection) -> str:
     contents = remembered(kept, "contents", listing.hexdigest(), lambda: _read(files))
     packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
     return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[:12]
+
+
+def with_variables(digest: str, variables: Mapping[str, str]) -> str:
+    """Return a digest of a build and the environment variables of its launches; that of the build without any.
+
+    A secret counts by its name alone, so that nothing about its value can be read from the digest.
+    """
+    if not digest or not variables:
+        return digest
+    values = [(name, "" if is_secret(name) else value) for name, value in sorted(variables.items())]
+    return hashlib.sha256(json.dumps([digest, values]).encode(errors="surrogateescape")).hexdigest()[:12]
 
 
 def _digest(folder: Path, paths: Iterable[Path]) -> str:

@@ -44,7 +44,7 @@ class State(StrEnum):
     NOT_BUILT = "not built"
     HALF_BUILT = "half-built"
     BEING_BUILT = "being built"  # by another process
-    UNAVAILABLE = "unavailable"  # this machine lacks something, or its packages are gone
+    UNAVAILABLE = "unavailable"  # this machine lacks something, or dlbench has no adapter for it
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from dlbench.reports.naming import counted
 
 from ..display.screen import StatusLine, err, say
 from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError
-from ..planning.framework import Framework
+from ..planning.framework import Framework, row_of_package
 from ..planning.values import Build
 from . import environment, index, packages
 from .environment import Report, Source, State, external_source
@@ -77,6 +77,17 @@ def package_of(framework: Framework) -> Requirement:
     return Requirement(framework.packages[0])
 
 
+def elsewhere(framework: Framework) -> str:
+    """Return a sentence with the row of the package that has this framework's name; empty where it is its own."""
+    other = row_of_package(framework.name)
+    if other is None:
+        return ""
+    return (
+        f" The row {framework.name} is the package {package_of(framework).name}; the releases of the package "
+        f"{framework.name} are those of the row {other.name}."
+    )
+
+
 def row_of(framework: Framework, release: Release, python: Path | None = None, step: Framework | None = None) -> Build:
     """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it; of a user's own ``step`` with it."""
     return Build(f"{framework.name}-{release.version}", step or framework, python, release.uploaded)
@@ -113,7 +124,7 @@ def releases_on_index(
     files = grouped(found, lambda each: Version(each.version.public))
     versions = chosen_versions(files, low, high, every)
     if not versions:
-        raise UsageError(f"The package index has no wheels of {package.name} in this range.")
+        raise UsageError(f"The package index has no wheels of {package.name} in this range.{elsewhere(framework)}")
     here = pythons_at_hand()
     order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
     fitting = {
@@ -272,7 +283,14 @@ def sources(
                 report(f"{framework.title} {each.version} is left out: {error}")
             found.append(Source(row_of(framework, each, None, step), None, "", "", str(error)))
     if not any(each.interpreter for each in found):
-        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {found[-1].reason}")
+        if not build_missing and not any(each.is_built for each in known):
+            raise FrameworkEnvironmentError(
+                f"No environment of these releases of {framework.title} is built on this machine. Leave --no-build out "
+                "to build them."
+            )
+        reason = found[-1].reason
+        reason = reason[:1].upper() + reason[1:]
+        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {reason}")
     return found
 
 

@@ -19,20 +19,22 @@ from dlbench.reports.storage.store import Store
 from ..commands import options
 from ..commands.options import Given, flag, option, several, takes
 from ..commands.run import CONDITIONS
+from ..display.help import CommandLine
 from ..display.screen import StatusLine, complain, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
-from ..planning import values
+from ..planning import values, variables
+from ..planning.framework import find
 from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
-fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
+fleet_app = CommandLine(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
 
 _WATCH_SECONDS = 1.0, 10.0  # the first and the longest pause between two queries of scheduler and store
 _SCHEDULERS = ("slurm", "local")
 
 _NEWEST = "The fleet's id. Without it, the newest."
-_WHICH: options.Options = {"fleet_id": options.argument("[FLEET]", _NEWEST, str | None, None)}
+_WHICH: options.Options = {"fleet_id": options.argument("FLEET", _NEWEST, str | None, None)}
 _NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
 _WAIT = flag("--wait", "Wait until all jobs have ended.")
 _FLEET: options.Options = {
@@ -111,8 +113,12 @@ def run_command(given: Given) -> None:
     if given.fleet is not None:
         raise UsageError("--fleet names a fleet to resume. Give it together with --resume.")
     _check_store(given.store_file, on)
-    options.choices(given)
+    _check_secrets(given)
+    chosen_axes = options.choices(given)
     suites.load(name)
+    of_own_steps = [find(row) for row in (chosen_axes.own.names if chosen_axes.own else ())]
+    if left := variables.left_behind(chosen_axes.variables, of_own_steps):
+        say(left)
     fleet = Fleet.new(name, words, on, {"python": sys.executable, **settings_of(given, on)}, given.folder)
     scheduler = _scheduler(fleet)
     nodes = scheduler.nodes(given.nodes, [] if given.nodelist is None else values.words(given.nodelist))
@@ -167,6 +173,16 @@ def _resume(given: Given, words: list[str]) -> None:
         return
     say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(broken)}")
     _submit(fleet, _scheduler(fleet), broken, given)
+
+
+def _check_secrets(given: Given) -> None:
+    """Raise UsageError for a secret among the variables whose value a job would need in its command."""
+    for name, value in variables.read(given.env or ()).items():
+        if variables.is_secret(name) and os.environ.get(name) != value:
+            raise UsageError(
+                f"The value of {name} in --env would be in every job's command, where others can read it. Set it in "
+                f"the shell, and give --env {name}."
+            )
 
 
 def _check_store(target: str, scheduler: str) -> None:

@@ -15,12 +15,13 @@ from dlbench.reports.compare.comparison import SideOfCell, judge_sides, side_of
 from dlbench.reports.compare.report import GateOutcome, outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, FEWEST_LAUNCHES, Judgement, Verdict, adjust
 from dlbench.reports.formats.json import json_text
+from dlbench.reports.formats.ratios import change_in_words
 from dlbench.reports.naming import counted as number_of
 from dlbench.reports.naming import listed
-from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, KEY, counted
+from dlbench.reports.pytest_benchmark.export import KEY, counted
 from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, FileError, launches_of, read, repetition_of
 from dlbench.reports.pytest_benchmark.processes import merged
-from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, Host, read_host
 from dlbench.reports.storage.record import CANDIDATE, Record
 from dlbench.reports.storage.results import Results
 
@@ -182,34 +183,31 @@ class Judged:
 
 
 def judge_all(
-    baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool], root: Path, started: Path
+    baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool], in_turns: bool = False
 ) -> Judged:
     """Judge the benchmarks of a session.
 
-    ``left_out`` tells whether the session chose not to run a benchmark of the baseline. ``root`` is pytest's root
-    folder, ``started`` the one it was started in.
+    ``left_out`` tells whether the session chose not to run a benchmark of the baseline, ``in_turns`` whether the
+    baseline was measured meanwhile, on the same machine.
     """
-    notes = list(baselines.notes)
-    if sentence := _follow_root(baselines, candidates, root, started):
-        notes.append(sentence)
     judged: dict[str, Judgement] = {}
     for candidate in candidates:
         side = baselines.find(candidate.key, candidate.machine)
         if side is not None:
-            judged[candidate.name] = _judge(side[0], candidate.side, side[1] == candidate.machine)
+            same_machine = in_turns or side[1] == candidate.machine != UNKNOWN_MACHINE
+            judged[candidate.name] = _judge(side[0], candidate.side, same_machine, in_turns)
     judgements = tuple(zip(judged, adjust(list(judged.values())), strict=True))
     known = {candidate.key for candidate in candidates}
     added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
     gone = tuple(name for name in baselines.names if name not in known and not left_out(name))
-    return Judged(judgements, added, gone, (*notes, *_remedies(judgements, candidates)))
+    return Judged(judgements, added, gone, (*baselines.notes, *_remedies(judgements, candidates)))
 
 
 def sentence_of(judgement: Judgement) -> str:
     """Return the reason of a judgement, with its ratio where the reason has none."""
-    has_ratio = judgement.ratio is not None
-    if has_ratio and (judgement.verdict is Verdict.COMPARISON or judgement.low is None):
-        return f"{judgement.ratio - 1:+.1%}; {judgement.sentence}"
-    return judgement.sentence
+    if judgement.ratio is None or (judgement.low is not None and judgement.verdict is not Verdict.COMPARISON):
+        return judgement.sentence
+    return f"{change_in_words(judgement.ratio, None, None)}; {judgement.sentence}"
 
 
 def candidates_of_session(
@@ -263,12 +261,12 @@ def plain_side(*seconds: float) -> SideOfCell:
     return SideOfCell(Status.OK, "", len(seconds), seconds)
 
 
-def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool) -> Judgement:
+def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool, same_session: bool) -> Judgement:
     times = (*before.launch_medians, *after.launch_medians)
     if times and min(times) < CLOCK_SECONDS:
         words = "shorter than the clock resolves: no ratio. Let the benchmark do more in each call"
         return Judgement(Verdict.INCONCLUSIVE, words, before.launches, after.launches)
-    return judge_sides(before, after, DEFAULT, same_machine)
+    return judge_sides(before, after, DEFAULT, same_machine, same_session)
 
 
 def _remedies(judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[Candidate]) -> list[str]:
@@ -295,29 +293,30 @@ def _processes(count: int) -> str:
     return number_of(count, "process", "processes")
 
 
-def _follow_root(baselines: Baselines, candidates: Sequence[Candidate], root: Path, started: Path) -> str:
-    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's.
+def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path) -> None:
+    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's, and note it.
 
     Ids of tests begin at the root folder. That is what the tests on the command line have in common, and pytest takes
-    an existing path in a word of its own for a test. Return a sentence on it; empty where a name fits as it is.
+    an existing path in a word of its own for a test. ``names`` are the benchmarks of this session, ``root`` is its root
+    folder, and ``started`` the folder in which pytest was started. Nothing is renamed where a name fits as it is.
     """
-    names = {candidate.key for candidate in candidates if isinstance(candidate.key, str)}
     if names & set(baselines.names):
-        return ""
+        return
     below = started.relative_to(root).parts if started.is_relative_to(root) else ()
     for count in range(1, len(below) + 1):
         start = "/".join(below[:count]) + "/"
         if names & {start + name for name in baselines.names}:
             baselines.rename({name: start + name for name in baselines.names})
-            return _OTHER_ROOT.format(f"under {start}")
+            baselines.notes.append(_OTHER_ROOT.format(f"under {start}"))
+            return
     above = root.parts[1:]
     for count in range(1, len(above) + 1):
         start = "/".join(above[-count:]) + "/"
         shorter = {name: name.removeprefix(start) for name in baselines.names if name.startswith(start)}
         if names & set(shorter.values()):
             baselines.rename(shorter)
-            return _OTHER_ROOT.format(f"without {start}")
-    return ""
+            baselines.notes.append(_OTHER_ROOT.format(f"without {start}"))
+            return
 
 
 def _is_json(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ OF_THE_SUITE: dict[str, dict[str, Any]] = {
         "action": "append",
         "help": "your own training step instead of the networks: --dlbench-step=train_step.py, as `dlbench new step` "
         "writes it. Repeatable",
+    },
+    "env": {
+        "metavar": "NAME[=VALUE]",
+        "action": "append",
+        "help": "an environment variable for all launches; NAME alone passes on the shell's. Repeatable",
     },
     "loss-tolerance": {"metavar": "SHARE", "help": "how much the step's first losses may differ between launches"},
     "adapter": {
@@ -83,6 +89,17 @@ def add_options(parser: pytest.Parser) -> None:
         "or dlbench store; only a regression fails the session. Repeatable: a JSON of one session is one process.",
     )
     group.addoption(
+        "--dlbench-baseline-checkout",
+        metavar="FOLDER",
+        help="The baseline is the code in this folder, such as a git worktree: with --dlbench-processes, processes "
+        "that run there take turns with those that run here. Finds smaller changes than a saved baseline does.",
+    )
+    group.addoption(
+        "--dlbench-baseline-python",
+        metavar="PATH",
+        help="With --dlbench-baseline-checkout: the Python in which that code is installed, if not this one.",
+    )
+    group.addoption(
         "--dlbench-undecided",
         choices=("pass", "fail"),
         default="pass",
@@ -108,6 +125,8 @@ class Asked:
     processes: int
     """Fresh processes to measure in; 0: this session is the only one."""
     save: Path | None
+    checkout: Path | None
+    """Folder of the baseline's code."""
 
 
 def asked_for(config: pytest.Config) -> Asked:
@@ -115,7 +134,8 @@ def asked_for(config: pytest.Config) -> Asked:
     suite = bool(config.getoption("dlbench_suite"))
     if not suite:
         _refuse_options_of_the_suite(config)
-    judges = bool(config.getoption("dlbench_baseline") or config.getini("dlbench_verdict"))
+    checkout = _checkout(config)
+    judges = bool(config.getoption("dlbench_baseline") or config.getini("dlbench_verdict") or checkout)
     if config.getoption("dlbench_undecided") == "fail" and not judges:
         raise pytest.UsageError(
             "dlbench: --dlbench-undecided goes with --dlbench-baseline or the ini option dlbench_verdict. Add one, or "
@@ -123,8 +143,14 @@ def asked_for(config: pytest.Config) -> Asked:
         )
     save = config.getoption("dlbench_save")
     compares = config.getini("dlbench_verdict") and config.getoption("benchmark_compare", None)
-    processes = _processes(config, suite, bool(config.getoption("dlbench_baseline") or compares or save))
-    return Asked(suite, judges, processes, None if save is None else _save(config, save, suite, processes))
+    used = bool(config.getoption("dlbench_baseline") or checkout or compares or save)
+    processes = _processes(config, suite, used)
+    if checkout is not None and processes == 0:
+        raise pytest.UsageError(
+            f"dlbench: --dlbench-baseline-checkout goes with --dlbench-processes {ENOUGH_PROCESSES}. Add it."
+        )
+    file = None if save is None else _save(config, save, suite, processes)
+    return Asked(suite, judges, processes, file, checkout)
 
 
 def measures_nothing(config: pytest.Config) -> bool:
@@ -160,10 +186,35 @@ def _processes(config: pytest.Config, suite: bool, used: bool) -> int:
         )
     if given is not None and count > 1 and not used:
         raise pytest.UsageError(
-            "dlbench: --dlbench-processes needs a baseline or a file to save: add --dlbench-baseline=FILE or "
-            "--dlbench-save=FILE."
+            "dlbench: --dlbench-processes needs a baseline or a file to save: add --dlbench-baseline=FILE, "
+            "--dlbench-baseline-checkout=FOLDER or --dlbench-save=FILE."
         )
     return 0 if suite or not used or count == 1 else count
+
+
+def _checkout(config: pytest.Config) -> Path | None:
+    """Return the folder of the baseline's code; raises UsageError where it is of no use."""
+    option = "--dlbench-baseline-checkout"
+    name, python = config.getoption("dlbench_baseline_checkout"), config.getoption("dlbench_baseline_python")
+    if name is None:
+        if python:
+            raise pytest.UsageError(f"dlbench: --dlbench-baseline-python goes with {option}=FOLDER. Add it.")
+        return None
+    if option in config.invocation_params.args:
+        raise pytest.UsageError(
+            f"dlbench: write {option}={name}, with an equals sign: pytest takes a folder in a word of its own for one "
+            "of tests."
+        )
+    if config.getoption("dlbench_baseline"):
+        raise pytest.UsageError(f"dlbench: --dlbench-baseline and {option} are two baselines. Choose one.")
+    if python and shutil.which(python) is None:
+        raise pytest.UsageError(f"dlbench: --dlbench-baseline-python={python} is no program. Name a Python.")
+    path = Path(config.invocation_params.dir, name).resolve()
+    if not path.is_dir():
+        raise pytest.UsageError(f"dlbench: {option}={name}: there is no such folder.")
+    if path == config.invocation_params.dir.resolve():
+        raise pytest.UsageError(f"dlbench: {option}={name} is this folder. Name another checkout.")
+    return path
 
 
 def _save(config: pytest.Config, name: str, suite: bool, processes: int) -> Path:

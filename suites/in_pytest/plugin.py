@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from .processes import Processes
     from .verdict import VerdictSession
 
-    processes = Processes(config, asked.processes)
+    processes = Processes(config, asked.processes, asked.checkout)
     config.pluginmanager.register(processes, "dlbench-processes")
     config.pluginmanager.register(VerdictSession(config, asked, processes), "dlbench-verdict")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,10 @@ class Order:
     """File to write at the end."""
     running: str
     """File that names the running test, for the session to read should this process crash."""
+    other: str = ""
+    """Folder of the code that this process is compared with."""
+    environment_shared: bool = True
+    """Whether the other side has the same Python."""
 
 
 @dataclass
@@ -65,6 +70,8 @@ class ProcessOutcome:
     skipped: dict[str, str] = field(default_factory=dict)
     measured: int = 0
     """Tests that were chosen."""
+    wrong_code: str = ""
+    """A module that is not of this side's code, though it should be; the sides then measure the same."""
 
 
 def set_options(config: pytest.Config) -> None:
@@ -123,7 +130,37 @@ class Process:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """Write how the tests ended."""
+        if self._order.other:
+            own = self._config.invocation_params.dir.resolve()
+            self._outcome.wrong_code = wrong_code(own, Path(self._order.other), self._order.environment_shared)
         Path(self._order.outcome).write_text(json.dumps(asdict(self._outcome)), encoding="utf-8")
+
+
+def wrong_code(own: Path, other: Path, environment_shared: bool) -> str:
+    """Return the file of a loaded module that is not of this checkout's code; empty where all are.
+
+    That is a module in the other checkout. With an environment that both share it is also a module that this checkout
+    has, and that was loaded from elsewhere: one that is installed.
+    """
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or "." in name or name in sys.stdlib_module_names:
+            continue
+        path = Path(file).resolve()
+        installed = "site-packages" in path.parts
+        within = path.is_relative_to(own) and not installed
+        beyond = path.is_relative_to(other) and not installed
+        if beyond and not (within and own.is_relative_to(other)):
+            return file
+        if environment_shared and not within and _has_module(own, name):
+            return file
+    return ""
+
+
+def _has_module(folder: Path, name: str) -> bool:
+    """Tell whether a checkout has a module or package of this name, at its top or in src."""
+    places = (folder, folder / "src")
+    return any((place / f"{name}.py").is_file() or (place / name / "__init__.py").is_file() for place in places)
 
 
 def takes_benchmark(item: pytest.Item) -> bool:

@@ -4,6 +4,9 @@ The launch is the unit of every verdict, and a session is but one. So once the t
 those that passed run again in processes of their own, one after another. The session itself is not one of them: it may
 have run other tests before, under coverage, or spread over workers, and the processes must differ by chance alone.
 
+With `--dlbench-baseline-checkout` as many processes run in another checkout of the code, the baseline. Both sides take
+turns, in random order, so that a machine that becomes slower meanwhile slows both.
+
 A process gets the arguments, the folder and the environment of the session (`process` turns off what may happen only
 once). It writes a pytest-benchmark JSON with all samples, and how its tests ended. Its output is kept in case it
 crashes, and is never parsed.
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -20,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,11 @@ _OF_COVERAGE = "COV_CORE_", "COVERAGE_PROCESS_"
 """Beginnings of environment variables by which coverage measures processes too."""
 
 
+_SEPARATE = (
+    "Install each checkout in an environment of its own, and name the baseline's: --dlbench-baseline-python=PATH"
+)
+
+
 @dataclass(frozen=True)
 class Failure:
     """A test that failed in a process, or a process that crashed."""
@@ -46,24 +55,30 @@ class Failure:
     reason: str
     output: tuple[str, ...] = ()
     """The last lines of a process that crashed."""
+    of_baseline: bool = False
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets
 class Processes:
     """The plugin that runs the processes after the session's tests."""
 
     config: pytest.Config
     count: int
     """0: the session alone."""
+    checkout: Path | None = None
+    """Folder of the baseline's code."""
     files: list[Path] = field(default_factory=list)
     """pytest-benchmark JSON of each process that measured something."""
+    baseline_files: list[Path] = field(default_factory=list)
+    """The same of the baseline's code."""
     failures: list[Failure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Benchmarks that were skipped in a process, and why."""
     collected: set[str] = field(default_factory=set)
     """Ids of the session's tests; empty under pytest-xdist, whose workers have them."""
     deselected: set[str] = field(default_factory=set)
-    interrupted: bool = False
+    stopped: str = ""
+    """Why the session ended before all processes had run; else empty."""
 
     def __post_init__(self) -> None:
         self._passed: dict[str, bool] = {}
@@ -90,10 +105,13 @@ class Processes:
         """Run the tests, then the processes."""
         try:
             result = yield
-            if self.count and measures(self.config) and not (session.shouldstop or session.shouldfail):
+            if self.count and measures(self.config):
                 self._run(session)
         except (KeyboardInterrupt, pytest.exit.Exception):
-            self.interrupted = True
+            self.stopped = "the session was interrupted"
+            raise
+        except session.Failed:  # -x, or --maxfail
+            self.stopped = "the session stopped before its processes began"
             raise
         return result
 
@@ -107,41 +125,77 @@ class Processes:
         folder = Path(tempfile.mkdtemp(prefix="dlbench-pytest-"))
         self.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         begun = time.monotonic()
+        sides = (None,) if self.checkout is None else (None, self.checkout)
+        order = random.Random()  # tests may seed the shared one
+        of_each = "" if self.checkout is None else " of each side"
         for number in range(1, self.count + 1):
             left = ""
             if number > 1:
                 each = (time.monotonic() - begun) / (number - 1)
                 left = f", about {each * (self.count - number + 1):.0f} s left"
-            self._say(f"dlbench: process {number} of {self.count}{left}")
-            if not self._run_one(number, tests, folder / str(number)):
-                return
+            self._say(f"dlbench: process {number} of {self.count}{of_each}{left}")
+            for checkout in order.sample(sides, len(sides)):
+                place = folder / f"{number}-{'candidate' if checkout is None else 'baseline'}"
+                if not self._run_one(number, tests, place, checkout):
+                    return
 
-    def _run_one(self, number: int, tests: list[str], folder: Path) -> bool:
-        """Run a process; return whether it came to a test, as others then may."""
-        folder.mkdir()
-        file, order_file = folder / "benchmarks.json", folder / "order.json"
-        order = Order(tests, os.getpid(), str(folder / "outcome.json"), str(folder / "running.txt"))
+    def _run_one(self, number: int, tests: list[str], place: Path, checkout: Path | None) -> bool:
+        """Run a process, in a checkout of the baseline or in this one; return whether others may follow.
+
+        None may where a process came to no test, or did not measure the code that it should.
+        """
+        place.mkdir()
+        file, order_file, output = place / "benchmarks.json", place / "order.json", place / "output.txt"
+        here = self.config.invocation_params.dir
+        python_of_baseline = self.config.getoption("dlbench_baseline_python")
+        other = self.checkout if checkout is None else here.resolve()
+        order = Order(
+            tests,
+            os.getpid(),
+            str(place / "outcome.json"),
+            str(place / "running.txt"),
+            other=str(other or ""),
+            environment_shared=not python_of_baseline,
+        )
         order_file.write_text(json.dumps(asdict(order)), encoding="utf-8")
-        further = [f"--dlbench-process={order_file}", f"--benchmark-json={file}", f"--basetemp={folder / 'temporary'}"]
-        code = self._wait_for([*command_of(self.config), *arguments_of(self.config, further)], folder / "output.txt")
-        shutil.rmtree(folder / "temporary", ignore_errors=True)
+        further = [f"--dlbench-process={order_file}", f"--benchmark-json={file}", f"--basetemp={place / 'temporary'}"]
+        python = sys.executable
+        if checkout is not None and python_of_baseline:
+            # By its path from here, since the process starts in another folder.
+            python = str(Path(here, shutil.which(python_of_baseline) or python_of_baseline))
+        command = [*command_of(python), *arguments_of(self.config, further)]
+        code = self._wait_for(command, checkout or here, output)
+        shutil.rmtree(place / "temporary", ignore_errors=True)
         outcome = _read_outcome(Path(order.outcome))
+        of_baseline = checkout is not None
         if outcome is None:
-            self.failures.append(_crash(number, code, order, folder / "output.txt"))
+            crash = _crash(number, code, order, output)
+            if of_baseline and python_of_baseline and not crash.test:
+                needed = "Its environment needs pytest, pytest-benchmark and dlbench"
+                crash = replace(crash, reason=f"{crash.reason}. {needed}")
+            self.failures.append(replace(crash, of_baseline=of_baseline))
             return Path(order.running).exists()
-        self.failures += [Failure(number, test, reason) for test, reason in outcome.failed.items()]
+        if outcome.wrong_code:
+            reason = f"it loaded {outcome.wrong_code}, which is not its own code. {_SEPARATE}"
+            self.failures.append(Failure(number, "", reason, of_baseline=of_baseline))
+            self.files.clear()
+            self.baseline_files.clear()
+            return False
+        for test, reason in outcome.failed.items():
+            self.failures.append(Failure(number, test, reason, of_baseline=of_baseline))
         self.skipped.update(outcome.skipped)
         if file.exists() and file.stat().st_size:
-            self.files.append(file)
-        return outcome.measured > 0
+            files = self.baseline_files if of_baseline else self.files
+            files.append(file)
+        return outcome.measured > 0 or of_baseline
 
-    def _wait_for(self, command: list[str], output: Path) -> int:
-        """Run a command and return its exit code; if something interrupts this session, the command ends first."""
+    def _wait_for(self, command: list[str], folder: Path, output: Path) -> int:
+        """Run a command in a folder and return its exit code; it ends if something interrupts this session."""
         with output.open("wb") as stream:
             process = subprocess.Popen(
                 command,
-                cwd=self.config.invocation_params.dir,
-                env=self._environment,
+                cwd=folder,
+                env={**self._environment, "PWD": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -174,8 +228,8 @@ def without_group(test: str) -> str:
     return test[: test.rfind("@")] if test.rfind("@") > max(test.rfind("]"), test.rfind("::")) else test
 
 
-def command_of(config: pytest.Config) -> list[str]:
-    """Return the command that starts pytest as this session was, without its arguments."""
+def command_of(python: str) -> list[str]:
+    """Return the command that starts pytest by an interpreter as this session was, without its arguments."""
     flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     for name, value in sys._xoptions.items():
         flags += ["-X", name if value is True else f"{name}={value}"]
@@ -184,7 +238,7 @@ def command_of(config: pytest.Config) -> list[str]:
     as_module = Path(sys.argv[0]).parts[-2:] == ("pytest", "__main__.py")
     if not as_module:
         flags.append("-P")  # `pytest` has no folder of its own on the path, `python -m pytest` has
-    return [sys.executable, *flags, "-m", "pytest"]
+    return [python, *flags, "-m", "pytest"]
 
 
 def arguments_of(config: pytest.Config, further: list[str]) -> list[str]:

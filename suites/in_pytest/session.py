@@ -267,7 +267,7 @@ def _taking(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
 
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance")
+    keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance", "env")
     given = Given(**{key: config.getoption(f"dlbench_{key}") for key in keys})
     own.register_adapters(given.adapter)
     own.register_steps(given.step)

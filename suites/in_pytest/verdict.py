@@ -22,7 +22,7 @@ from .options import ENOUGH_PROCESSES, Asked
 from .processes import Processes, measures
 
 if TYPE_CHECKING:
-    from .judging import Baselines, Candidate, Judged
+    from .judging import Baselines, Judged
 
 
 class VerdictSession:
@@ -37,7 +37,7 @@ class VerdictSession:
         self._compared: list[dict[str, Any]] = []
         """Content of the files that --benchmark-compare found."""
         compare_option = self._compares and bool(config.getoption("benchmark_compare", None))
-        self._asked = bool(self._targets) or compare_option
+        self._asked = bool(self._targets or asked.checkout) or compare_option
         self._baselines: Baselines | None = None
         self._measured: list[Mapping[str, Any]] = []
         """Benchmarks of this session, as pytest-benchmark has them."""
@@ -49,7 +49,7 @@ class VerdictSession:
 
     def pytest_sessionstart(self) -> None:
         """Read the baselines: what is wrong with them is said before anything is measured."""
-        if not (self._targets or self._compared or self._save):
+        if not (self._targets or self._compared or self._save or self._processes.checkout):
             self._processes.count = 0
         if not self._targets:
             return
@@ -80,17 +80,20 @@ class VerdictSession:
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[Any]:
         """Judge and save, and fail the session where something got slower."""
         result = yield
-        if self._processes.interrupted:
+        if self._processes.stopped and self._processes.count:
+            self._saved = "" if self._save is None else f"not saved: {self._processes.stopped}"
             return result
         try:
-            self._judge()
             self._write()
+            self._judge()
         except DlbenchError as error:
             self._problem = str(error)
         if session.exitstatus == pytest.ExitCode.OK:
             outcome = "undecided" if self._judged is None else self._judged.outcome.outcome
             strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
-            if self._processes.failures or outcome == "failed" or self._saved.startswith("not saved"):
+            # A process of the baseline that came to no test shows that its environment is wrong.
+            failed = any(not (failure.of_baseline and failure.test) for failure in self._processes.failures)
+            if failed or outcome == "failed" or self._saved.startswith("not saved"):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             elif outcome == "undecided" and strict:
                 session.exitstatus = GATE_UNDECIDED
@@ -108,26 +111,29 @@ class VerdictSession:
     def _judge(self) -> None:
         """Judge what was measured; raises DlbenchError where a file cannot be read."""
         measured = self._processes.files if self._processes.count else self._measured
-        if not measured or not (self._baselines or self._compared):
+        if not measured or not (self._baselines or self._compared or self._processes.baseline_files):
             return
         from dlbench.hardware_probe import probe
         from dlbench.reports.pytest_benchmark.imported import accept, read
         from dlbench.reports.storage.hosts import host_of
 
-        from .judging import Baselines, candidates_of_processes, candidates_of_session, judge_all
+        from .judging import Baselines, candidates_of_processes, candidates_of_session, follow_root, judge_all
 
         baselines = self._baselines or Baselines()
         for content in self._compared:
             baselines.add_file(accept("the file that --benchmark-compare found", content))
+        for file in self._processes.baseline_files:
+            baselines.add_file(read(file))
         host = host_of(probe())
-        candidates: list[Candidate]
+        files = [read(file) for file in self._processes.files]
+        names = {benchmark.fullname for file in files for benchmark in file.benchmarks}
+        names.update(str(benchmark["fullname"]) for benchmark in self._measured)
+        follow_root(baselines, names, self._config.rootpath, self._config.invocation_params.dir)
         if self._processes.count:
-            files = [read(file) for file in self._processes.files]
             candidates = candidates_of_processes(files, baselines, host)
         else:
             candidates = candidates_of_session(self._measured, baselines, host, self._foreign_machine)
-        root, started = self._config.rootpath, self._config.invocation_params.dir
-        self._judged = judge_all(baselines, candidates, self._left_out, root, started)
+        self._judged = judge_all(baselines, candidates, self._left_out, bool(self._processes.checkout))
 
     def _write(self) -> None:
         """Save the benchmarks of all processes."""
@@ -172,7 +178,8 @@ class VerdictSession:
     def _show(self, reporter: Any) -> None:
         reporter.section("dlbench verdicts" if self._asked else "dlbench processes")
         for failure in self._processes.failures:
-            where = f"process {failure.process} of {self._processes.count}"
+            side = " of the baseline" if failure.of_baseline else ""
+            where = f"process {failure.process} of {self._processes.count}{side}"
             test = f": {failure.test}" if failure.test else ""
             reporter.write_line(visible(f"FAILED in {where}{test}: {failure.reason}"), red=True)
             for line in failure.output:
@@ -195,8 +202,8 @@ class VerdictSession:
     def _why_no_verdict(self) -> str:
         """Return why no benchmark was judged."""
         option = self._config.getoption
-        if self._processes.interrupted:
-            return "the session was interrupted"
+        if self._processes.stopped and (self._processes.count or not self._measured):
+            return self._processes.stopped
         if self._problem:
             return self._problem
         if option("benchmark_skip") and not option("benchmark_only"):
@@ -212,4 +219,8 @@ class VerdictSession:
             return "no benchmark of this session is in the baseline"
         if not (self._measured or self._processes.files):
             return "no benchmark was measured in this session"
+        if self._processes.count and not self._processes.files:
+            return "the processes measured no benchmark"
+        if self._processes.checkout is not None:
+            return "the processes measured no benchmark of both sides"
         return "--benchmark-compare found no file to compare with"

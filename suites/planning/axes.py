@@ -191,14 +191,17 @@ class SuiteOverrides:
         builds: tuple[Build, ...] = (),
         joining: tuple[str, ...] = (),
         own: OwnSteps | None = None,
+        variables: Mapping[str, str] | None = None,
         **words: Any,
     ) -> None:
         """Take the words that are given; raises UsageError for empty ones.
 
         ``joining`` are frameworks that join the suite's rows where none are named: adapters given for this command.
-        ``own`` are steps of the user's own, which take the place of the suite's networks and rows.
+        ``own`` are steps of the user's own, which take the place of the suite's networks and rows. ``variables`` are
+        environment variables of all launches.
         """
         self.steps, self.builds, self.joining, self.own = steps, builds, joining, own
+        self.variables = dict(variables or {})
         self.words: Mapping[str, str] = {key: str(each) for key, each in words.items() if each is not None}
         for key, given in self.words.items():
             if not given.strip():
@@ -210,5 +213,6 @@ class SuiteOverrides:
 
     def but(self, **changed: Any) -> SuiteOverrides:
         """Return these choices with some changed; None takes one away."""
-        kept = {"steps": self.steps, "builds": self.builds, "joining": self.joining, "own": self.own, **self.words}
-        return SuiteOverrides(**{**kept, **changed})
+        names = ("steps", "builds", "joining", "own", "variables")
+        kept = {name: getattr(self, name) for name in names}
+        return SuiteOverrides(**{**kept, **self.words, **changed})

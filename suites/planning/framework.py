@@ -91,6 +91,9 @@ class Project(TomlTable):
     releases: tuple[Release, ...] = ()  # the version of the environment here among them
 
 
+SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+
+
 class Framework(TomlTable):
     """One framework as its adapter folder describes it."""
 
@@ -99,7 +102,7 @@ class Framework(TomlTable):
     summary: str
     folder: str  # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of ours
     directory: Path
-    unavailable: str = ""  # why it can no longer be installed; the list keeps its row
+    unavailable: str = ""  # why dlbench has no environment of it; the list keeps its row
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
     hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
@@ -122,21 +125,27 @@ class Framework(TomlTable):
     threads_call: str = ""  # what sets its threads in its own code, with {threads}, where no variable does
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
-    tuning: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Tuned] = {}
+    tuning: dict[SettingName, Tuned] = {}
+    alternatives: dict[SettingName, Tuned] = {}  # in force only when named, as launch settings are
     file: Path | None = None  # of a step of the user's own
     helpers: int = 0  # threads or processes that load its data, as that file says
+    work: str = ""  # the network that this file trains: its own name, or that of the file it is a variant of
+    batch_size: int | None = None  # of that file; None: it does not say
 
     @model_validator(mode="after")
     def _check(self) -> "Framework":
         if not self.modes and not self.unavailable:
             raise ValueError("a framework needs at least one [modes.NAME]")
-        tables: tuple[Framework | Mode | Tuned, ...] = (self, *self.modes.values(), *self.tuning.values())
+        settings = {**self.tuning, **self.alternatives}
+        if len(settings) < len(self.tuning) + len(self.alternatives):
+            raise ValueError("an alternative has the name of a setting in [tuning]")
+        tables: tuple[Framework | Mode | Tuned, ...] = (self, *self.modes.values(), *settings.values())
         for name, value in (item for each in tables for item in each.variables.items()):
             strange = next((each for each in _PLACEHOLDER.findall(value) if each not in _PLACEHOLDERS), None)
             if strange is not None:
                 there_are = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
                 raise ValueError(f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}")
-        for name, tuned in self.tuning.items():
+        for name, tuned in settings.items():
             strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
             if strange is not None:
                 raise ValueError(f"the setting {name} is for the unknown mode {strange!r}")
@@ -204,9 +213,17 @@ class Framework(TomlTable):
         )
 
     def launchable(self, mode: str, device: str) -> tuple[str, ...]:
-        """Return the names of the launch settings that mean anything there, whether they are possible here or not."""
+        """Return the settings that are in force only when named: the row's alternatives, and launch settings.
+
+        Those that mean anything there, whether they are possible on this machine or not.
+        """
         openmp = self.modes[mode].openmp or self.openmp if mode in self.modes else ()
-        return tuple(
+        alternatives = tuple(
+            name
+            for name, alternative in self.alternatives.items()
+            if fits(alternative, device, "") and (not alternative.modes or mode in alternative.modes)
+        )
+        return alternatives + tuple(
             name
             for name, setting in known_launch_settings().items()
             if fits(setting, device, "")
@@ -217,7 +234,7 @@ class Framework(TomlTable):
 
     def setting(self, name: str) -> Tuned:
         """Return a setting by name, one of this framework or one of every launch."""
-        return self.tuning.get(name) or launch_setting(name)
+        return self.tuning.get(name) or self.alternatives.get(name) or launch_setting(name)
 
     def bound_to_one_node(self, chosen: Iterable[str]) -> bool:
         """Tell whether one of these settings binds the process to the CPUs of one NUMA node."""
@@ -317,8 +334,25 @@ def find(name: str) -> Framework:
     """Return the framework of this name; raises UsageError naming the nearest one."""
     known = catalogue()
     if name not in known:
-        raise unknown_name("framework", name, offered())
+        raise unknown_framework(name, offered())
     return known[name]
+
+
+def unknown_framework(name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a framework that does not exist: with the row of its package, else the nearest name."""
+    row = row_of_package(name)
+    if row is None:
+        return unknown_name("framework", name, known)
+    return UsageError(f"There is no framework named {name!r}. The package {name} is measured in the row {row.name}.")
+
+
+def row_of_package(package: str) -> Framework | None:
+    """Return the framework of another name whose releases are those of this package; None where there is none."""
+    for framework in offered().values():
+        first = Requirement(framework.packages[0]).name if framework.packages else ""
+        if first == package and framework.name != package and framework.environment == "own":
+            return framework
+    return None
 
 
 def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:

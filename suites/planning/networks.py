@@ -13,7 +13,6 @@ A grid is the product of its values, in the order of the file.
 """
 
 import difflib
-import fnmatch
 import functools
 import itertools
 import math
@@ -26,8 +25,9 @@ from typing import Any
 
 from dlbench.adapters.families import FAMILIES, Family, NumbersError
 from dlbench.adapters.networks import USUAL_BATCH_SIZE, Network, digest_of, family_of, of_family
+from dlbench.reports.selection import names_matching
 
-from ..errors import SuiteError, UsageError, unknown_name
+from ..errors import SuiteError, unknown_name
 
 FILE = "networks.toml"
 LARGEST_BATCH = 1_000_000
@@ -80,6 +80,8 @@ def _network(table: Table, place: str) -> Network:
     batch_size = table.get("batch_size", USUAL_BATCH_SIZE)
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or not 1 <= batch_size <= LARGEST_BATCH:
         raise SuiteError(f"{place}, key batch_size: {batch_size!r} is not a whole number from 1 to {LARGEST_BATCH}.")
+    if not family.specified and "batch_size" not in table:
+        batch_size = None
     numbers = {key: value for key, value in table.items() if key not in _ABOUT}
     try:
         made = family_of({"family": family.name, "numbers": numbers})
@@ -155,13 +157,8 @@ def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) ->
     names = list(known)
     found: list[str] = []
     for word in words:
-        if any(letter in word for letter in "*?["):
-            fitting = fnmatch.filter(suites, word) or fnmatch.filter(names, word)
-            if not fitting:
-                raise UsageError(f"No network matches {word!r}. There are: {', '.join(names)}.")
-            found += fitting
-        elif word in names:
-            found.append(word)
-        else:
+        fitting = [word] if word in names else names_matching(word, suites) or names_matching(word, names)
+        if not fitting:
             raise unknown_name("network", word, names)
+        found += fitting
     return tuple(dict.fromkeys(found))

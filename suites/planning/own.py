@@ -23,12 +23,14 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from dlbench.adapters.families.own import LOSS_TOLERANCE, Own
+from dlbench.adapters.networks import USUAL_BATCH_SIZE
 
 from ..display.screen import complain
 from ..errors import UsageError
-from . import framework
+from . import framework, networks
 from .axes import option_of
 from .framework import Framework, Mode
+from .networks import LARGEST_BATCH
 from .plan import Plan
 from .suite import ProtocolSection, Suite
 
@@ -121,7 +123,6 @@ def _folder(point: EntryPoint, where: str) -> Path:
     raise UsageError(f"{where} names {point.module}, which is not a package here. Reinstall or remove it.")
 
 
-NETWORK = "own"
 _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -143,12 +144,15 @@ class OwnSteps:
     loss_tolerance: float = LOSS_TOLERANCE
 
     def instead_of(self, suite: Suite) -> Suite:
-        """Return the suite with these steps in the place of its networks and frameworks."""
-        network = {"name": NETWORK, "family": Own.name}
+        """Return the suite with these steps in the place of its networks and frameworks.
+
+        Each file is work of its own, unless it says that it is a variant of another.
+        """
+        works = tuple(dict.fromkeys(framework.find(name).work for name in self.names))
         changed: dict[str, object] = {
-            "networks": (NETWORK,),
+            "networks": works,
             "frameworks": self.names,
-            "network": (network,),
+            "network": tuple({"name": work, "family": Own.name} for work in works),
             "grid": (),
         }
         changed["protocol"] = searching(suite.protocol)
@@ -158,9 +162,11 @@ class OwnSteps:
 
     def tolerated(self, plan: Plan) -> Plan:
         """Return the plan with the tolerance that was asked for."""
-        network = plan.networks[NETWORK]
-        recipe = network.parity._replace(loss_tolerance=self.loss_tolerance)
-        return replace(plan, networks={**plan.networks, NETWORK: network._replace(parity=recipe)})
+        networks = {}
+        for name, network in plan.networks.items():
+            recipe = network.parity._replace(loss_tolerance=self.loss_tolerance)
+            networks[name] = network._replace(parity=recipe)
+        return replace(plan, networks=networks)
 
 
 def name_of(text: str, option: str = "--step") -> str:
@@ -173,6 +179,8 @@ def name_of(text: str, option: str = "--step") -> str:
         )
     if path.stem in framework.shipped():
         raise UsageError(f"{option} {text}: {path.stem} is the name of a framework of dlbench. Rename the file.")
+    if path.stem in networks.shipped():
+        raise UsageError(f"{option} {text}: {path.stem} is the name of a network of dlbench. Rename the file.")
     return path.stem
 
 
@@ -186,7 +194,13 @@ def read_step(text: str, option: str = "--step") -> Framework:
     ours = framework.shipped()["step"]
     mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
     changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False}
-    own = {"file": path, "modes": {"file": mode}, "helpers": helpers_of(declared, text, option)}
+    own = {
+        "file": path,
+        "modes": {"file": mode},
+        "helpers": helpers_of(declared, text, option),
+        "work": work_of(declared, text, option),
+        "batch_size": batch_size_of(declared, path, text, option),
+    }
     return ours.model_copy(update={**changed, **own})
 
 
@@ -239,6 +253,52 @@ def helpers_of(declared: dict[str, object], file: str, option: str = "--step") -
     return value
 
 
+VARIANT_OF = "VARIANT_OF"
+"""The constant of a file with the name of the file whose work it does in another way."""
+BATCH_SIZE = "BATCH_SIZE"
+"""The constant of a file with the examples of a mini-batch."""
+
+
+def work_of(declared: dict[str, object], file: str, option: str = "--step") -> str:
+    """Return the name of the work that a file does: its own, or the one that it names. Raises UsageError."""
+    value = declared.get(VARIANT_OF, Path(file).stem)
+    if not isinstance(value, str) or not _STEP_NAME.fullmatch(value) or value in networks.shipped():
+        shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
+        raise UsageError(
+            f"{option} {file}: {VARIANT_OF} is {shown[:40]}. Write the name of the other file without "
+            f'its suffix, as in {VARIANT_OF} = "train_step".'
+        )
+    return value
+
+
+def batch_size_of(declared: dict[str, object], path: Path, file: str, option: str = "--step") -> int | None:
+    """Return the examples of a file's mini-batch where no option gives them; None: it does not say.
+
+    A file that reads ``cell.batch_size`` gets dlbench's usual one. Raises UsageError for a constant that is no size.
+    """
+    if BATCH_SIZE not in declared:
+        return USUAL_BATCH_SIZE if _reads_batch_size(path) else None
+    value = declared[BATCH_SIZE]
+    if isinstance(value, ast.expr):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_BATCH:
+        raise UsageError(
+            f"{option} {file}: {BATCH_SIZE} is {value!r:.40}. Write a whole number, as in {BATCH_SIZE} = 8: "
+            "the examples of a mini-batch."
+        )
+    return value
+
+
+def _reads_batch_size(path: Path) -> bool:
+    """Tell whether a file reads an attribute ``batch_size``, which is that of ``cell``."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return any(node.attr == "batch_size" and isinstance(node.ctx, ast.Load) for node in attributes)
+
+
 AXES_OF_A_FILE = {"batch_sizes": "batch_size", "precisions": "precision", "placements": "placement"}
 """Options that only the file itself can follow, and what it reads of ``cell`` to do so."""
 
@@ -278,6 +338,11 @@ def description(path: Path) -> Description:
         said.append(f"{HELPERS} = {helpers_of(declared, path.name)}")
     else:
         unknown.append(f"whether other threads or processes load its data ({HELPERS} = N; taken as none)")
+    batch_size = batch_size_of(declared, path, path.name)
+    if batch_size is None:
+        unknown.append(f"the examples of a mini-batch ({BATCH_SIZE} = N)")
+    else:
+        said.append(f"{batch_size} examples a mini-batch")
     if "synchronize" in _functions(path):
         said.append("synchronize() waits for a step")
     else:

@@ -24,6 +24,7 @@ from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import FASTEST, LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import Build, Capacity, Row
+from .variables import OPTION, contradiction, of_thread_counts
 
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
@@ -65,6 +66,8 @@ class Plan:
     cold_start: bool = False
     """Whether each launch has an empty cache and compiles again what earlier launches compiled."""
     networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables that all launches get, as the user gave them."""
     by_worth: bool = False
     """Whether its cells are those that a store lacks, the most useful first: launched in order, never shuffled."""
 
@@ -99,6 +102,15 @@ class Plan:
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
         return self.row_of(cell).build.framework.tunable(cell.mode, cell.device, self.network_of(cell).family.name)
+
+    def of_thread_counts(self) -> set[str]:
+        """Return the environment variables that dlbench sets from the thread counts of the cells."""
+        rows = {(cell.framework, cell.mode) for cell in self.cells if cell.threads}
+        names: set[str] = set()
+        for row in self.rows:
+            if (row.build.name, row.mode) in rows:
+                names |= of_thread_counts(row.build.framework, row.mode)
+        return names
 
     def protocol_of(self, cell: Cell) -> Protocol:
         """Return how a launch of this cell measures, and for how many steps it trains."""
@@ -245,7 +257,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
             f"{longest.local_steps} (in a suite, steps of [protocol]), or fewer local steps."
         )
     fewest, most, interval = _launches(suite, choices)
-    return Plan(
+    plan = Plan(
         suite=suite.name,
         cells=tuple(cell for cell in cells if cell not in left_out),
         rows=rows,
@@ -260,7 +272,24 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         curve_check_steps=min(section.curve_check_steps, section.curve_steps),
         cold_start=section.cold_start,
         networks=known,
+        variables=dict(choices.variables),
     )
+    check_variables(plan, plan.variables)
+    return plan
+
+
+def check_variables(plan: Plan, variables: Mapping[str, str], option: str = OPTION) -> None:
+    """Raise UsageError for environment variables that contradict an axis of one of the plan's cells.
+
+    Those of one side of a comparison (``option`` is not --env) may replace a setting: that is then what is compared.
+    """
+    if not variables:
+        return
+    for cell in plan.cells:
+        framework = plan.row_of(cell).build.framework
+        settings = tuning.in_force(cell.tuning, plan.tunable(cell)) if option == OPTION else ()
+        if why := contradiction(variables, framework, cell.mode, cell.threads, settings, option):
+            raise UsageError(why)
 
 
 def _cells(
@@ -296,7 +325,8 @@ def _cells(
     begun = []
     for (name, network), row, device in itertools.product(known.items(), rows, used):
         build, family = row.build, network.family.name
-        if row.fits(device, family):
+        its_own = build.framework.work in ("", name)  # a user's step is the only way to do its work
+        if row.fits(device, family) and its_own:
             cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
             cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
             begun.append((cell, build.framework, build.framework.tunable(row.mode, device, family)))
@@ -314,7 +344,8 @@ def _cells(
 
     def varied() -> Iterator[Cell]:
         for cell, framework, names in begun:
-            usual = suite.batch_sizes.get(cell.network, (known[cell.network].batch_size,))
+            default = known[cell.network].batch_size if framework.file is None else framework.batch_size
+            usual: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
             axes = {"batch_size": sizes or of_suite, **plain}
             axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
@@ -379,7 +410,8 @@ def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides)
 
 def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:
     """Raise UsageError for a setting that no row has or, given the settings of cells, settings that no cell has."""
-    settings = {row.build.framework.name: list(row.build.framework.tuning) for row in rows}
+    frameworks = [row.build.framework for row in rows]
+    settings = {each.name: [*each.tuning, *each.alternatives] for each in frameworks}
     for word in words:
         names = () if word in tuning.SWEEPS else tuning.named(word)
         known = [name for each in (*settings.values(), known_launch_settings()) for name in each]

@@ -98,8 +98,13 @@ def _of_loader() -> dict[str, str]:
 
 @cache
 def lacking(name: str) -> str:
-    """Return why a launch setting is not possible on this machine, with what to do; empty where it is."""
-    setting = known_launch_settings()[name]
+    """Return why a launch setting is not possible on this machine, with what to do; empty where it is.
+
+    Empty for a setting of a row too: it needs nothing but its framework.
+    """
+    setting = known_launch_settings().get(name)
+    if setting is None:
+        return ""
     if setting.libraries and find_library(setting.libraries) is None:
         return f"{setting.libraries[0]} is not installed; install {setting.package}"
     if setting.huge_pages and (now := probe_memory().transparent_huge_pages) != "madvise":

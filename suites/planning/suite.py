@@ -16,10 +16,10 @@ from pydantic import BeforeValidator, Field, create_model
 
 from dlbench.adapters.axes import word
 from dlbench.adapters.families import ALPHABET
-from dlbench.adapters.families.own import Own
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Protocol
-from dlbench.reports.storage.networks import specification_of_cells
+from dlbench.reports.selection import words_of
+from dlbench.reports.storage.networks import is_own_step, specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, settings, values
@@ -109,7 +109,9 @@ class Suite(_PlainAxes):
 
     def chosen(self, words: str) -> tuple[str, ...]:
         """Return the networks that a command's words name; without words, all that the suite measures."""
-        return networks.chosen(values.words(words), self.its_networks, self.known) if words else self.its_networks
+        if not words:
+            return self.its_networks
+        return networks.chosen(words_of(words, self.known), self.its_networks, self.known)
 
 
 def _check_words(suite: Suite, where: str) -> None:
@@ -251,7 +253,7 @@ def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
 
     if cell.framework == FRAMEWORK:
         return ""
-    if cell.network == Own.name:
+    if is_own_step(cell):
         found = suite if suite in shipped() else _with_network(suite, cell)
         return rerun_command(cell, found, Path(f"{cell.framework}.py"), launches=max(1, launches))
     command = rerun_command(cell, _with_network(suite, cell), launches=max(1, launches))

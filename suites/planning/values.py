@@ -15,9 +15,9 @@ from dlbench.adapters.axes import DEFAULT, NO_QUOTA
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, LOCAL
 from dlbench.hardware_probe import Gpus
 
-from ..errors import UsageError, unknown_name
+from ..errors import UsageError
 from .axes import AxisOption
-from .framework import Framework, catalogue, find, fits, modes_meant, offered
+from .framework import Framework, catalogue, find, fits, modes_meant, offered, unknown_framework
 
 # So many digits and no more: Python refuses to read thousands of them.
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -233,7 +233,7 @@ def build(text: str, option: str = "--python") -> Build:
     if colon and row in catalogue() and row != framework:
         raise UsageError(f"{option} {text!r}: {row} is the name of another framework. Choose another row name.")
     if framework not in offered():
-        raise unknown_name("framework", framework, offered())
+        raise unknown_framework(framework, offered())
     return Build(row, find(framework), _absolute(path, option))
 
 
@@ -264,7 +264,7 @@ def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
     for word in wanted:
         name, _, mode = word.partition(":")
         if name not in own and name not in offered():
-            raise unknown_name("framework", name, [*offered(), *own])
+            raise unknown_framework(name, [*offered(), *own])
         source = own.get(name) or Build(name, find(name))
         for meant in modes_meant(source.framework, mode):
             found[source.name, meant] = Row(source, meant)

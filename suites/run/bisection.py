@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.bisection import posterior
 from dlbench.reports.bisection.posterior import Assessment
 from dlbench.reports.bisection.report import Bisection, candidate
-from dlbench.reports.compare.comparison import CellComparison, of_pairs, pairs_of
+from dlbench.reports.compare.comparison import CellComparison, of_pairs, other_work, pairs_of
 from dlbench.reports.compare.verdict import Rule, Verdict
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
@@ -155,6 +155,9 @@ class BisectionSchedule(PairSchedule):
     def problem(self, cell: Cell) -> str:
         """Return why a candidate cannot be tested; empty where it can."""
         records = self._records[cell]
+        difference = other_work(records, self.rule)
+        if difference is not None:
+            return f"it computes something else: {difference.words}"
         failed = [each for each in last_attempts(records) if each.outcome.status is not Status.OK]
         if not failed or not given_up(records):
             return ""

@@ -7,8 +7,10 @@ are kept for each machine and environment.
 
 import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,7 +21,7 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.thread_evidence import threads_seen
 
 from ..environments import folders
-from ..environments.digests import code_digest
+from ..environments.digests import code_digest, with_variables
 from ..environments.environment import Report, Source
 from ..environments.folders import write_whole
 from ..errors import DlbenchError, Interrupted
@@ -64,11 +66,12 @@ def ask(
     variables: int = 0,
     installed: bool = False,
     only_capabilities: bool = False,
+    given: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Launch a mode of a framework (else its default one) for a few steps, tuned or as installed.
 
     ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that the environment
-    variables name; 0 leaves each out.
+    variables name; 0 leaves each out. ``given`` are variables that the user gives.
     """
     known, mode = networks.shipped(), mode or framework.default_mode
     network = known[_NETWORK]
@@ -85,7 +88,7 @@ def ask(
         queried_networks=[to_data(each) for each in known.values()] if only_capabilities else None,
     )
     assert source.interpreter is not None
-    named = {**framework.launch_variables(mode, variables, source.folder, chosen), **devices.variables(None)}
+    named = {**framework.launch_variables(mode, variables, source.folder, chosen), **given, **devices.variables(None)}
     return launcher(LaunchRequest(launch, source.interpreter, named, _SECONDS), no_tick).outcome
 
 
@@ -121,10 +124,11 @@ def threads_by_default(
             continue
         installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
         words = ", installed" if installed else ""
-        key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{mode}{words}"
+        environment = with_variables(source.digest, plan.variables)
+        key = f"{where}:{environment}:{code_digest(framework)}:{framework.name}:{mode}{words}"
         if key not in answers:
             report(f"asking {name} {mode}{words} for its default thread count, once")
-            outcome = ask(framework, source, launcher, mode, installed=installed)
+            outcome = ask(framework, source, launcher, mode, installed=installed, given=plan.variables)
             says = outcome.threads.framework_says if outcome.threads is not None else None
             answers[key] = says or _seen(outcome)
             _keep(path, {each: count for each, count in answers.items() if count})

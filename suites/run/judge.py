@@ -19,6 +19,7 @@ from dlbench.adapters.protocol import ASYNC, LOADER, Cell, HostObservation, Outc
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.gpu_evidence import observe_launch
+from dlbench.reports.losses import relative_error
 from dlbench.reports.naming import counted
 
 from .launcher import LaunchRequest
@@ -28,17 +29,22 @@ FirstLosses = dict[tuple[object, ...], tuple[float, ...]]
 """The losses of the first steps of launches whose mathematics only their author knows, by `losses_key`."""
 
 
-def losses_key(file: str, cell: Cell) -> tuple[object, ...]:
-    """Return the key of launches whose first losses must agree: the file's name, not threads, launch or build."""
-    return file, cell.network, cell.device, cell.batch_size, cell.precision
+def losses_key(file: str, cell: Cell, by_row: bool = False) -> tuple[object, ...]:
+    """Return the key of launches whose first losses must agree: the file's name, not threads or launch.
+
+    Rows, which may be builds, must agree too, unless it is ``by_row``: reports then say which of them differ.
+    """
+    row = cell.framework if by_row else ""
+    return file, row, cell.network, cell.device, cell.batch_size, cell.precision
 
 
-def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family) -> None:
+def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False) -> None:
     """Keep the losses of the first launch of a user's own step."""
     losses = outcome.parity.losses if outcome.parity is not None else []
     if not family.specified and outcome.status is Status.OK and losses:
         # Launches report their file's name as their framework: each of several files has its own.
-        known.setdefault(losses_key(str(outcome.software.get("framework", "")), cell), tuple(losses))
+        file = str(outcome.software.get("framework", ""))
+        known.setdefault(losses_key(file, cell, by_row), tuple(losses))
 
 
 _STILL = "no parameter changed during the timed steps: they did not train"
@@ -80,7 +86,7 @@ def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, networ
     if not losses:
         return parity.unchecked(network, "the step reports no loss")
     pairs = list(zip(losses, first or losses, strict=False))
-    error = max(abs(here - there) / max(abs(there), 1e-30) for here, there in pairs)
+    error = max(relative_error(loss, reference) for loss, reference in pairs)
     tolerance = network.parity.loss_tolerance
     reason = (
         f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "

@@ -5,23 +5,18 @@ disturbed launch is attempted again, at most ``most`` times in all; before each 
 machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
 
 The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
-``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
+``variables`` (over those of the plan and the framework's own) and ``guest`` folder (another version of the adapters).
 
-Records do not contain the user, the host's name, paths of files, or any password. The name of a system file
-(``/usr/lib/...``) is kept whole, that of one in the user's home folder from ``~`` on, of any other only its last part.
+Records do not contain the user, the host's name, paths of files, or any password (see `privacy`).
 """
 
-import getpass
 import os
-import re
-import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from enum import Enum
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +28,11 @@ from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask, node_mask
 from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.disturbance import disturbed
-from dlbench.reports.formats.inert import without_credentials
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import GATE, RELEASED, Record, Run
 
 from ..environments import folders
-from ..environments.digests import DIGEST, adapter_digest
+from ..environments.digests import DIGEST, adapter_digest, with_variables
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
@@ -49,6 +43,7 @@ from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_loss
 from .launch_files import FeedFiles
 from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick, of_a_launch
 from .preparation import Reference
+from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
 from .texts import Text
 
@@ -78,11 +73,13 @@ class LaunchRunner:
     follow from it; without it no launch counts as disturbed."""
     gate: QuietGate | None = None
     default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)  # by framework, mode and tuning
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # of this side alone
     guest: Path | None = None
     text: Text | None = None  # to train on, where the protocol has steps for it
     first_losses: FirstLosses = field(default_factory=dict)
-    """Of the user's own steps; shared by both sides of a comparison."""
+    """Of the user's own steps."""
+    losses_by_row: bool = False
+    """Whether the rows may compute different things, as releases may."""
     ceilings: dict[str, Any] | None = None
     """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
     node: Callable[[], Node | None] = lambda: None
@@ -93,6 +90,11 @@ class LaunchRunner:
     def host(self) -> Host | None:
         """The machine as records know it."""
         return None if self.machine is None else host_of(self.machine)
+
+    @cached_property
+    def given_variables(self) -> dict[str, str]:
+        """The variables that the user gave these launches: those of the plan, and this side's own."""
+        return {**self.plan.variables, **self.variables}
 
     @cached_property
     def _limits(self) -> Limits | None:
@@ -121,7 +123,7 @@ class LaunchRunner:
         node, started = self.node(), datetime.now(UTC)
         launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, meeting)
         outcome = launched.outcome
-        note_losses(self.first_losses, cell, outcome, network.family)
+        note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
         if outcome.software:
             software[TUNABLE] = list(tunable)
             if cell.cpu_quota and cell.threads and (setting := framework.thread_setting(cell.mode, cell.threads)):
@@ -141,7 +143,7 @@ class LaunchRunner:
             cell=cell,
             outcome=private_anywhere(outcome._replace(software={**outcome.software, **software})),
             machine=self.run.machine,
-            environment=source.digest,
+            environment=with_variables(source.digest, self.given_variables),
             interpreter=source.name,
             protocol=protocol,
             started=started,
@@ -153,6 +155,7 @@ class LaunchRunner:
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=telemetry,
             network=specification(network.family),
+            variables=recorded(self.given_variables),
             node=node,
         )
 
@@ -207,7 +210,7 @@ class LaunchRunner:
             **framework.launch_variables(cell.mode, cell.threads, source.folder, chosen),
             # What the driver compiles for a GPU is kept apart from the user's own.
             **({} if uuids is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
-            **self.variables,
+            **self.given_variables,
             **devices.variables(uuids),
         }
         request = LaunchRequest(
@@ -218,7 +221,7 @@ class LaunchRunner:
             self.guest,
             None if reference is None else reference.path,
             framework.computes,
-            self.first_losses.get(losses_key(framework.name, cell)),
+            self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
             meeting,
         )
         # Of several GPUs, which do the same, the first is watched.
@@ -308,65 +311,3 @@ def run_attempts(
         yield records
         if not any(disturbed(record, runners[record.side].host) for record in records):
             return
-
-
-_SYSTEM = "bin|boot|dev|etc|lib|lib32|lib64|opt|proc|sbin|sys|usr"
-_PART = r"[^/\s'\"<>|:;,()\[\]{}]"
-_PATHS = (
-    # A name in quotation marks may hold blanks.
-    re.compile(rf"(?<=(['\"]))/(?!(?:{_SYSTEM})/)(?:[^/'\"\n]+/)+(?=[^/'\"\n]*\1)"),
-    re.compile(rf"(?<![\w/.~>\-])/(?!/|(?:{_SYSTEM})/)(?:{_PART}+/)+(?={_PART}*)"),
-)
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
-_COMMON_USERS = ("root", "nobody")
-"""Names of users that identify no person."""
-
-
-def private(text: str) -> str:
-    """Return a text without private parts."""
-    text = without_credentials(text)
-    for pattern, word in _replacements(str(Path.home()), _user(), socket.gethostname()):
-        text = pattern.sub(word, text)
-    return text
-
-
-def private_anywhere(value: Any) -> Any:
-    """Return plain JSON types, or tuples of the launch's contract, with every text made private at all depths."""
-    if isinstance(value, str):
-        return value if isinstance(value, Enum) else private(value)
-    if isinstance(value, Mapping):
-        return {key: _of_key(key, each) for key, each in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(private_anywhere, value))
-    # The long lists are of numbers.
-    return [private_anywhere(each) for each in value] if isinstance(value, list) else value
-
-
-def private_value(name: str, value: str) -> str:
-    """Return the value of an environment variable as a record keeps it."""
-    return "***" if _SECRET.search(name) else private(value)
-
-
-def _of_key(key: str, value: Any) -> Any:
-    if key == "variables" and isinstance(value, Mapping):
-        return {name: private_value(name, each) if isinstance(each, str) else each for name, each in value.items()}
-    return private_anywhere(value)
-
-
-@cache
-def _replacements(home: str, user: str, host: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    found = [(re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~")] if len(home) > 1 else []
-    found += [(pattern, "<path>/") for pattern in _PATHS]
-    if user and user not in _COMMON_USERS:
-        found.append((re.compile(rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"), "<user>"))
-    # A plain word as a host's name may be the name of anything else, of a framework too.
-    if re.search(r"[\d.\-]", host):
-        found.append((re.compile(rf"(?<![\w.\-]){re.escape(host)}(?![\w\-])"), "<host>"))
-    return tuple(found)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as in a container
-        return ""

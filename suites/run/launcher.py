@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -56,13 +56,11 @@ from dlbench.reports.formats.inert import one_line
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
+from ..planning.variables import GIVEN_NAMES, INHERITED, LAUNCH_MARK
 from . import quota
 from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .supervisor import TAIL_BYTES
 
-# What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
-# make a number depend on the shell it was started from.
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "TZ")
 _TICK_SECONDS = 0.5
 _SUSPENDED_SECONDS = 1.5  # between two looks: this process was stopped
 _POLL_SECONDS = 0.05  # where the system does not report the end of a process
@@ -162,10 +160,10 @@ def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Bar
             raise
 
 
-def guest_environment(variables: dict[str, str]) -> dict[str, str]:
+def guest_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a guest: a few inherited variables, and the launch's own."""
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {**kept, **variables, "DLBENCH_VARIABLES": ",".join(sorted(variables))}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**kept, **variables, GIVEN_NAMES: ",".join(sorted(variables))}
 
 
 _LONGEST_LINE = 200
@@ -397,15 +395,19 @@ def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Grou
     """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     supervisor.append("shown" if request.shown else "dropped")
-    options = ["-I", "-u"] if request.shown else ["-I"]
+    # An isolated interpreter (-I) would ignore PYTHONPATH and the like; without -I it leaves out the user's packages.
+    isolated = not any(name.startswith("PYTHON") for name in request.variables)
+    options = ["-I"] if isolated else ["-s"]
+    if request.shown:
+        options.append("-u")
     command = [str(request.interpreter), *options, str(request.guest or GUEST_DIRECTORY), str(directory)]
-    own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
+    own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), LAUNCH_MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
         stdin=subprocess.PIPE,
         stdout=None if request.shown else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, MARK: str(directory)},
+        env={**os.environ, LAUNCH_MARK: str(directory)},
         cwd=directory,
         pass_fds=(line,),
         start_new_session=True,
@@ -568,10 +570,6 @@ def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
     return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")
 
 
-MARK = "DLBENCH_LAUNCH"
-"""The variable by which a launch's processes are known, in whatever session they are."""
-
-
 def of_a_launch(pid: int) -> bool | None:
     """Return whether a process belongs to a launch; None where it cannot be seen.
 
@@ -581,7 +579,7 @@ def of_a_launch(pid: int) -> bool | None:
     if descends is not False:
         return descends
     try:
-        return MARK in psutil.Process(pid).environ()
+        return LAUNCH_MARK in psutil.Process(pid).environ()
     except (psutil.Error, OSError):
         return False
 
@@ -596,5 +594,5 @@ def end_strays(mark: str) -> None:
     """Kill the processes that a launch left in other sessions: they would disturb later measurements."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
+            if process.environ().get(LAUNCH_MARK) == mark:
                 process.kill()

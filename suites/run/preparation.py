@@ -37,6 +37,7 @@ from ..planning.plan import Plan, too_large
 from ..planning.values import Build, Capacity
 from . import references
 from .launcher import guest_environment
+from .privacy import recorded
 from .texts import Text, generated_text, read_corpus
 
 
@@ -92,7 +93,8 @@ def new_run(
         sides=dict(sides),
         rule={} if rule is None else chosen(rule),
         node=node,
-        doctor=faults(gather_facts(variables=os.environ, passed_on=guest_environment({}))),
+        variables=recorded(plan.variables),
+        doctor=faults(gather_facts(variables=os.environ, passed_on=guest_environment(plan.variables))),
     )
 
 

@@ -3,7 +3,7 @@
 Any difference between the plan and the run is an error that lists it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -21,6 +21,7 @@ from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, catalogue, offered
 from ..planning.plan import Plan
 from ..planning.values import Build, rows
+from .privacy import recorded
 from .texts import Text
 
 _SHOWN = 4
@@ -109,14 +110,14 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
     made = {record.cell.framework: record for record in launched}
     for build in plan.builds:
         if (record := made.get(build.name)) is not None:
-            _check_same_build(build, record)
+            _check_same_build(build, record, plan.variables)
     rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
     for record in launched:
         if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
             check_same_settings(plan, record, framework)
 
 
-def _check_same_build(build: Build, record: Record) -> None:
+def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]) -> None:
     adapter = record.outcome.software.get(DIGEST)
     if build.framework.external and adapter not in (None, adapter_digest(build.framework)):
         code = build.framework.file or build.framework.outside
@@ -127,13 +128,28 @@ def _check_same_build(build: Build, record: Record) -> None:
         )
     interpreter = build.interpreter or environment.locate(build.framework).interpreter
     here = environment.look_into(build, interpreter) if interpreter else None
-    digest = digests.build_digest(here) if here else ""
+    built = digests.build_digest(here) if here else ""
+    digest = digests.with_variables(built, variables)
     if digest != record.environment:
         now = f"{here.name}, environment {digest}" if here else "not built"
+        if variables:
+            now += f" (with {', '.join(variables)} as given by --env)"
         raise UsageError(
             f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; "
             f"here it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a "
             "new run."
+        )
+
+
+def check_same_variables(record: Record, environment: str, variables: Mapping[str, str]) -> None:
+    """Refuse other environment variables than the run's records have, also where records hide their values.
+
+    ``environment`` is the digest of the build here. Raises UsageError.
+    """
+    if record.environment and record.environment != digests.with_variables(environment, variables):
+        raise UsageError(
+            f"The unfinished run measured {record.cell.framework} in another environment, or with other values of "
+            f"{', '.join(variables)} (--env). Give the same, or leave out --resume to start a new run."
         )
 
 
@@ -196,12 +212,17 @@ def differences(plan: Plan, run: Run) -> list[str]:
         if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
     ]
     compared.append(("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)))
+    compared.append(("variables (--env)", _variables(recorded(plan.variables)), _variables(run.variables)))
     compared.append(("interval", plan.interval or "none", run.precision or "none"))
     return [f"{name.replace('_', ' ')}: {now} now, {then} in the run" for name, now, then in compared if now != then]
 
 
 def _listed(cells: Iterable[Cell], axis: str) -> str:
     return ", ".join(map(str, sorted({getattr(cell, axis) for cell in cells})))
+
+
+def _variables(recorded: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in recorded.items()) or "none"
 
 
 def _range(fewest: int, most: int | None) -> str:

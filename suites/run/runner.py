@@ -6,7 +6,7 @@ a full disk), every finished record is in the store, and a resumed run launches 
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +15,9 @@ from dlbench.adapters.networks import family_of
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.verdict import Rule
+from dlbench.reports.naming import variables_in_words
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import BISECTING, RELEASES, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay
@@ -24,11 +25,13 @@ from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan
+from ..planning.variables import OPTION, left_behind
 from . import capabilities, launch_files, preparation, quota, sides
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
 from .outcomes import read_phase
+from .privacy import recorded
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
 from .schedules import Group, Schedule, of_plan
 from .sides import ONE_SIDE, Side, Sources
@@ -88,6 +91,10 @@ def run_plan(
         )
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
+        if plan.variables:
+            say(f"Launched with {variables_in_words(recorded(plan.variables))} ({OPTION}).")
+        if left := left_behind_of(plan, profile.sides):
+            say(left)
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
         for line in filter(
             None, (*lines, *busy_gpus(plan.cells, machine.gpus), *quota.notes(plan.cells, machine), *described)
@@ -97,7 +104,8 @@ def run_plan(
         if profile.quiet_gate and plan.computes:
             gate = QuietGate(store, run.id, say, earlier_readings(store, run.machine))
         records = list(store.records(run=run.id))
-        first_losses = _first_losses(profile.sides, records)
+        by_row = profile.purpose in (RELEASES, BISECTING)
+        first_losses = _first_losses(profile.sides, records, by_row)
         launchers = {
             side.name: LaunchRunner(
                 plan,
@@ -115,6 +123,7 @@ def run_plan(
                 ceilings=store.ceilings(machine.fingerprint),
                 text=profile.text,
                 first_losses=first_losses[side.name],
+                losses_by_row=by_row,
                 node=profile.node,
             )
             for side in profile.sides
@@ -128,6 +137,17 @@ def run_plan(
     return run, schedule
 
 
+def left_behind_of(plan: Plan, of_run: Sequence[Side] = ONE_SIDE) -> str:
+    """Return a sentence with the variables of this shell that the launches do not get, though they matter; else empty.
+
+    See `variables.left_behind`.
+    """
+    given = {*plan.variables, *(name for side in of_run for name in side.variables)}
+    frameworks = [build.framework for build in plan.builds]
+    frameworks += [side.step for side in of_run if side.step is not None]
+    return left_behind(given, frameworks, plan.of_thread_counts())
+
+
 def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Callable[[Cell], Path | None]:
     """Return a look-up of the files with a cell's weights: for all sides, or for none.
 
@@ -139,16 +159,15 @@ def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Ca
     return launch_files.prepare_weights(plan, machine, say)
 
 
-def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
-    """Return the first losses for each side: two files compute different things, even under the same name."""
-    apart = any(side.step is not None for side in of_run)
-    shared: FirstLosses = {}
-    found: dict[str, FirstLosses] = {side.name: {} if apart else shared for side in of_run}
+def _first_losses(of_run: tuple[Side, ...], records: list[Record], by_row: bool) -> dict[str, FirstLosses]:
+    """Return the first losses for each side: the launches of a side must agree, and reports compare the sides."""
+    losses: dict[str, FirstLosses] = {side.name: {} for side in of_run}
+    only = losses[of_run[0].name]  # the records of a search have a side of their own
     for record in records:
         if record.network is not None:
-            known = found.get(record.side, shared)
-            note_losses(known, record.cell, record.outcome, family_of(record.network))
-    return found
+            known = losses.get(record.side, only)
+            note_losses(known, record.cell, record.outcome, family_of(record.network), by_row)
+    return losses
 
 
 @dataclass

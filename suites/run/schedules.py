@@ -33,8 +33,9 @@ import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.cells import CellResult, build_matrix
-from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, pairs_of
+from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, other_work, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
+from dlbench.reports.losses import LossDifference
 from dlbench.reports.ratio.fastest import Leader, fastest
 from dlbench.reports.ratio.pairs import Compared
 from dlbench.reports.statistics import (
@@ -81,6 +82,8 @@ SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
 DECISIVE = DEFAULT.tolerance / 2
 """If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.7 pairs, 13.6 at +5 %."""
+ENOUGH_LOSSES = 2
+"""Pairs whose first losses show that the two sides of a user's own step compute different things."""
 LONGER = 10
 """A launch of a pair times at most this many times the suite's samples."""
 _ENOUGH_SAMPLES = 10
@@ -538,6 +541,11 @@ def given_up(records: Sequence[Record]) -> bool:
     return False
 
 
+def different(records: Sequence[Record], rule: Rule) -> LossDifference | None:
+    """Return how the sides' computations differ as soon as enough pairs show it: their times are of no interest."""
+    return other_work(records, rule) if len(complete_pairs(records)) >= ENOUGH_LOSSES else None
+
+
 def pairs_begun(records: Iterable[Record]) -> int:
     """Return how many pairs were begun, which is the index of the next one."""
     return 1 + max((record.launch for record in records), default=-1)
@@ -550,7 +558,7 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
 
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
-        if given_up(records) or deciding_look(baseline, candidate, rule) is not None:
+        if given_up(records) or different(records, rule) or deciding_look(baseline, candidate, rule) is not None:
             return 0
         wanted = next_look(len(baseline), rule).pairs
         spent = pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
@@ -571,7 +579,7 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
         (baseline, candidate), _ = pairs_of(records, host)
         made = len(baseline)
         spent = made >= looks[-1] or pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
-        if spent or given_up(records):
+        if spent or given_up(records) or different(records, rule):
             return 0
         reached = max((look for look in looks if look <= made), default=0)
         needed = 0.0

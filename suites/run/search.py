@@ -26,6 +26,7 @@ from ..display.screen import as_called
 from ..environments import environment
 from ..planning.plan import Plan, PlannedLaunch
 from ..planning.settings import LaunchSetting
+from ..planning.variables import OPTION, is_secret
 from .schedules import Group, Schedule
 
 FINALISTS = 2
@@ -319,7 +320,10 @@ def recipe(found: SearchResult) -> tuple[dict[str, str], dict[str, str], list[st
     if cell.on_cpu and cell.threads and not of_threads:
         hint = f"`dlbench list --capabilities` shows how to set {framework.title}'s thread count"
         besides.append(f"Threads: {cell.threads}; {hint}")
-    return {name: value for name, value in variables.items() if name in wanted}, settings, besides
+    given = {name: value for name, value in plan.variables.items() if not is_secret(name)}
+    if secrets := [name for name in plan.variables if is_secret(name)]:
+        besides.append(f"Variables whose values are not shown: {', '.join(secrets)}, as given by {OPTION}")
+    return {**{name: value for name, value in variables.items() if name in wanted}, **given}, settings, besides
 
 
 def lines(found: SearchResult, command: str | None) -> list[str]:

@@ -5,7 +5,6 @@ environment variables of its launches, the adapters' code at a revision of this 
 step of the user's own.
 """
 
-import re
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -26,13 +25,11 @@ from ..environments.environment import Report, Source
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import own as own_files
-from ..planning import values
+from ..planning import values, variables
 from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.plan import Plan
 from ..planning.values import Build
-from .launch import private_value
-
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from .privacy import private_value
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Side:
 
     name: str  # as in its records: "baseline", "candidate", or "" where there is one side
     builds: tuple[Build, ...] = ()  # interpreters by row; a row without one uses the framework's own environment
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # besides those of the plan, which both sides get
     revision: str = ""  # of the adapters' code; empty: the code as it is
     guest: Path = GUEST_DIRECTORY  # the folder of that code
     step: Framework | None = None  # the file that this side runs instead of the row's own
@@ -49,21 +46,6 @@ class Side:
 
 ONE_SIDE = (Side(""),)
 """Of a run that compares nothing."""
-
-
-def variables(words: Sequence[str]) -> dict[str, str]:
-    """Read NAME=VALUE words; raises UsageError for others."""
-    found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not _VARIABLE_NAME.fullmatch(name):
-            raise UsageError(
-                f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
-            )
-        if "\0" in value:
-            raise UsageError(f"The value of {name} contains a NUL byte, which environment variables cannot hold.")
-        found[name] = value
-    return found
 
 
 def guest_at(revision: str) -> Path:
@@ -135,7 +117,7 @@ def pair(
     for name, of_side, words, revision, file in given:
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
         step = own_files.read_step(file, f"--{name}-step") if file else None
-        sides.append(Side(name, of_side, variables(words), revision, guest, step))
+        sides.append(Side(name, of_side, variables.read(words, f"--{name}-env"), revision, guest, step))
     launched = [(side.builds, side.variables, side.guest, _step(side.step or own)) for side in sides]
     if launched[0] == launched[1] and not same:
         raise UsageError(
@@ -218,7 +200,8 @@ def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
     """Refuse other sides, in words, or another rule than the run began with; raises UsageError."""
     remedy = "Give the same options, or start a new run without --resume."
     if run.rule != chosen(rule):
-        raise UsageError(f"The unfinished run was begun with another --threshold or --tolerance. {remedy}")
+        options = "--threshold, --tolerance or --allow-different"
+        raise UsageError(f"The unfinished run was begun with another {options}. {remedy}")
     for name, then in run.sides.items():
         if now.get(name) != then:
             raise UsageError(f"The unfinished run's {name} was {then}; here it is {now.get(name)}. {remedy}")

@@ -1,13 +1,14 @@
-"""Change points of `dlbench history` beside people's labels and other detectors, and their error rates by simulation.
+"""Changes of `dlbench history` beside people's labels and other detectors, and their error rates by simulation.
 
     .venv/bin/python tests/benchmarks/change_points.py tcpd.json --python /tmp/rivals/bin/python
     .venv/bin/python tests/benchmarks/change_points.py --nights 1000        simulated nights alone; minutes
+    .venv/bin/python tests/benchmarks/change_points.py --drifts 2000        simulated drifts alone; minutes
 
 A file is JSON, name of a series -> {"values": ..., "annotations": {person: [index, ...]}} as in the Turing Change Point
 Dataset. The series are scored by F1 (margin 5) and covering as van den Burg and Williams define them (arXiv
-2003.06222); the detector that finds nothing must score what they published for it. ``--python`` is an interpreter with
-the packages that `rivals.py` names. Every detector sees the series standardised, or scales them itself, with its own
-defaults.
+2003.06222). Of a drift its first and last night count as change points. The detector that finds nothing must score what
+they published for it. ``--python`` is an interpreter with the packages that `rivals.py` names. Every detector sees the
+series standardised, or scales them itself, with its own defaults.
 """
 
 import json
@@ -16,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +31,8 @@ from rivals import RIVALS, standardised
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 import simulated
 
-from dlbench.reports.history.change_points import find_steps, steps_of
+from dlbench.reports.history.change_points import find_steps
+from dlbench.reports.history.drifts import Changes, find_changes
 
 Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 MARGIN = 5
@@ -44,10 +47,21 @@ PUBLISHED = {  # F1 and covering of "zero" (github.com/alan-turing-institute/TCP
     "uk_coal_employ": (0.5133, 0.3565),
     "usd_isk": (0.4887, 0.4363),
 }
+
+
+def ours(values: Values, drifting: bool) -> list[int]:
+    """Return the places that `dlbench history` names, of any size."""
+    (changes,) = find_changes([values], magnitude=0.0, drifting=[drifting])
+    places = [step.position for step in changes.steps]
+    if changes.drift is not None:
+        places += [place for place in (changes.drift.first, changes.drift.last) if 0 < place < len(values) - 1]
+    return sorted(set(places))
+
+
 OURS: dict[str, Callable[[Values], list[int]]] = {
     NOTHING: lambda values: [],
-    "dlbench history, as absolute times": lambda values: [step.position for step in steps_of(values, drifting=True)],
-    "dlbench history, as ratios": lambda values: [step.position for step in steps_of(values)],
+    "dlbench history, as absolute times": lambda values: ours(values, drifting=True),
+    "dlbench history, as ratios": lambda values: ours(values, drifting=False),
 }
 
 
@@ -162,10 +176,73 @@ def nights_table(count: int) -> Table:
     return table
 
 
+def resembling(rng: np.random.Generator, count: int, deviation: float, correlation: float) -> Values:
+    """Return nights that deviate by so much and resemble the one before by this lag-one correlation."""
+    fresh = rng.normal(size=count)
+    nights = fresh.copy()
+    for place in range(1, count):
+        nights[place] = correlation * nights[place - 1] + math.sqrt(1 - correlation**2) * fresh[place]
+    return np.asarray(deviation * nights)
+
+
+def drifts_table(count: int) -> Table:
+    """Return how often quiet series, drifts of 1 % a night over 24 nights, and single steps are called a drift."""
+    rng = np.random.default_rng(12)
+    slope = math.log(1.01)
+
+    def of(series: Callable[[], Values], absolute: bool, times: int) -> list[Changes]:
+        return [find_changes([series()], drifting=[absolute])[0] for _ in range(times)]
+
+    def share(changes: Sequence[Changes]) -> str:
+        return f"{100 * float(np.mean([each.drift is not None for each in changes])):.2f}"
+
+    titles = "series", "kind", "nights", "drift", "a step instead"
+    table = Table(*titles, title=f"{count} quiet series of each kind, {count // 10} others; per cent", box=None)
+    for nights in (24, 60):
+        quiet: list[tuple[str, bool, Callable[[], Values]]] = [
+            (f"independent, {deviation:.0%}", absolute, partial(resembling, rng, nights, deviation, 0.0))
+            for deviation in (0.05,)
+            for absolute in (False, True)
+        ]
+        quiet += [
+            (
+                f"session deviation 2.5 %, correlation {correlation:g}",
+                True,
+                partial(resembling, rng, nights, 0.025, correlation),
+            )
+            for correlation in (0.5, 0.7)
+        ]
+        for machine in simulated.MACHINES:
+            quiet.append((f"{machine} machine", False, partial(simulated.ratios, rng, nights, machine)))
+            quiet.append((f"{machine} machine", True, partial(simulated.absolute, rng, nights, machine)))
+        for title, absolute, series in quiet:
+            table.add_row(title, "absolute" if absolute else "ratios", str(nights), share(of(series, absolute, count)))
+        ramp = slope * np.clip(np.arange(nights) - (nights - 24), 0, None)
+        for absolute in (False, True):
+            for deviation in (0.01, 0.02, 0.03, 0.05):
+                for title, change in (
+                    ("+1 % a night", ramp),
+                    ("+5 % step", np.where(np.arange(nights) >= nights // 2, STEP, 0.0)),
+                    ("+26 % step", np.where(np.arange(nights) >= nights // 2, 23 * slope, 0.0)),
+                ):
+                    made = partial(_changed, change, partial(resembling, rng, nights, deviation, 0.0))
+                    changes = of(made, absolute, count // 10)
+                    steps = np.mean([each.drift is None and any(not s.pending for s in each.steps) for each in changes])
+                    kind = "absolute" if absolute else "ratios"
+                    words = f"{title}, nights deviate by {deviation:.0%}"
+                    table.add_row(words, kind, str(nights), share(changes), f"{100 * float(steps):.1f}")
+    return table
+
+
+def _changed(change: Values, noise: Callable[[], Values]) -> Values:
+    return change + noise()
+
+
 def main(
     files: Annotated[list[Path] | None, typer.Argument(help="JSON files of series, e.g. tcpd.json.")] = None,
     python: Annotated[Path | None, typer.Option(help="Interpreter with the other detectors' packages.")] = None,
     nights: Annotated[int, typer.Option(help="Simulated series of each kind; 0 for none.")] = 0,
+    drifts: Annotated[int, typer.Option(help="Quiet series of each kind that must not drift; 0 for none.")] = 0,
 ) -> None:
     """Print a table for each file, and one of simulated nights."""
     console = Console(width=140)
@@ -179,6 +256,8 @@ def main(
         console.print(labelled_table(file, labelled, python))
     if nights:
         console.print(nights_table(nights))
+    if drifts:
+        console.print(drifts_table(drifts))
     print(f"{datetime.now(UTC):%Y-%m-%d}")
 
 

@@ -104,7 +104,7 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     text = "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
     if text.startswith(("{", "[")):
         text = one_line_each(text)
-    assert end.value.code in (0, None, 1), complaints
+    assert end.value.code in (0, None, 1, 6), complaints  # 6: a comparison without a cell measured on both sides
     recorded = OUTPUTS / f"{name}.txt"
     if os.environ.get("DLBENCH_RECORD"):
         recorded.write_text(text, encoding="utf-8")

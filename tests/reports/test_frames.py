@@ -62,7 +62,8 @@ def test_launches_are_narrowed_to_axes_and_runs() -> None:
     some = dlbench.launches([CPU], network=network)
     assert 0 < len(some) == (every["network"] == network).sum() < len(every)
     assert len(dlbench.launches(CPU, all_runs=True)) >= len(every)
-    assert len(dlbench.cells(CPU, framework="nonesuch")) == 0
+    with pytest.warns(UserWarning, match="No stored cell has the framework 'nonesuch'"):
+        assert len(dlbench.cells(CPU, framework="nonesuch")) == 0
     run = Results.read([GATES]).comparisons[0]
     assert set(dlbench.launches(GATES, run=run)["side"]) == {"baseline", "candidate"}
     with pytest.raises(ReportError, match="no axis 'colour'"):

@@ -176,6 +176,20 @@ def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
         runs_of([read[0], read[0]], "9.9")
 
 
+def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
+    def of_commit(day: int, name: str):
+        info = {"id": name, "branch": "main", "dirty": False}
+        return files.read(written(tmp_path, foreign(datetime=f"2026-03-0{day}T12:00:00+00:00", commit_info=info)))
+
+    one, other, nameless = of_commit(1, 40 * "a"), of_commit(2, 40 * "b"), of_commit(3, "unversioned")
+    with pytest.raises(FileError, match=r"different commits, b{10} \(main\) and a{10} \(main\), so not"):
+        runs_of([one, other], "9.9", one_run=True)
+    assert [len(each.records) for each in runs_of([one, other], "9.9")] == [1, 1]
+    again = of_commit(4, 40 * "a")
+    (joined,) = runs_of([one, again, nameless], "9.9", one_run=True)
+    assert len(joined.records) == 3
+
+
 def test_a_file_without_samples_is_a_median_with_its_spread(tmp_path):
     content = json.loads(changed(foreign(), *DATA, LEFT_OUT))
     content["benchmarks"][0]["stats"] |= {"rounds": 3, "iqr": 1e-6, "stddev": math.nan, "min": 1e-6}
@@ -331,6 +345,23 @@ def test_a_long_name_keeps_its_beginning_and_its_parameters():
     assert short.endswith("-last]")
     assert clean_name(name.replace("first", "other")) != short
     assert imported_cell("t" * 300).network == "t" * 300
+
+
+def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
+    # As pytest-rerunfailures has it: the first attempt failed after it was measured.
+    (first,) = foreign()["benchmarks"]
+    other = {**first, "fullname": "tests/test_mine.py::test_other"}
+    last = {**first, "stats": {"median": 5e-6, "data": [5e-6], "iterations": 1}}
+    file = files.read(written(tmp_path, foreign(benchmarks=[first, other, last])))
+    (imported,) = runs_of([file], "9.9")
+    seconds = {each.cell.network: each.outcome.step_seconds() for each in imported.records}
+    assert seconds["tests/test_mine.py::test_sum[10]"] == pytest.approx([5e-6])
+    assert seconds["tests/test_mine.py::test_other"] == pytest.approx([1e-6, 2e-6, 3.25e-6])
+    assert files.repetition_of(file) == (
+        f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: "
+        "tests/test_mine.py::test_sum[10]."
+    )
+    assert files.repetition_of(files.read(written(tmp_path, foreign()))) == ""
 
 
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):

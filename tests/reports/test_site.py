@@ -97,3 +97,34 @@ def test_what_was_published_stays_though_nights_move_or_resize_it():
     assert shifts_of(history(40, 1.05), [moved]) == (replace(moved, near=late.near),)
     far = replace(early, run="run-010")
     assert shifts_of(history(40, 1.05), [far]) == (late,), "another one"
+
+
+def drift_of(nights: int, a_night: float = 0.01, last: int = 40) -> History:
+    """Return that of a cell whose candidate becomes slower from night 10 on by so much a night."""
+    rng = np.random.default_rng(4)
+    logs = rng.normal(0, 0.003, (60, 5)), rng.normal(0, 0.003, (60, 5))
+    rise = math.log1p(a_night) * (np.clip(np.arange(60), 10, last) - 10)
+    sides = {"baseline": logs[0], "candidate": logs[1] + rise[:, None]}
+    frames = [simulated.rows(1, side, values[:nights]) for side, values in sides.items()]
+    return build_history(pd.concat(frames, ignore_index=True), {1: factory.cell()})
+
+
+def test_a_slow_drift_is_published_once_while_it_grows():
+    (early,) = shifts_of(drift_of(30), ())
+    assert early.sentence.startswith("slowly slower: +")
+    assert early.started.isoformat() >= simulated.started(27), "the night that showed it"
+    assert shifts_of(drift_of(30, -0.01), ()) == (), "faster"
+    (later,) = shifts_of(drift_of(38), [early])
+    assert (later.run, later.sentence) == (early.run, early.sentence)
+    assert set(early.near) < set(later.near)
+    assert shifts_of(drift_of(60), [early])[0].run == early.run, "ended"
+
+
+def test_a_drift_that_was_published_as_a_change_point_or_by_a_gate_is_not_published_again():
+    (drift,) = shifts_of(drift_of(30), ())
+    step = replace(drift, run="run-016", sentence="5.1 % slower")
+    (kept,) = shifts_of(drift_of(30), [step])
+    assert (kept.run, kept.sentence) == ("run-016", "5.1 % slower")
+    assert "run-020" in drift.near
+    gates = site(replace(night(20, slower=drift.key), id="run-020"), shifts=(drift,))
+    assert announced(gates) == [20]

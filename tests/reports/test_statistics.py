@@ -64,6 +64,32 @@ def test_the_interval_within_a_launch_does_not_cover_another_and_says_so() -> No
     assert "within 2 launches" in summarise(launches_of(np.random.default_rng(1), 2)).method
 
 
+@pytest.mark.parametrize("counts", [(20, 20), (4, 200), (200, 4), (1, 50), (1, 1)])
+def test_two_launches_that_disagree_count_alike_and_their_interval_spans_both(counts: tuple[int, int]) -> None:
+    random = np.random.default_rng(5)
+    fast, slow = (
+        median * np.exp(0.02 * random.standard_normal(n)) for median, n in zip((2.77e-3, 14.4e-3), counts, strict=True)
+    )
+    summary = summarise([fast, slow])
+    assert summary.median == pytest.approx(math.sqrt(2.77e-3 * 14.4e-3), rel=0.05)
+    assert summary.low is not None
+    assert summary.high is not None
+    assert summary.low <= np.median(fast)
+    assert summary.high >= np.median(slow)
+    # A ratio to a steady cell is no more certain than the two launches.
+    against = ratio(summary, summarise([[2.77e-3] * 20] * 2))
+    assert against.low is not None
+    assert against.low < 1.0
+    assert against.high > 5.0
+
+
+def test_two_launches_that_agree_have_a_narrow_interval_that_covers_what_they_measured() -> None:
+    made = [summarise(launches_of(np.random.default_rng(seed), 2, steps=40, between=0.0)) for seed in range(200)]
+    widths = [math.log((each.high or math.inf) / (each.low or 1.0)) for each in made]
+    assert np.median(widths) < 0.05
+    assert np.mean([(each.low or math.inf) <= 0.5 <= (each.high or 0.0) for each in made]) >= 0.95
+
+
 def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> None:
     random = np.random.default_rng(3)
     slower, faster = summarise(launches_of(random, 4, median=0.8)), summarise(launches_of(random, 6))

@@ -1,3 +1,4 @@
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,17 +7,20 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.compare.comparison import CellComparison, Comparison, compare_runs, compare_sides, pairs_of
-from dlbench.reports.compare.report import outcome_of
-from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge_pairs
+from dlbench.reports.compare.report import gate_outcome, outcome_of
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen, judge_pairs, rule_of
 from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, IMPORTED, Record
+
+TERMINAL, JSON = (exporter("compare", form) for form in ("terminal", "json"))
 
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0)
 OTHER = Host("m-two", "Ryzen, 8 CPUs", 8, 8, 8.0)
@@ -225,12 +229,180 @@ COUNTS = st.dictionaries(st.sampled_from([f for f in Verdict if f is not Verdict
 @given(COUNTS)
 def test_a_gate_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise(counts: dict[Verdict, int]) -> None:
     found = outcome_of(counts, "cell")
-    if counts.keys() & {Verdict.REGRESSION, Verdict.BROKEN}:
+    if counts.keys() & {Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT}:
         assert found.outcome == "failed"
     else:
         proof = counts and counts.keys() <= {Verdict.NO_REGRESSION, Verdict.IMPROVEMENT}
         assert found.outcome == ("passed" if proof else "undecided")
     assert found.line.startswith(f"gate {found.outcome}: ")
+
+
+@pytest.mark.parametrize(
+    ("counts", "why"),
+    [
+        ({Verdict.REGRESSION: 2}, "2 of 2 cells are slower than the baseline"),
+        (
+            {Verdict.NO_REGRESSION: 2, Verdict.REGRESSION: 1, Verdict.DIFFERENT: 1},
+            "1 of 4 cells is slower than the baseline, 1 is other work than the baseline",
+        ),
+        ({Verdict.IMPROVEMENT: 1, Verdict.INCONCLUSIVE: 2}, "2 of 3 cells are inconclusive"),
+        ({Verdict.NO_REGRESSION: 3}, "no slowdown in 3 cells"),
+    ],
+)
+def test_the_outcome_of_a_gate_reads_as_a_sentence(counts: dict[Verdict, int], why: str) -> None:
+    assert outcome_of(counts, "cell").why == why
+
+
+# A user's own step: both sides must compute the same.
+
+
+def own(records: Sequence[Record], losses: Sequence[float], tolerance: float = 1e-3) -> list[Record]:
+    parity = make.parity()._replace(losses=list(losses), loss_tolerance=tolerance)
+    changed = make.changed(records, parity=parity)
+    return [replace(record, network={"family": "own", "numbers": {}}) for record in changed]
+
+
+def own_pairs(before: Sequence[float], after: Sequence[float], ratio: float = 0.52, count: int = 8) -> list[Record]:
+    sides = pairs(times(count, ratio))
+    baseline, candidate = ([each for each in sides if each.side == side] for side in (BASELINE, CANDIDATE))
+    return [*own(baseline, before), *own(candidate, after)]
+
+
+# The losses of a step that trains, and of its copy without a gradient.
+TRAINED, UNTRAINED = (2.0, 1.97401), (2.0, 1.98560)
+
+
+@pytest.mark.parametrize("purpose", ["compare", "gate"])
+def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -> None:
+    found = compared(own_pairs(TRAINED, UNTRAINED), purpose)
+    cell = only(found)
+    assert cell.verdict is Verdict.DIFFERENT
+    said = "the candidate computes something else: loss of step 2 1.9856 instead of 1.97401, off by 5.9e-03"
+    assert cell.judgement.sentence.startswith(said)
+    assert cell.judgement.ratio == pytest.approx(0.52, rel=0.02)  # as evidence
+    assert cell.loss_difference is not None
+    assert cell.loss_difference.step == 2
+    assert gate_outcome(found).line == "gate failed: 1 of 1 cell is other work than the baseline"
+    assert found.geometric_mean is None
+
+
+def test_other_work_is_no_part_of_the_geometric_mean_or_the_adjustment() -> None:
+    same, other = own_pairs(TRAINED, TRAINED, 1.1, 10), own_pairs(TRAINED, UNTRAINED, 0.5)
+    other = [replace(record, cell=record.cell._replace(threads=2)) for record in other]
+    third = pairs(times(10, 1.1, seed=2), threads=4)
+    found = compared([*same, *other, *third])
+    assert [cell.verdict for cell in found.cells] == [Verdict.REGRESSION, Verdict.DIFFERENT, Verdict.REGRESSION]
+    assert found.geometric_mean is not None
+    assert found.geometric_mean.method == "geometric mean of 2 cells"
+    alone = compared([*same, *third])
+    assert found.geometric_mean.value == pytest.approx(alone.geometric_mean.value if alone.geometric_mean else 0)
+    assert found.cells[0].judgement.adjusted_p == alone.cells[0].judgement.adjusted_p
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-2])
+def test_the_steps_own_tolerance_decides(tolerance: float) -> None:
+    records = own_pairs(TRAINED, UNTRAINED)
+    wider = [
+        replace(each, outcome=each.outcome._replace(parity=each.outcome.parity._replace(loss_tolerance=tolerance)))
+        for each in records
+        if each.outcome.parity is not None
+    ]
+    expected = Verdict.DIFFERENT if tolerance < 5.9e-3 else Verdict.IMPROVEMENT
+    assert only(compared(wider)).verdict is expected
+
+
+def test_other_work_is_compared_where_that_is_asked_for_and_a_line_says_so() -> None:
+    rule = replace(DEFAULT, allow_different=True)
+    run = make.run(purpose="gate", sides=NAMES, plan=(), rule=chosen(rule))
+    kept = type(run).from_dict(run.to_dict())
+    assert rule_of(kept.rule) == rule
+    found = compare_sides(kept, own_pairs(TRAINED, UNTRAINED), HOST)
+    assert only(found).verdict is Verdict.IMPROVEMENT
+    (note,) = found.notes
+    assert note.startswith("The candidate computes something else; compared all the same, as asked: fcn5, ")
+    assert "(loss of step 2 1.9856 instead of 1.97401" in note
+
+
+def test_steps_without_a_loss_are_compared_and_a_line_says_that_nothing_was_checked() -> None:
+    found = compared(own_pairs(TRAINED, ()))
+    assert only(found).verdict is Verdict.IMPROVEMENT
+    assert found.notes[0].startswith("Not checked: whether both sides compute the same, as a step reports no loss: ")
+    assert compared(own_pairs(TRAINED, TRAINED)).notes == ()
+
+
+def test_losses_of_networks_with_a_reference_are_left_to_the_reference() -> None:
+    records = pairs(times(8, 1.0))
+    after = make.parity()._replace(losses=[3.0, 2.0])
+    changed = [record if record.side == BASELINE else make.changed([record], parity=after)[0] for record in records]
+    assert only(compared(changed)).verdict is Verdict.NO_REGRESSION
+
+
+def test_one_launch_at_the_edge_of_the_tolerance_does_not_decide() -> None:
+    records = own_pairs(TRAINED, (2.0, 1.9757))
+    assert only(compared(records)).verdict is Verdict.IMPROVEMENT  # off by 8.6e-4
+    (last,) = own(records[-1:], (2.0, 1.9772))
+    assert only(compared([*records[:-1], last])).verdict is Verdict.IMPROVEMENT
+
+
+def test_stored_runs_of_an_own_step_must_compute_the_same() -> None:
+    before, after = own(a_run("one", 1.0), TRAINED), own(a_run("two", 0.5), UNTRAINED)
+    assert only(stored(before, after)).verdict is Verdict.DIFFERENT
+    elsewhere = [replace(record, machine=OTHER.fingerprint) for record in after]
+    assert only(stored(before, elsewhere)).verdict is Verdict.DIFFERENT
+    failed_too = [*before, replace(failed("", 9), network=before[0].network)]
+    assert only(stored(failed_too, after)).verdict is Verdict.DIFFERENT
+    assert only(stored(before, own(a_run("two", 0.5), TRAINED))).verdict is Verdict.IMPROVEMENT
+
+
+# What the other side lacks, and what else differs.
+
+
+def test_one_sided_cells_are_named_in_the_terminal_and_all_in_json() -> None:
+    common = a_run("one", 1.0)
+    before = [*common, *(record for n in range(13) for record in a_run("one", 1.0, network=f"old{n:02}"))]
+    after = [*a_run("two", 1.0), *a_run("two", 1.5, network="renamed")]
+    found = stored(before, after)
+    said = " ".join(TERMINAL(found).split())
+    assert "Only in the baseline: old00, mini-batch 64, torch eager, 1 thread." in said
+    assert said.count("Only in the baseline: ") == 10
+    assert "... and 3 more only in the baseline; --json shows all." in said
+    assert "Only in the candidate: renamed, mini-batch 64, torch eager, 1 thread." in said
+    assert said.endswith("13 only in the baseline; 1 only in the candidate.")
+    only_in = json.loads(JSON(found))["only_in"]
+    assert [cell["network"] for cell in only_in[BASELINE]] == [f"old{n:02}" for n in range(13)]
+    assert [cell["network"] for cell in only_in[CANDIDATE]] == ["renamed"]
+
+
+def test_another_interpreter_and_other_packages_are_said() -> None:
+    before = [*a_run("one", 1.0), *a_run("one", 1.0, threads=2)]
+    newer = [replace(record, interpreter="CPython 3.13.1") for record in a_run("two", 1.3)]
+    after = [
+        *make.changed(newer, software={"python": "3.13.1", "versions": {"torch": "2.14.0"}, "blas": "oneDNN"}),
+        *a_run("two", 1.3, threads=2),
+    ]
+    found = stored(before, after)
+    assert only(stored(before[:5], after[:5])).verdict is Verdict.REGRESSION
+    said = " ".join(TERMINAL(found).split())
+    assert "The sides also differ in: interpreter CPython 3.11.7 -> CPython 3.13.1 (in 1 of 2 cells); versions" in said
+    first = json.loads(JSON(found))["differences"][0]
+    assert first == {"what": "interpreter", BASELINE: "CPython 3.11.7", CANDIDATE: "CPython 3.13.1", "cells": 1}
+    assert stored(before, [replace(record, run="two") for record in before]).differences == ()
+
+
+def test_the_commits_of_imported_benchmarks_are_said_and_the_advice_fits_them() -> None:
+    def imported(run: str, commit: str, count: int) -> list[Record]:
+        kept = {"version": "5.3.1", "commit_info": {"id": commit * 20, "dirty": False}, "options": {"timer": "t"}}
+        records = a_run(run, 1.0, count, adapter=IMPORTED, framework="pytest-benchmark")
+        return make.changed(records, software={"pytest_benchmark": kept})
+
+    found = stored(imported("one", "ab", 5), imported("two", "cd", 5))
+    assert [each.words for each in found.differences] == ["commit abababababab -> cdcdcdcdcdcd"]
+    (note,) = found.notes
+    assert "--now" not in note
+    assert "`pytest --benchmark-json FILE`, then `dlbench import --one-run FILES`" in note
+    (few,) = stored(imported("one", "ab", 1), imported("two", "cd", 1)).notes
+    assert "A file of pytest-benchmark is one launch, and a verdict needs 3 on each side." in few
+    assert "--now" in stored(a_run("one", 1.0), a_run("two", 1.0)).notes[0]
 
 
 @pytest.mark.parametrize("early", [BASELINE, CANDIDATE])

@@ -64,6 +64,7 @@ ONE_OF_EACH = {
         side(Status.CRASHED, "signal 11"),
         Judgement(Verdict.BROKEN, "candidate: crashed, signal 11", 3, 0),
     ),
+    Verdict.DIFFERENT: cell_of(Verdict.DIFFERENT, 0.5, CELL._replace(threads=64)),
     Verdict.HOLE: CellComparison(
         CELL._replace(network="lstm64"), side(Status.UNSUPPORTED), side(Status.UNSUPPORTED), HOLE
     ),
@@ -77,7 +78,8 @@ def check_markdown(text: str, found: Comparison) -> None:
     assert text.startswith(f"<!-- dlbench {found.purpose} -->\n")
     assert len(text) <= layout.MOST_CHARACTERS
     short, fold, rest = text.partition("<details><summary>")
-    changed = sum(cell.verdict in (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT) for cell in found.cells)
+    shown = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
+    changed = sum(cell.verdict in shown for cell in found.cells)
     for part, cells, bars in ((short, changed, 4), (rest, len(found.cells), 6)):
         rows = [line for line in part.split("\n") if line.startswith("| ")]
         assert all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == bars for line in rows)
@@ -148,6 +150,7 @@ def test_junit_outcomes() -> None:
         **dict.fromkeys((Verdict.NO_REGRESSION, Verdict.IMPROVEMENT, Verdict.COMPARISON), "system-out"),
         **dict.fromkeys((Verdict.INCONCLUSIVE, Verdict.CONTENDED, Verdict.HOLE), "skipped"),
         Verdict.REGRESSION: "failure",
+        Verdict.DIFFERENT: "failure",
         Verdict.BROKEN: "error",
     }
     assert len({(case.get("classname"), case.get("name")) for case in cases}) == len(cases)

@@ -113,6 +113,17 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "wrong": ((), {"other": {"parity": make.parity("disagrees", "update error 1")}}, "parity"),
     "unchecked": ((), {"other": {"parity": make.parity("unchecked", "no reference")}}, "parity_unchecked"),
     "not finite": ((), {"other": {"final_loss_finite": False, "final_loss": None}}, "loss_not_finite"),
+    # The loss of each of the first steps, and after the last one.
+    "a loss that stands still": (
+        (),
+        {"other": {"parity": make.parity("agrees")._replace(losses=[2.5, 2.5]), "final_loss": 2.5}},
+        "loss_constant",
+    ),
+    "a loss that moves later": (
+        (),
+        {"other": {"parity": make.parity("agrees")._replace(losses=[2.5, 2.5]), "final_loss": 2.4}},
+        "",
+    ),
     "never steady": ((), {"other": {"steady": False}, "device": "cuda:0"}, "no_steady_state"),
 }
 

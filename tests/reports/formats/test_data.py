@@ -49,6 +49,8 @@ def test_csv_says_what_json_says(name: str, command: Callable[..., tuple[Any, st
     for row, line in zip(rows, lines, strict=True):
         assert row["flags"].split() == [flag["name"] for flag in line["flags"]]
         for column, text in row.items():
-            if column.partition(".")[0] in line and column != "flags" and not column.endswith("wait_policy"):
+            if column == "variables":
+                assert text == " ".join(f"{name}={value}" for name, value in line[column].items())
+            elif column.partition(".")[0] in line and column != "flags" and not column.endswith("wait_policy"):
                 value = reduce(lambda value, key: None if value is None else value[key], column.split("."), line)
                 assert text == ("" if value is None else str(value)), column

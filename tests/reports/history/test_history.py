@@ -1,5 +1,8 @@
 """From nights to series and change points, as tables, JSON and a picture; what changed that night."""
 
+import csv
+import io
+import json
 import math
 from dataclasses import replace
 from datetime import timedelta
@@ -13,10 +16,15 @@ from exported import exporter, texts
 from scipy import stats
 
 from dlbench.adapters.protocol import Protocol
+from dlbench.reports.differences import differences
 from dlbench.reports.history import report as of_history
-from dlbench.reports.history.nights import History, build_history, differences, explained, series_of
+from dlbench.reports.history.nights import History, build_history, explained, series_of
 from dlbench.reports.history.report import history_to_picture
+from dlbench.reports.pytest_benchmark.commits import commit_in_words
+from dlbench.reports.pytest_benchmark.imported import imported_cell
+from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
 
+history_to_csv, history_to_json = (exporter("history", form) for form in ("csv", "json"))
 history_to_terminal, history_to_markdown = (exporter("history", form) for form in ("terminal", "markdown"))
 CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
 
@@ -190,3 +198,149 @@ def test_a_page_holds_so_many_and_the_rest_follow_when_asked_for(tmp_path, monke
     assert [page.name for page in pages] == ["all.svg", "all-2.svg", "all-3.svg"]
     titles = [text for page in pages for text in texts(page) if "mini-batch 64" in text]
     assert len(titles) == len(set(titles)) == 9
+
+
+def drifting(nights: int = 30, first: int = 4, last: int = 28, disturbed: tuple[int, ...] = ()) -> History:
+    """Return a history of times that become 1 % slower a night between these two, and of others that do not."""
+    rng = np.random.default_rng(2)
+    rise = math.log(1.01) * (np.clip(np.arange(nights), first, last) - first)
+    quiet = np.isin(np.arange(nights), disturbed, invert=True)
+    frames = [
+        simulated.rows(
+            number, "", math.log(0.3) + size * rise[:, None] + rng.normal(0, 0.003, (nights, 5)), quiet=quiet
+        )
+        for number, size in ((1, 1.0), (2, 0.0))
+    ]
+    return build_history(together(*frames), CELLS, machines={"m-one": "A machine, 2 CPUs"})
+
+
+def test_a_drift_has_its_nights_its_size_and_what_it_amounts_to():
+    history = drifting()
+    ((series, drift),) = history.drifts
+    assert series.number == 1
+    assert (drift.first, drift.last) == pytest.approx((4, 28), abs=1)
+    assert (drift.first_night, drift.last_night) == (series.night(drift.first), series.night(drift.last))
+    assert drift.ratio == pytest.approx(1.01**24, abs=0.02)
+    assert drift.low <= 1.01**24 <= drift.high
+    assert drift.percent_a_night == pytest.approx(1.0, abs=0.08)
+    assert drift.slower
+    assert drift.ongoing
+    assert history.changes == []
+    # The level is the one that the drift has led to.
+    assert series.level == pytest.approx(0.3 * 1.01**24, rel=0.01)
+    assert not drifting(40).drifts[0][1].ongoing
+
+
+def test_disturbed_nights_do_not_count_as_nights_of_a_drift():
+    ((series, drift),) = drifting(disturbed=(10, 11)).drifts
+    assert (drift.first, drift.last) == pytest.approx((4, 28), abs=1)
+    assert drift.nights == drift.last - drift.first + 1 - 2
+    assert series.drifted[9] == series.drifted[11]
+
+
+def test_a_drift_is_in_every_format():
+    history = drifting()
+    text = " ".join(history_to_terminal(history).split())
+    assert "Slow drifts: many small changes in one direction" in text
+    assert "No change point of 2.5 %." in text
+    said = history_to_markdown(history).replace("\\", "")
+    assert "slowly slower: +2" in said
+    assert "about 1.0 % a night, absolute, adjusted p" in said
+    assert "5 % of absolute times, which drift with their machine" in said
+    (cell,) = json.loads(history_to_json(history))["cells"]
+    assert cell["changes"] == []
+    assert cell["drift"]["direction"] == "slower"
+    assert cell["drift"]["state"] == "ongoing"
+    assert cell["drift"]["ratio"] == pytest.approx(history.drifts[0][1].ratio)
+    (line,) = csv.DictReader(io.StringIO(history_to_csv(history)))
+    assert (line["state"], line["nights_before"], line["direction"]) == ("ongoing", "", "slower")
+    assert line["run_last"] == history.drifts[0][1].last_night.run
+    quiet = history_of(2)
+    assert "No slow drift." in history_to_terminal(quiet)
+
+
+def test_csv_has_a_line_for_each_change_and_each_drift():
+    step, slope = history_of(3, changed=(1,)), drifting()
+    both = replace(step, cells=(*step.cells, *slope.cells))
+    lines = list(csv.DictReader(io.StringIO(history_to_csv(both))))
+    assert [line["state"] for line in lines] == ["confirmed", "ongoing"]
+
+
+def test_what_changed_along_a_drift_is_read_from_its_ends():
+    history = drifting()
+    ((_, drift),) = history.drifts
+    ends = (drift.first_night.run, drift.last_night.run)
+
+    def read(run: str, cell: int, side: str):
+        assert (run in ends, cell, side) == (True, 1, "")
+        return recorded("2.14.0" if run == ends[1] else "2.13.0")
+
+    ((_, known),) = explained(history, read).drifts
+    assert known.differences is not None
+    assert ("torch", "2.13.0", "2.14.0") in {(each.what, each.before, each.after) for each in known.differences}
+    assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(explained(history, read)).replace("\\", "")
+
+
+def test_a_picture_shades_a_drift(tmp_path):
+    (written,) = history_to_picture(drifting(), tmp_path / "drift.svg")
+    (label,) = [text for text in texts(written) if "slowly, over" in text]
+    assert label.startswith("▲ +2")
+    # The series with the drift comes first.
+    assert "1 thread" in next(text for text in texts(written) if "fcn5, mini-batch" in text)
+
+
+def test_nights_of_unknown_machines_are_shown_and_not_judged():
+    rng = np.random.default_rng(3)
+    known = simulated.nights(rng, 30, "quiet", [(15, math.log(1.5))])[1]
+    frame = simulated.rows(1, "", known, machine=UNKNOWN_MACHINE)
+    history = build_history(frame, CELLS)
+    (series,) = history.cells
+    assert len(series) == 30
+    assert (series.changes, series.drift) == ((), None)
+    assert build_history(simulated.rows(1, "", known), CELLS).changes != []
+    text = " ".join(history_to_terminal(replace(history, everything=True)).split())
+    assert "Not searched for changes: the machine is unknown." in text
+    assert "Not searched: 1 series of an unknown machine." in text
+    assert "No change" not in text
+    assert json.loads(history_to_json(history))["series_searched"] == 0
+    mixed = build_history(together(frame, simulated.rows(2, "", known)), CELLS)
+    assert [series.machine for series, _ in mixed.changes] == ["m-one"]
+
+
+COMMIT = {"id": "3f2a1c9b04" + 30 * "d", "branch": "main", "dirty": False, "project": "p", "time": "2026-03-01"}
+
+
+def from_file(interpreter: str = "CPython 3.11.7", options: dict[str, object] | None = None, **commit: object):
+    """Return a record of another program's benchmark, as its file is imported."""
+    kept = {"name": "test_a", "options": options or {}, "version": "5.1.0", "commit_info": {**COMMIT, **commit}}
+    cell = imported_cell("tests/test_a.py::test_a")._asdict()
+    record = factory.record(result=factory.outcome(software={FOREIGN_KEY: kept}), **cell)
+    return replace(record, interpreter=interpreter, environment=f"digest of {interpreter}")
+
+
+def test_commits_and_interpreters_of_imported_files_are_named():
+    before = from_file()
+    after = from_file("CPython 3.13.0", {"min_rounds": 5}, id=40 * "b", branch="topic", dirty=True)
+    found = [tuple(each) for each in differences(before, after)]
+    assert found == [
+        ("", "commit", "3f2a1c9b04 (main)", "bbbbbbbbbb (topic, modified)"),
+        ("", "options min_rounds", None, "5"),
+        ("", "interpreter", "CPython 3.11.7", "CPython 3.13.0"),
+    ]
+    assert differences(before, from_file(time="2026-03-02")) == ()
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        (COMMIT, "3f2a1c9b04 (main)"),
+        ({**COMMIT, "dirty": True}, "3f2a1c9b04 (main, modified)"),
+        ({**COMMIT, "branch": "(detached head)"}, "3f2a1c9b04"),
+        ({"id": "unversioned", "branch": "(unknown)", "dirty": False}, ""),
+        ({"id": None}, ""),
+        ({}, ""),
+        ({"id": "abc\x1b[31m"}, "abc\\x1b[31m"),
+    ],
+)
+def test_a_commit_in_words(info, words):
+    assert commit_in_words(info) == words

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.ratio.releases import REPORT, Releases, headline, releases
+from dlbench.reports.ratio.releases import REPORT, Releases, headline, largest_undecided, releases
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import ratio
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record
@@ -121,6 +122,30 @@ def test_two_launches_of_each_are_too_few_for_a_change() -> None:
     assert (point.pair is not None, point.change) == (True, "")
 
 
+def own_step(version: str, seconds: Sequence[float], second_loss: float) -> list[Record]:
+    parity = make.parity()._replace(losses=[2.0, second_loss], loss_tolerance=1e-3)
+    made = make.changed(launches(version, seconds, network="own"), parity=parity)
+    return [replace(each, network={"family": "own", "numbers": {}}) for each in made]
+
+
+def test_a_release_that_computes_something_else_is_named_so_and_not_called_faster() -> None:
+    shown = found(
+        own_step("0.1.1", around(1.0), 1.97),
+        own_step("0.2.1", around(0.5), 1.9856),
+        own_step("0.3.1", around(0.5), 1.9857),
+    )
+    _, different, alike = shown.rows
+    assert (different.change, alike.change) == ("different", "")
+    (line,) = headline(shown)
+    assert "0.2.1 computes something else than 0.1.1;" in line
+    assert "faster" not in line
+    said = " ".join(FORMATS["terminal"](shown).split())
+    assert "than 0.1.1 (loss of step 2 1.9856 instead of 1.97, off by 7.9e-03 (tolerance 1e-03))" in said
+    row = json.loads(FORMATS["json"](shown))["rows"][1]
+    assert row["change"] == "different"
+    assert row["loss_difference"]["candidate"] == 1.9856
+
+
 def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:
     shown = found(*(launches(f"0.{place}.12", around(level)) for place, level in enumerate((1.0, 1.0, 1.2, 0.9))))
     lines = FORMATS["terminal"](shown).splitlines()
@@ -139,3 +164,28 @@ def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Pa
     assert "dlbench releases" in FORMATS["terminal"](empty)
     assert not REPORT.drawable(empty)
     assert not REPORT.has_section(empty)
+
+
+def test_a_noisy_series_names_its_largest_step_that_is_not_decided() -> None:
+    """Three launches of each, as measured for a real regression between two releases."""
+    shown = found(
+        launches("0.7.1", [4.1e-3, 4.3e-3, 4.2e-3]),
+        launches("0.7.2", [5.5e-3, 4.2e-3, 4.2e-3]),
+        launches("0.8.0", [8.5e-3, 14.6e-3, 8.3e-3]),
+        launches("0.9.0", [9.0e-3, 9.9e-3, 8.4e-3]),
+    )
+    assert not any(point.change for point in shown.rows)
+    assert [(point.name, point.before) for point in largest_undecided(shown)] == [("0.8.0", "0.7.2")]
+    (line,) = headline(shown)
+    assert "no release differs clearly from the one before it; the largest step that is not decided: 0.8.0" in line
+    assert "the time of 0.7.2" in line
+
+
+def test_no_step_is_undecided_where_a_clear_one_is_larger_or_all_are_the_same() -> None:
+    noisy = [1.7, 2.2, 1.9]
+    clear = found(launches("0.1", around(1.0)), launches("0.2", around(2.0)), launches("0.3", noisy))
+    assert [point.change for point in clear.rows] == ["", "slower", ""]
+    assert largest_undecided(clear) == []
+    same = found(launches("0.1", around(1.0, 0.001)), launches("0.2", around(1.001, 0.001)))
+    assert largest_undecided(same) == []
+    assert "not decided" not in headline(same)[0]

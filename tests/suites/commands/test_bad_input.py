@@ -65,6 +65,9 @@ def test_a_wrong_suite_file_is_refused_by_its_name(call):
         (["env", "nosuch"], 2, ["nosuch"]),
         (["report", "releasse"], 2, ["Did you mean 'releases'?"]),
         (["run", "quick", *QUICKLY, "--budget", "soon"], 2, ["10m"]),
+        (["plan", "quick", *QUICKLY, "--python", "null=/no/such/python"], 3, ["/no/such/python is not a Python"]),
+        (["compare", "--now", "quick"], 2, ["quick cannot be the name of a stored run", "write --suite quick"]),
+        (["compare", "--now", "latest"], 2, ["latest cannot be the name of a stored run. Leave it out"]),
         (["run", "quick", "--no-ceilings", "--resume"], 4, ["There is no result store dlbench.sqlite", "dlbench run"]),
         *(
             (

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 from made_up_pythons import make_python, script
 from processes import records_in, refusal, run_command, running_command, suite_of_null, wait_until
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Outcome, Parity, Status
 from dlbench.reports.storage.store import Store
 from dlbench.suites.planning import framework
 from dlbench.suites.run import runner
@@ -28,7 +29,7 @@ QUIETLY = ("--threads", "1", "--no-quiet-gate", "--seed", "1")
 def machine(tmp_path, monkeypatch):
     """Give launches whose steps take 20 ms times a level, which the interpreter or the step's file says."""
     made = SimpleNamespace(deviation=0.005, level=lambda request: 1.0, crashes=lambda request: False, launched=0)
-    made.ends_at = None
+    made.ends_at, made.losses = None, lambda request: []
     rng = random.Random(1)
 
     def launch(request, tick):
@@ -38,7 +39,8 @@ def machine(tmp_path, monkeypatch):
         if made.crashes(request):
             return Launched(Outcome(Status.CRASHED, "signal 11"), 1.0)
         step = 0.02 * made.level(request) * rng.lognormvariate(0.0, made.deviation)
-        return Launched(Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3), 1.0)
+        parity = Parity("agrees", "", made.losses(request), 0.0, None, "", 1e-3, 1e-3, 0.0)
+        return Launched(Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3, parity=parity), 1.0)
 
     monkeypatch.setattr(runner, "launch_process", launch)
     monkeypatch.setattr(framework, "_added", {})
@@ -60,8 +62,8 @@ def builds(machine, command, tmp_path):
             path = tmp_path / name / "bin" / "python"
             script(path, "#!/bin/sh\nexit 1\n") if level is None else make_python(path, "3.11")
             pythons.append(f"{name}={path}")
-        given = ("bisect", "null", "--network", "fcn5", "--python", ",".join(pythons), *QUIETLY, *words)
-        return command(*given)
+        measured = () if "--step" in words else ("null", "--network", "fcn5")
+        return command("bisect", *measured, "--python", ",".join(pythons), *QUIETLY, *words)
 
     return bisect
 
@@ -96,6 +98,12 @@ def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, pla
     assert {record.side for record in kept} == {"baseline", "candidate"}
 
 
+def test_a_slowdown_of_many_times_is_no_per_cents(builds):
+    code, said, complaints = builds(slower_from(4, 146.0))
+    assert code == 1, complaints
+    assert re.search(r"A step takes 14[5-7] times as long \(14\d to 14\d\)\.", " ".join(said.split()))
+
+
 def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may_be(builds):
     levels = slower_from(4)
     levels[4] = None
@@ -128,7 +136,8 @@ def test_the_first_faster_build_is_named(builds, missing, answer, before):
     ("levels", "code", "said"),
     [
         ([1.0] * 9, 0, "No slowdown to bisect from v0 to v8: "),
-        (slower_from(4, 0.9), 0, "Were good and bad exchanged?"),
+        (slower_from(4, 0.9), 0, "v8 is not slower than v0, but faster: "),
+        (slower_from(4, 0.25), 0, "To find where it became faster: --good v8 --bad v0 --faster."),
         ([1.0, 1.0, *[1.06] * 5, 1.12, 1.12], 6, "contradict a single change"),
     ],
 )
@@ -136,6 +145,40 @@ def test_no_change_and_several_changes_are_said_and_not_guessed(builds, levels, 
     found, out, complaints = builds(levels)
     assert found == code, complaints
     assert said in " ".join(out.split())
+
+
+@pytest.fixture
+def own_builds(builds, machine, tmp_path):
+    """Give a function that bisects the builds on a step of the user's own, whose second losses are these."""
+    (tmp_path / "mine.py").write_text("def prepare(cell):\n    return lambda: None\n")
+
+    def bisect(losses, *words):
+        machine.losses = lambda request: [2.0, losses[NAMES.index(place_of(request))]]
+        return builds(slower_from(4), "--step", str(tmp_path / "mine.py"), *words)
+
+    return bisect
+
+
+def test_a_bad_end_that_computes_something_else_is_no_slowdown(own_builds):
+    code, said, complaints = own_builds([1.9] * 8 + [1.8])
+    assert code == 7, complaints
+    words = " ".join(said.split())
+    assert "v8 computes something else than v0, so their times are not compared: the candidate computes" in words
+    assert "loss of step 2 1.8 instead of 1.9, off by 5.3e-02" in words
+    assert len(records()[1]) == 4  # two pairs show it
+    code, said, complaints = own_builds([1.9] * 8 + [1.8], "--allow-different")
+    assert code == 1, complaints
+    assert "The first slower build is v4" in " ".join(said.split())
+
+
+def test_a_build_in_between_that_computes_something_else_is_left_out(own_builds):
+    code, said, complaints = own_builds([*[1.9] * 4, 1.8, *[1.9] * 4], "--json")
+    assert code == 1, complaints
+    found = json.loads(said)
+    assert found["suspects"] == ["v4", "v5"]
+    (untested,) = [each for each in found["tried"] if each["problem"]]
+    assert (untested["name"], untested["slower"]) == ("v4", None)
+    assert untested["problem"].startswith("it computes something else: loss of step 2 1.8 instead of 1.9")
 
 
 def test_a_bad_end_without_a_number_has_its_own_exit_code(builds, machine):

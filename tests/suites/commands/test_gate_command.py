@@ -66,7 +66,7 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     assert 5 < cell["ratio"] < 100
     assert "REGRESSION" in (folder / "report.md").read_text()
     again = run_command(folder, "compare", "latest", "--store", "my.sqlite")
-    assert (again.returncode, "REGRESSION" in again.stdout) == (0, True)
+    assert (again.returncode, "REGRESSION" in again.stdout) == (1, True)
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()
     assert stored.finished is not None
@@ -101,7 +101,7 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     ending = ["--budget", "1s", "--undecided", "pass"]
     done = run_command(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
     assert done.returncode == 0, done.stderr
-    assert "gate undecided: of 2 cells " in " ".join(done.stdout.split())
+    assert "gate undecided: 1 of 2 cells is " in " ".join(done.stdout.split())
     assert "The budget of 1 s is short: the first look at every cell takes" in " ".join(done.stderr.split())
     assert "The budget is spent" in done.stderr
     with Store.open(folder / "my.sqlite", create=False) as store:
@@ -110,7 +110,9 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     assert stored.doctor is not None
     other = run_command(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
     assert other.returncode == 2
-    assert "begun with another --threshold or --tolerance. Give the same options" in " ".join(other.stderr.split())
+    assert "begun with another --threshold, --tolerance or --allow-different. Give the same options" in " ".join(
+        other.stderr.split()
+    )
     again = run_command(folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite")
     assert again.returncode == 0, again.stderr
     rule = json.loads(again.stdout)["rule"]
@@ -133,4 +135,44 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
     report = json.loads(done.stdout)
     assert report["cells"][0]["verdict"] == "CONTENDED"
     assert report["gate"]["outcome"] == "undecided"
-    assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
+    assert "gate undecided: 1 of 1 cell is disturbed by other programs" in done.stderr
+
+
+OWN_STEP = """
+import numpy
+
+def prepare(cell):
+    random = numpy.random.default_rng(0)
+    inputs, labels = random.normal(size=(64, 32)), random.normal(size=(64, 1))
+    state = {"weights": random.normal(size=(32, 1)) * 0.1, "loss": 0.0}
+
+    def step():
+        error = inputs @ state["weights"] - labels
+        state["loss"] = float((error**2).mean())
+        state["weights"] = state["weights"] - 0.01 * GRADIENT
+
+    return step, lambda: state["loss"]
+"""
+
+
+@pytest.mark.slow
+def test_a_gate_fails_where_the_candidate_no_longer_trains(folder) -> None:
+    (folder / "trains.py").write_text(
+        OWN_STEP.replace("GRADIENT", "sum(inputs.T @ error / 32 for _ in range(50)) / 50")
+    )
+    (folder / "faster.py").write_text(OWN_STEP.replace("GRADIENT", "0.0"))
+    words = ["gate", "nightly.toml", "--step", "trains.py", "--candidate-step", "faster.py", "--threads", "1"]
+    done = run_command(folder, *words, "--python", sys.executable, "--write", "junit.xml", "--write", "comment.md")
+    assert done.returncode == 7, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "the candidate computes something else: loss of step 2 " in said
+    assert "gate failed: 1 of 1 cell is other work than the baseline" in said
+    assert len([each for each in records_in(folder) if each.attempt == 0]) == 4  # two pairs show it
+    failure = ElementTree.parse(folder / "junit.xml").getroot().find(".//testcase/failure")
+    assert failure is not None
+    assert failure.get("type") == "DIFFERENT"
+    assert "DIFFERENT: the candidate computes something else: loss of step 2" in (folder / "comment.md").read_text()
+    again = run_command(folder, "compare", "latest")
+    assert again.returncode == 7
+    allowed = run_command(folder, "compare", "latest", "--allow-different")
+    assert "compared all the same, as asked" in " ".join(allowed.stdout.split())

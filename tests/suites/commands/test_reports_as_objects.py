@@ -78,7 +78,7 @@ def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(store: str
     assert {row[1:] for row in rows("--threads", "2", "--frameworks", "torch:eager")} == {("2", "torch")}
     code, _, err = command("report", "matrix", "--store", store, "--networks", "fcn9")
     assert code == 2
-    assert "--networks fcn9" in err
+    assert "named 'fcn9'. Did you mean 'fcn5'?" in err
 
 
 def test_words_for_runs() -> None:

@@ -133,10 +133,10 @@ def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command)
         for network in ("fcn5, mini-batch 64, null", "lstm32, mini-batch 128, null")
         for what in ("broken", "slower")
     ]
-    assert "gate failed: of 2 cells 2 slower" in (folder / "index.html").read_text(encoding="utf-8")
+    assert "gate failed: 2 of 2 cells are slower" in (folder / "index.html").read_text(encoding="utf-8")
     page = (folder / "runs" / "20261122T140656-32ed51.html").read_text(encoding="utf-8")
     assert '<section id="report-comparisons"' in page
-    assert "gate failed: of 2 cells 2 slower" in page
+    assert "gate failed: 2 of 2 cells are slower" in page
     check_site(folder)
 
 

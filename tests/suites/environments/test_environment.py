@@ -1,6 +1,7 @@
 """Environments: their states, what is said before anything is downloaded, interrupted builds, and removal."""
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -126,6 +127,14 @@ def test_a_broken_interpreter_is_its_own_row_and_ends_no_list(tiny, monkeypatch)
     for part in (str(built.interpreter), "does not start", "dlbench env remove tiny", "dlbench env build tiny"):
         assert part in broken["reason"]
     assert other["state"] == "ready"
+
+
+def test_a_row_without_an_adapter_says_so_and_does_not_claim_that_its_packages_are_gone(home):
+    for name in ("deeplearning4j", "torch7"):
+        reason = environment.locate(find(name)).reason
+        assert "dlbench has no adapter for it" in reason
+        assert not re.search("no longer|do not have it", reason)
+    assert "Maven has its packages" in environment.locate(find("deeplearning4j")).reason
 
 
 def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home):

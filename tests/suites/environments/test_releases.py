@@ -253,6 +253,21 @@ def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tm
     assert "\n" not in found[0].reason
 
 
+def test_releases_that_are_not_built_and_are_not_to_be_built_have_one_sentence_and_the_remedy(tiny):
+    unresolved = Release("1.2", None, (HOST,))
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        releases.sources(tiny, [locked(tiny, "1.0"), unresolved], report=lambda line: None, build_missing=False)
+    assert str(caught.value) == (
+        "No environment of these releases of Tiny is built on this machine. Leave --no-build out to build them."
+    )
+
+
+def test_the_reason_why_no_release_could_be_built_is_a_sentence(tiny, tmp_path):
+    publish(tmp_path, "tiny", "1.0", requires="nowhere")
+    with pytest.raises(FrameworkEnvironmentError, match=r"^No release of Tiny could be built\. [A-Z]"):
+        releases.sources(tiny, releases.releases_on_index(tiny), report=lambda line: None)
+
+
 @pytest.mark.parametrize(("limit", "why"), [(None, "it said nothing for"), (0.1, "it took more than 0.1 s")])
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch, limit, why):
     monkeypatch.setattr(packages, "SILENT_SECONDS", 0.1)
@@ -298,6 +313,7 @@ activation = "relu"
 batch_size = 2
 """
 SUITE = suite_of_null(networks=["small"], protocol=BRIEF) + NETWORK
+NETWORK_AND_THREAD = ("--network", "fcn5", "--threads", "1")
 QUIET = ("--suite", "mine.toml", "--threads", "1", "--no-quiet-gate")
 
 
@@ -346,12 +362,12 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     assert second["seconds_per_minibatch"]["launches"] == 3
     assert second["ratio"]["value"] > 1.5  # of 10: other programs may be in the way
     assert (broken["status"], "broken here" in broken["reason"]) == ("crashed", True)
-    (line,) = [each for each in said.splitlines() if "dlbench bisect" in each] or [""]
-    assert bool(line) == (second["change"] == "slower")
-    if line:
-        assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
-        assert f"--adapter tiny={tmp_path}" in line
-        assert line.endswith("--good 1.0 --bad 1.1")
+    (line,) = [each for each in said.splitlines() if "dlbench bisect" in each]
+    clear = second["change"] == "slower"
+    assert line.startswith("Confirm it" if clear else "Decide whether 1.1 differs from 1.0: ")
+    assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
+    assert f"--adapter tiny={tmp_path}" in line
+    assert line.endswith("--good 1.0 --bad 1.1")
     (tmp_path / "train_step.py").write_text("import tiny\ndef prepare(cell):\n    return lambda: sum(range(10000))\n")
     words = ("--step", "train_step.py", "--launches", "1", "--to", "1.1")
     code, out, said = command(*measured, *words, "--no-build", "--json")
@@ -390,6 +406,23 @@ def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
     ):
         code, _, said = command("bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad)
         assert (code, complaint in said) == (2, True), said
+
+
+@pytest.mark.parametrize(("good", "bad"), [("1.20.0", "1.21.0"), ("1.19.2", "1.21.0")])
+def test_releases_of_the_package_of_another_row_lead_to_that_row(tiny, tmp_path, command, good, bad):
+    for version in ("1.18.0", "1.19.2"):
+        publish(tmp_path, "onnxruntime-training-cpu", version)
+    code, _, said = command("bisect", "onnxruntime", *NETWORK_AND_THREAD, "--good", good, "--bad", bad)
+    assert code == 2
+    assert "the releases of the package onnxruntime are those of the row onnx." in said
+    assert said.count("\n") == 1
+
+
+def test_a_step_for_a_framework_without_an_example_names_its_row(command):
+    code, _, said = command("new", "step", "train_step.py", "--with", "onnxruntime")
+    assert code == 2
+    assert "There is no example for onnxruntime. There are: jax, numpy, tensorflow, torch." in said
+    assert "`dlbench bisect onnx --step FILE`" in said
 
 
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):

@@ -1,17 +1,14 @@
 """The pytest plugin in sessions of its own: cells as benchmarks, missing cells as skips and failures, verdicts."""
 
 import ast
-import importlib.metadata
 import json
-import os
 import shutil
 import subprocess
 import sys
 
-import command_server
 import pytest
 from hostile import check_seen, write_hostile_adapter
-from processes import PATIENCE, share_digests, suite_of_null
+from pytest_sessions import PLUGIN, SUITE, sessions_of
 
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.imported import runs_of
@@ -19,18 +16,7 @@ from dlbench.reports.storage.store import Store
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = "dlbench.suites.in_pytest.plugin"
-# An editable install made before the entry point was there does not know it.
-INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
-ARGUMENTS = (
-    *(() if INSTALLED else ("-p", PLUGIN)),
-    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:timeout"),
-)
-SUITE = suite_of_null(
-    step_seconds=0.002,
-    threads=[1, 2],
-    protocol={"launches": 2, "warmup_steps": 1, "minimum_steps": 2, "cell_seconds": 20.0},
-)
+HEAVY = {"numpy", "pandas", "pydantic", "rich", "scipy", "sqlalchemy", "typer"}
 FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
 # Launches that were made up: verdicts must not depend on other programs. Reading a file of them checks that replaying
 # two steps a sample gave the times that were recorded.
@@ -54,35 +40,14 @@ runner.launch_process = MadeUp()
 
 @pytest.fixture
 def session(pytester, monkeypatch, tmp_path):
-    """Give a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
-    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    share_digests(tmp_path / "home")
-    (tmp_path / "temporary").mkdir()
-    # Where the lock lies that keeps two from measuring at once: others may be measuring.
-    for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
-        monkeypatch.setenv(name, str(tmp_path / "temporary"))
-    # Neither these tests' own options, nor that they may themselves be spread over processes.
-    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
-        monkeypatch.delenv(name)
-    pytester.path.joinpath("mine.toml").write_text(SUITE)
-
-    def run(*words, suite="mine.toml", benchmark=True):
-        chosen = () if suite is None else ("--dlbench-suite", suite)
-        of_benchmark = ("--benchmark-quiet",) if benchmark else ("-p", "no:benchmark")
-        given = "--basetemp", str(tmp_path / "base"), *ARGUMENTS, *of_benchmark, *chosen, *words
-        output = tmp_path / "temporary"
-        code = command_server.call(given, pytester.path, dict(os.environ), output, PATIENCE, "pytest")
-        out, err = ((output / name).read_text().splitlines() for name in ("out", "err"))
-        return pytest.RunResult(code, out, err, 0.0)
-
-    return run
+    return sessions_of(pytester, monkeypatch, tmp_path)
 
 
 def test_who_does_not_use_it_hardly_pays_for_it():
     code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     roots = {name.partition(".")[0] for name in ast.literal_eval(loaded)}
-    assert not roots & {"numpy", "pandas", "pydantic", "rich", "scipy", "sqlalchemy", "typer"}
+    assert not roots & HEAVY
     assert len(ast.literal_eval(loaded)) < 40
 
 
@@ -205,7 +170,7 @@ def test_tests_spread_over_processes_are_refused(session, pytester):
 OWN_STEP = """
 def prepare(cell):
     losses = iter(1.0 / n for n in range(1, 1000))
-    state = {}
+    state = {"examples": cell.batch_size}
 
     def step():
         state["loss"] = next(losses)
@@ -222,6 +187,15 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     found = session(*words, "-v", "--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-batch-sizes", "8")
     found.assert_outcomes(passed=1)
     found.stdout.fnmatch_lines(["dlbench::dlbench[[]own-*-b8-train_step-file-cpu-1[]] PASSED*"])
+
+
+def test_launches_of_a_session_get_environment_variables(session, tmp_path):
+    words = ("--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-store", str(tmp_path / "s.sqlite"))
+    session(*words, "--dlbench-env", "A=1", "--dlbench-env=B=2").assert_outcomes(passed=1)
+    with Store.open(tmp_path / "s.sqlite", create=False) as store:
+        assert {tuple(record.variables.items()) for record in store.records()} == {(("A", "1"), ("B", "2"))}
+    found = session(*words, "--dlbench-env", "NOT_SET_ANYWHERE")
+    assert "--dlbench-env NOT_SET_ANYWHERE: NOT_SET_ANYWHERE is not set in this shell" in str(found.stderr)
 
 
 @pytest.mark.slow
@@ -265,11 +239,11 @@ def slower(pytester, by):
 @pytest.mark.parametrize(
     ("words", "factor", "code", "verdict", "said", "ending"),
     [
-        ("4 base.json", 1.25, 1, "REGRESSION", "slower by +2*", "failed"),
-        pytest.param("4 base.sqlite", 1.25, 1, "REGRESSION", "slower by +2*", "failed", marks=pytest.mark.slow),
-        pytest.param("4 base.json", 0.75, 0, "IMPROVEMENT", "faster: -2*", "passed", marks=pytest.mark.slow),
-        ("2 base.json", 1.25, 0, "INCONCLUSIVE", "too few launches: 2, and 3 are needed on each side", "undecided"),
-        ("2 base.json --dlbench-undecided=fail", 1.0, 6, "INCONCLUSIVE", "too few launches: 2*", "undecided"),
+        ("4 base.json", 1.25, 1, "REGRESSION", "2* % slower *", "failed"),
+        pytest.param("4 base.sqlite", 1.25, 1, "REGRESSION", "2* % slower *", "failed", marks=pytest.mark.slow),
+        pytest.param("4 base.json", 0.75, 0, "IMPROVEMENT", "2* % faster *", "passed", marks=pytest.mark.slow),
+        ("2 base.json", 1.25, 0, "INCONCLUSIVE", "2*% slower; too few launches: 2, and 3 *", "undecided"),
+        ("2 base.json --dlbench-undecided=fail", 1.0, 6, "INCONCLUSIVE", "*too few launches: 2*", "undecided"),
     ],
 )
 @pytest.mark.usefixtures("base")
@@ -296,15 +270,6 @@ def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pyteste
     found.stdout.fnmatch_lines(["2 REGRESSION"])
 
 
-def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
-    pytester.makepyfile("def test_sum(benchmark): benchmark.pedantic(sum, args=(range(10000),), rounds=5)")
-    session("--benchmark-json", "here.json", suite=None).assert_outcomes(passed=1)
-    # Three files are three launches; this session is but one.
-    found = session(*["--dlbench-baseline", "here.json"] * 3, suite=None)
-    assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["INCONCLUSIVE*test_sum: too few launches: 1, and 3 are needed on each side"])
-
-
 @pytest.mark.slow
 def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
     benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
@@ -313,7 +278,7 @@ def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
     pytester.path.joinpath("other.json").write_text(json.dumps(content))
     found = session("--dlbench-baseline", "other.json", suite=None)
     assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["COMPARISON*%; different machines: a comparison*"])
+    found.stdout.fnmatch_lines(["COMPARISON*; not measured on one known machine: a comparison*"])
     pytester.makepyfile(test_new="def test_new(benchmark): benchmark.pedantic(sum, args=([1],))")
     found = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
-    found.stdout.fnmatch_lines(["No benchmark of this session is in the baseline."])
+    found.stdout.fnmatch_lines(["no verdict: no benchmark of this session is in the baseline"])

@@ -8,8 +8,8 @@ import pytest
 
 from dlbench.suites.environments import environment
 from dlbench.suites.environments.digests import adapter_digest, code_digest
-from dlbench.suites.errors import SuiteError
-from dlbench.suites.planning import framework
+from dlbench.suites.errors import SuiteError, UsageError
+from dlbench.suites.planning import framework, values
 
 GOOD = 'name = "{name}"\ntitle = "T"\nsummary = "s"\n{more}\n[modes.only]\ndefault = true\nsummary = "s"\n'
 
@@ -107,3 +107,16 @@ def test_what_is_installed_is_a_release_whose_date_is_known(made):
     versions = "|".join(re.escape(release.version) for release in releases)
     # Of Debian's packages the version is followed by Debian's own.
     assert re.search(rf"^{PACKAGES.get(made.name, made.name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("package", "row"), [("onnxruntime", "onnx"), ("paddlepaddle", "paddle"), ("tensorflow-cpu", "tensorflow")]
+)
+def test_a_package_of_another_name_leads_to_its_row(package, row):
+    assert framework.row_of_package(package).name == row
+    assert framework.row_of_package(row) is None
+    if package not in framework.offered():
+        with pytest.raises(UsageError, match=f"The package {package} is measured in the row {row}"):
+            framework.find(package)
+        with pytest.raises(UsageError, match=f"The package {package} is measured in the row {row}"):
+            values.rows([package], [])

@@ -8,6 +8,7 @@ import pytest
 from processes import plan_of, records_in, run_command
 
 from dlbench.adapters.protocol import TUNED, Status
+from dlbench.adapters.tuning import in_force
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import settings
 from dlbench.suites.planning.framework import find, offered
@@ -93,7 +94,26 @@ def test_of_the_allocators_one_can_be_in_force(installed):
 
 
 def test_no_row_has_a_setting_of_the_same_name():
-    assert not set(known_launch_settings()) & {name for each in offered().values() for name in each.tuning}
+    named = {name for each in offered().values() for name in (*each.tuning, *each.alternatives)}
+    assert not set(known_launch_settings()) & named
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "keras"])
+def test_a_search_tries_tensorflow_with_onednn_and_without(name):
+    """Which of the two is faster depends on the network and the processor."""
+    words = planned(name, "installed,tuned,each,launch")
+    assert {"tuned", "tuned+no_onednn_kernels"} <= set(words)
+    assert "no_onednn_kernels" not in " ".join(planned(name, "installed,tuned,each"))
+    framework = find(name)
+    mode = framework.default_mode
+    for word in words:
+        cell = in_force(word, framework.tunable(mode, "cpu", "feedforward"))
+        value = framework.launch_variables(mode, 1, chosen=cell).get("TF_ENABLE_ONEDNN_OPTS")
+        without = "no_onednn_kernels" in word
+        assert value == ("0" if without else "1" if "onednn_kernels" in cell else None), word
+    assert "no_onednn_kernels" not in " ".join(planned("jax", "launch"))
+    with pytest.raises(UsageError, match="No row has a setting 'no_onednn_kernels'"):
+        planned("torch", "tuned+no_onednn_kernels")
 
 
 def records_of(folder, *words, **variables):

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from processes import records_in, refusal, run_command, suite_of_null
 
+from dlbench.adapters.networks import USUAL_BATCH_SIZE
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
+from dlbench.suites.commands.options import Given, choices
 from dlbench.suites.commands.plan import plan_of
 from dlbench.suites.planning import framework, own
 from dlbench.suites.planning.axes import SuiteOverrides
@@ -51,7 +53,7 @@ def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     done = run(folder, "--step", "train_step.py", "--threads", "1,2", "--launches", "2", "--batch-sizes", "8")
     assert done.returncode == 0, done.stderr
     assert "train_step" in done.stdout
-    assert "own, mini-batch 8" in done.stdout
+    assert "train_step, mini-batch 8" in done.stdout
     found = records_in(folder)
     assert [record.outcome.status for record in found] == [Status.OK] * 4
     assert {record.outcome.parity.verdict for record in found} == {"agrees"}
@@ -74,6 +76,7 @@ def test_losses_that_differ_between_launches_are_no_number(folder):
     assert first.outcome.status is Status.OK
     assert second.outcome.status is Status.PARITY_FAILED
     assert "from those of the run's first launch (tolerance 1e-03)" in second.outcome.reason
+    assert "Seed what is random in the file, or allow more with --loss-tolerance" in second.outcome.reason
 
 
 def of_prepare(body):
@@ -87,6 +90,45 @@ FILES = {
         "def prepare(cell):\n    def step():\n        raise KeyError('weights')\n    return step\n",
         Status.CRASHED,
         "late.py, line 3: KeyError: 'weights'",
+    ),
+    "asynchronous": (
+        "def prepare(cell):\n    async def step():\n        pass\n    return step\n",
+        Status.CRASHED,
+        "the step of asynchronous.py is asynchronous (async def), so calling it does no work. Make it a plain function",
+    ),
+    "generator": (
+        "def prepare(cell):\n    def step():\n        yield\n    return step\n",
+        Status.CRASHED,
+        "the step of generator.py is a generator (it contains yield)",
+    ),
+    "coroutine": (
+        "def prepare(cell):\n    async def step():\n        pass\n    return lambda: step()\n",
+        Status.CRASHED,
+        "the step of coroutine.py returned a coroutine",
+    ),
+    "dictionary": (
+        of_prepare("return (lambda: None), (lambda: {'loss': 1})"),
+        Status.CRASHED,
+        "the loss that dictionary.py returns is a dict, not a number. Return the mean loss",
+    ),
+    "vector": (
+        "import numpy\n" + of_prepare("return (lambda: None), (lambda: numpy.ones(32))"),
+        Status.CRASHED,
+        "the loss that vector.py returns has shape [32]. Return one number, the mean over the mini-batch",
+    ),
+    "arguments": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--rate', required=True)\n"
+        "parser.parse_args()\n",
+        Status.CRASHED,
+        "arguments.py, line 4: the file ended its process. It is given no arguments",
+    ),
+    # Its synchronize() reads what the step sets.
+    "waits": (
+        "state = {}\n"
+        + of_prepare("return lambda: state.update(done=1)")
+        + "def synchronize():\n    return state['done']\n",
+        Status.OK,
+        "",
     ),
     "syntax": ("def prepare(cell:\n", Status.CRASHED, "syntax.py, line 1: SyntaxError: "),
     "empty": ("x = 1\n", Status.CRASHED, "empty.py defines no function prepare"),
@@ -119,6 +161,7 @@ def test_each_file_is_a_row_and_a_bad_one_has_its_reason_and_the_line(folder):
         assert found[name].status is status, found[name].reason
         assert reason in found[name].reason
         assert (folder / f"{name}.py").read_text() == text
+    assert not any("adapter" in outcome.reason for outcome in found.values())
     unchecked = found["unchecked"]
     assert (unchecked.parity.verdict, unchecked.parity.reason) == ("unchecked", "the step reports no loss")
     assert (unchecked.final_loss, unchecked.final_loss_finite) == (None, None)
@@ -157,6 +200,55 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     assert named["candidate"].startswith("slow ")
 
 
+@pytest.mark.parametrize(
+    ("lines", "batch_size"),
+    [
+        ("", None),
+        ("BATCH_SIZE = 8", 8),
+        ("BATCH_SIZE: int = 8", 8),
+        ("BATCH_SIZE = len('computed')", None),
+        ("def size(cell):\n    return cell.batch_size", USUAL_BATCH_SIZE),
+    ],
+)
+def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatch, lines, batch_size):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(framework, "_added", {})
+    write(folder)
+    path = folder / "train_step.py"
+    path.write_text(f"{lines}\n{path.read_text()}")
+    own.register_steps(["train_step.py"])
+    chosen = SuiteOverrides(own=own.OwnSteps(("train_step",)))
+    plan = plan_of("mine.toml", chosen, probe(), seed=1)
+    assert {cell.batch_size for cell in plan.cells} == {batch_size}
+
+
+def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
+    done = run(folder, "--step", write(folder), "--launches", "1")
+    assert done.returncode == 0, done.stderr
+    assert "mini-batch" not in done.stdout
+    (cell,) = json.loads(run_command(folder, "report", "matrix", "--json").stdout)
+    assert cell["seconds_per_minibatch"]["median"] > 0
+    assert (cell["batch_size"], cell["items_per_second"], cell["gflops"]) == (None, None, None)
+    tables = run_command(folder, "report", "tables").stdout
+    assert "cross-entropy" not in tables
+    assert "SGD" not in tables
+
+
+def test_unrelated_files_are_not_ranked_against_each_other_and_variants_are(folder):
+    one, other, variant = write(folder, "one.py"), write(folder, "other.py"), write(folder, "faster_one.py")
+    path = folder / variant
+    path.write_text(f'VARIANT_OF = "one"\n{path.read_text()}')
+    steps = [word for name in (one, other, variant) for word in ("--step", name)]
+    done = run(folder, *steps, "--launches", "1")
+    assert done.returncode == 0, done.stderr
+    works = {(record.cell.framework, record.cell.network) for record in records_in(folder)}
+    assert works == {("one", "one"), ("other", "other"), ("faster_one", "one")}
+    fastest = json.loads(run_command(folder, "report", "fastest", "--json").stdout)
+    ranked = {leader["network"]: leader["next"] for leader in fastest["leaders"]}
+    assert ranked["other"] is None
+    assert ranked["one"] is not None
+
+
 def test_a_run_is_not_resumed_with_another_file(folder):
     done = run(folder, "--step", write(folder), "--launches", "2", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
@@ -177,7 +269,15 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         (["--step", "step.txt"], "is not a Python file that can be imported"),
         (["--step", "my-step.py"], "Name it with letters, digits and underscores"),
         (["--step", "torch.py"], "torch is the name of a framework of dlbench"),
+        (["--step", "fcn5.py"], "fcn5 is the name of a network of dlbench"),
+        (["--step", "no_size.py"], "BATCH_SIZE is 'large'. Write a whole number"),
+        (["--step", "no_name.py"], "VARIANT_OF is 3. Write the name of the other file"),
         (["--step", "train_step.py", "--networks", "fcn5"], "--networks and --step exclude each other"),
+        (["--step", "train_step.py", "--frameworks", "torch"], "--frameworks torch and --step exclude each other"),
+        (["--step", "train_step.py", "--python", "null=/usr/bin/python3"], "for a row that is not here"),
+        (["--step", "train_step.py", "--batch-sizes", "8"], "--batch-sizes changes nothing in train_step.py"),
+        (["--step", "train_step.py", "--precisions", "float16"], "does not read cell.precision"),
+        (["--step", "helped.py"], "--step helped.py: HELPERS is os.cpu_count(). Write a whole number"),
         (["--step", "train_step.py", "--loss-tolerance", "200%"], "--loss-tolerance 200% is out of range"),
         (["--loss-tolerance", "2%"], "Give one with --step FILE"),
         (["--python", "/usr/bin/python3"], "--python '/usr/bin/python3' cannot be read"),
@@ -190,13 +290,146 @@ def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
     (folder / "other").mkdir()
     write(folder / "other")
     write(folder, "torch.py")
+    (folder / "no_size.py").write_text("BATCH_SIZE = 'large'")
+    (folder / "no_name.py").write_text("VARIANT_OF = 3")
+    (folder / "helped.py").write_text("import os\nHELPERS = os.cpu_count()\n")
     assert said in refusal(command, "run", "mine.toml", *QUICK, *words)
     assert not (folder / "dlbench.sqlite").exists()
 
 
+def test_rows_of_files_may_be_named(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(framework, "_added", {})
+    files = [write(folder, "first.py"), write(folder, "second.py")]
+    own.register_steps(files)
+    given = Given(step=files, frameworks="second", loss_tolerance=None, python=None, adapter=None, steps=None)
+    (row,) = plan_of("mine.toml", choices(given), probe(), seed=1).rows
+    assert row.build.name == "second"
+
+
+def test_what_a_file_reads_of_its_cell(tmp_path):
+    """An option is refused only where the file certainly does not follow it."""
+    cases = {
+        "def prepare(cell):\n    return cell.batch_size, cell.threads\n": {"batch_size", "threads"},
+        "def prepare(it):\n    def step():\n        return it.device\n    return step\n": {"device"},
+        "def prepare(cell):\n    return make(cell)\n": None,
+        "def prepare(cell):\n    return make(cell.threads, **vars(cell))\n": None,
+        "from other import prepare\n": None,
+        "def prepare(cell:\n": None,
+    }
+    file = tmp_path / "file.py"
+    for text, expected in cases.items():
+        file.write_text(text)
+        assert own.axes_read(file) == expected, text
+
+
+HELPED = """
+import threading
+HELPERS = 2
+stop = threading.Event()
+
+def prepare(cell):
+    import hashlib
+
+    def load():
+        while not stop.is_set():
+            hashlib.sha256(bytes(2**20)).digest()
+
+    for _ in range(2):
+        threading.Thread(target=load, daemon=True).start()
+    state = {"loss": 1.0}
+
+    def step():
+        hashlib.sha256(bytes(2**25)).digest()
+        state["loss"] *= 0.9
+
+    return step, lambda: state["loss"]
+"""
+
+
+def test_declared_helpers_are_among_the_threads_asked_for(folder):
+    (folder / "helped.py").write_text(HELPED)
+    (folder / "alone.py").write_text(HELPED.replace("HELPERS = 2", ""))
+    done = run(folder, "--step", "helped.py", "--step", "alone.py", "--steps", "60")
+    assert done.returncode == 0, done.stderr
+    threads = {record.cell.framework: record.outcome.threads for record in records_in(folder)}
+    assert (threads["helped"].requested, threads["helped"].helpers) == (3, 2)
+    assert (threads["alone"].requested, threads["alone"].helpers) == (1, 0)
+    # Hashing leaves Python's lock: three threads compete for the CPUs.
+    assert "say how many in the file: HELPERS = 2" in " ".join(done.stdout.split())
+    assert "> alone at 1, alone file" in done.stdout
+    assert "> helped at 1, helped file" not in done.stdout
+
+
+def test_a_loss_that_never_changes_is_marked(folder):
+    (folder / "still.py").write_text(of_prepare("return (lambda: sum(range(10000))), (lambda: 2.5)"))
+    done = run(folder, "--step", "still.py")
+    assert done.returncode == 0, done.stderr
+    assert "the loss is 2.5 after every step: does the step train?" in " ".join(done.stdout.split())
+
+
+def test_the_file_is_imported_in_the_import_phase_and_a_search_for_a_steady_state_is_on(folder):
+    text = "import time\ntime.sleep(0.5)\n" + STEP.format(work=1000, returned=WITH_LOSS)
+    (folder / "train_step.py").write_text(text)
+    assert run(folder, "--step", "train_step.py").returncode == 0
+    (record,) = records_in(folder)
+    assert record.outcome.import_seconds > 0.5
+    assert record.outcome.prepare_seconds < 0.4
+    assert record.protocol.maximum_warmup_steps == own.MAXIMUM_WARMUP_STEPS
+    assert record.outcome.steady is not None
+
+
+def test_what_a_launch_compiles_is_kept_for_the_next(folder):
+    text = "import os\n" + of_prepare(
+        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['JAX_COMPILATION_CACHE_DIR'])\n    return lambda: None"
+    )
+    (folder / "train_step.py").write_text(text)
+    done = run_command(folder, "try", "train_step.py", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    first, second = [line.split() for line in done.stdout.splitlines() if "torchinductor" in line]
+    assert first == second
+    assert all("compiled-1" in place for place in first)
+
+
+def test_a_timeout_says_how_long_a_step_takes(folder):
+    (folder / "slow.py").write_text("import time\n" + of_prepare("return lambda: time.sleep(1.5)"))
+    run(folder, "--step", "slow.py", "--cell-budget", "4s")
+    (record,) = records_in(folder)
+    assert record.outcome.status is Status.TIMED_OUT
+    assert "the last step before it took 1.5 s" in record.outcome.reason
+
+
+def test_a_trial_shows_the_output_and_what_dlbench_sees(folder):
+    text = STEP.format(work=1000, returned=WITH_LOSS).replace("    state =", "    print('built')\n    state =")
+    (folder / "train_step.py").write_text("import sys\nprint('hello', file=sys.stderr)\n" + text)
+    done = run_command(folder, "try", "train_step.py", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("hello\n") == done.stdout.count("built\n") == 2
+    assert "Losses of the first 3 steps, which launches must agree on: 0.5, 0.25, 0.125" in done.stdout
+    assert "The losses repeat in a second process." in done.stdout
+    assert "Threads: 1 asked for" in done.stdout
+    assert "whether other threads or processes load its data" in done.stdout
+    assert done.stdout.endswith("run threads --step train_step.py\n")
+    assert not (folder / "dlbench.sqlite").exists()
+    (folder / "wild.py").write_text(
+        "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"
+    )
+    wild = run_command(folder, "try", "wild.py", "--threads", "1")
+    assert wild.returncode == 1
+    assert "Process 2: parity failed: losses of the first 3 steps are off by" in wild.stdout
+    (folder / "lacking.py").write_text("import no_such_module\n")
+    lacking = run_command(folder, "try", "lacking.py")
+    assert lacking.returncode == 1
+    assert "Name the interpreter that has this module: --python PATH." in lacking.stdout
+    (folder / "wrong.py").write_text("x = 1\n")
+    wrong = run_command(folder, "try", "wrong.py")
+    assert (wrong.returncode, "Traceback" in wrong.stdout + wrong.stderr) == (1, False)
+    assert "crashed: wrong.py defines no function prepare(cell)" in wrong.stdout
+
+
 def test_a_step_is_explained_by_its_functions(folder):
     write(folder, work=1_000_000)
-    done = run_command(folder, "explain", "train_step/own", "--step", "train_step.py", "--threads", "1", "--json")
+    done = run_command(folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1", "--json")
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
     assert "cProfile" in reported["profiler"]
@@ -204,6 +437,10 @@ def test_a_step_is_explained_by_its_functions(folder):
     named = {each["name"] for each in reported["operators"]}
     assert "step (train_step.py:5)" in named
     assert not any("timing.py" in name for name in named)
-    wrong = run_command(folder, "explain", "torch/own", "--step", "train_step.py")
+    shown = run_command(folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1")
+    assert "under Python's cProfile" in " ".join(shown.stdout.split())
+    assert "calls of functions" in shown.stdout
+    assert "launches" not in shown.stdout
+    wrong = run_command(folder, "explain", "torch", "--step", "train_step.py")
     assert wrong.returncode == 2
-    assert "Write train_step/own" in wrong.stderr
+    assert "Write train_step." in wrong.stderr

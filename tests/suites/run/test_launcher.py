@@ -22,7 +22,7 @@ from dlbench.hardware_probe.energy import PackageCounters
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run import launcher, outcomes
 from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import MARK, launch_process, no_tick, of_a_launch
+from dlbench.suites.run.launcher import LAUNCH_MARK, launch_process, no_tick, of_a_launch
 
 
 def launch(folder, settings=None, tick=no_tick, **options):
@@ -143,7 +143,7 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
         found.pop(name, None)
     ours = {"DLBENCH_VARIABLES", "DLBENCH_LAUNCH", "DLBENCH_HOST", "TMPDIR"}
-    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
+    assert set(found) <= {*launcher.INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
     assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
 
@@ -167,12 +167,12 @@ LEAVES = (
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
-    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment = {name: value for name, value in os.environ.items() if name != LAUNCH_MARK}
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", LEAVES],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**environment, **({MARK: "/somewhere"} if marked else {})},
+        env={**environment, **({LAUNCH_MARK: "/somewhere"} if marked else {})},
     )
     with child:
         number = int(child.stdout.readline())

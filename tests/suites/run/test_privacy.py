@@ -13,7 +13,7 @@ from processes import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
 from dlbench.suites.planning import framework, own
-from dlbench.suites.run.launch import private, private_anywhere, private_value
+from dlbench.suites.run.privacy import private, private_anywhere, private_value
 
 USER, HOST, SECRET = "alice_q7", "gpu-node-7", "tell-nobody-3f9"
 PARITY = Parity("unchecked", "", [], None, None, "", 0.0, 0.0, 0.0)

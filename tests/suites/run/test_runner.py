@@ -1,8 +1,10 @@
 """The runner over a launcher that only pretends: order, budget, kills, resuming, and disturbed launches."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import factory_of_records as make
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,8 @@ from properties import examples
 
 from dlbench.adapters.protocol import TUNED, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.suites.run import launch_files, runner
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCH
+from dlbench.suites.run import judge, launch_files, runner
 from dlbench.suites.run.preparation import Reference
 from dlbench.suites.run.sides import Side
 
@@ -158,6 +161,32 @@ def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
     ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
     assert ending.launches_left() == len(PLAN.cells)
     assert gate.moments == [("before", 0), ("after", 0)]
+
+
+def test_the_sides_of_a_comparison_and_releases_have_first_losses_of_their_own():
+    def own(row, side, loss):
+        result = make.outcome()._replace(
+            parity=make.parity()._replace(losses=[2.0, loss]), software={"framework": "mine"}
+        )
+        record = make.record(result=result, framework=row, network="own")
+        return replace(record, side=side, network={"family": "own", "numbers": {}})
+
+    def second_losses(known, rows, by_row):
+        cells = [make.cell(framework=row, network="own") for row in rows]
+        return [known[judge.losses_key("mine", cell, by_row)][1] for cell in cells]
+
+    both = (Side(BASELINE), Side(CANDIDATE))
+    found = runner._first_losses(both, [own("a", BASELINE, 1.9), own("a", CANDIDATE, 1.8)], False)
+    assert [second_losses(found[side.name], ["a"], False) for side in both] == [[1.9], [1.8]]
+    releases = [own("a-1.0", "", 1.9), own("a-1.1", "", 1.8)]
+    (of_releases,) = runner._first_losses((Side(""),), releases, True).values()
+    assert second_losses(of_releases, ["a-1.0", "a-1.1"], True) == [1.9, 1.8]
+    # Rows of an ordinary run must agree with its first launch.
+    (of_run,) = runner._first_losses((Side(""),), releases, False).values()
+    assert second_losses(of_run, ["a-1.0", "a-1.1"], False) == [1.9, 1.9]
+    # So must the launches of a search, which have a side of their own.
+    (of_search,) = runner._first_losses((Side(""),), [own("a", SEARCH, 1.9)], False).values()
+    assert second_losses(of_search, ["a"], False) == [1.9]
 
 
 def test_weights_are_mapped_on_all_sides_or_on_none(monkeypatch):

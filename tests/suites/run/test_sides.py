@@ -8,7 +8,7 @@ import pytest
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
 from dlbench.suites.environments.digests import adapter_digest
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import framework, own
+from dlbench.suites.planning import framework, own, variables
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 from dlbench.suites.run import sides
 
@@ -38,7 +38,7 @@ def test_which_side_an_interpreter_is_of(python, before, baselines, candidates) 
 @pytest.mark.parametrize("word", ["", "A", "=1", "1A=2", "A B=1", "Ä=1", "A=\0", "A-B=1"])
 def test_what_sets_no_variable_is_refused(word) -> None:
     with pytest.raises(UsageError, match=r"NAME=VALUE|NUL byte"):
-        sides.variables([word])
+        variables.read([word])
 
 
 @pytest.mark.parametrize(

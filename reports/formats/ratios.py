@@ -1,0 +1,63 @@
+"""How a change of a time is written: in per cent while it is small, in times where per cents hide its size."""
+
+import math
+
+LARGE = 2.0
+"""From this factor on, either way, a change is written as a multiple."""
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent with at most one decimal: "2.5 %", "5 %"."""
+    return f"{100 * share:.1f}".removesuffix(".0") + " %"
+
+
+def signed_change(ratio: float, low: float | None, high: float | None) -> str:
+    """Return a change with its sign and interval: "+1.2 % (-0.5 to +2.9 %)", "4.01 times as long (4.00 to 5.63)"."""
+    if _is_large(ratio):
+        return _multiple(ratio, low, high)
+    return f"{100 * (ratio - 1):+.1f} %{_ends_in_percent(low, high)}"
+
+
+def change_in_words(ratio: float, low: float | None, high: float | None) -> str:
+    """Return a change in words: "20.3 % slower (+15.0 to +25.8 %)", "0.25 times as long (0.24 to 0.26)"."""
+    if _is_large(ratio):
+        return _multiple(ratio, low, high)
+    direction = "slower" if ratio >= 1 else "faster"
+    return f"{100 * abs(ratio - 1):.1f} % {direction}{_ends_in_percent(low, high)}"
+
+
+def longer_in_words(ratio: float, low: float | None, high: float | None) -> str:
+    """Return how much longer something takes: "20.3 % longer (+15.0 to +25.8 %)", "146 times as long (140 to 152)"."""
+    if _is_large(ratio):
+        return _multiple(ratio, low, high)
+    return f"{100 * (ratio - 1):.1f} % longer{_ends_in_percent(low, high)}"
+
+
+def _is_large(ratio: float) -> bool:
+    return not 1 / LARGE < ratio < LARGE
+
+
+def _known(low: float | None, high: float | None) -> bool:
+    """Tell whether an interval has both ends; too few pairs have one from 0 to infinity."""
+    return low is not None and high is not None and low > 0 and math.isfinite(high)
+
+
+def _ends_in_percent(low: float | None, high: float | None) -> str:
+    if low is None or high is None or not _known(low, high):
+        return ""
+    return f" ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
+
+
+def _multiple(ratio: float, low: float | None, high: float | None) -> str:
+    ends = ""
+    if low is not None and high is not None and _known(low, high):
+        ends = f" ({_number(low)} to {_number(high)})"
+    return f"{_number(ratio)} times as long{ends}"
+
+
+def _number(value: float) -> str:
+    """Return a number with three significant digits, without an exponent for large ones."""
+    if value >= 100:
+        return f"{value:.0f}"
+    digits = 2 - math.floor(math.log10(value)) if value > 0 else 2
+    return f"{value:.{max(0, digits)}f}"

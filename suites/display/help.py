@@ -1,0 +1,148 @@
+"""Commands with readable help: `-h`, flags without a type, and code words that survive without colours."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+_CODE = re.compile(r"`([^`\n]+)`")
+_EXAMPLE = re.compile(r"\s*- `[^`]+`\s*$")
+
+PANELS: Mapping[str, tuple[str, ...]] = {
+    "What to measure": (
+        *("--networks", "--frameworks", "--threads", "--batch-sizes", "--devices", "--precisions", "--tuning"),
+        *("--suite", "--from", "--to", "--every", "--good", "--bad", "--faster", "--repo", "--build", "--build-limit"),
+    ),
+    "Workers, CPUs and mini-batches": (
+        *("--world-sizes", "--instances", "--sync", "--affinity", "--cpu-quota", "--threads-limit"),
+        *("--device-threads", "--placements", "--loader-workers", "--storage"),
+    ),
+    "How precisely": (
+        *("--launches", "--interval", "--pairs", "--pairing", "--steps", "--cell-budget", "--threshold", "--tolerance"),
+        *("--confidence", "--undecided", "--qualify"),
+    ),
+    "Your own code and interpreters": ("--step", "--loss-tolerance", "--python", "--adapter", "--env", "--corpus"),
+    "The two sides": (
+        *("--now", "--baseline", "--same", "--baseline-env", "--candidate-env", "--baseline-adapters"),
+        *("--candidate-adapters", "--baseline-step", "--candidate-step", "--allow-different"),
+    ),
+    "Which results": ("--run", "--machine", "--since", "--all-runs"),
+    "Session": (
+        *("--budget", "--store", "--resume", "--seed", "--yes", "--no-build", "--no-ceilings", "--no-quiet-gate"),
+        "--node",
+    ),
+    "Output": (
+        *("--json", "--format", "--write", "--plot", "--quantity", "--out", "--title", "--note", "--url", "--top"),
+        *("--all", "--all-modes", "--exit-zero"),
+    ),
+}
+"""The options of each panel of a command's help; any other option is in the first one."""
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+def panel_of(option: str) -> str | None:
+    """Return the panel of an option in the help of a command; None for the first one."""
+    return _PANEL_OF.get(option)
+
+
+def metavar_of(option: str, kind: Any) -> str:
+    """Return the placeholder of an option's value: none for a flag, N for a number, else the option's last word."""
+    if kind is bool:
+        return ""
+    if kind in (int, int | None):
+        return "N"
+    return option.removeprefix("--").rpartition("-")[2].upper()
+
+
+def spelled(text: str | None) -> str | None:
+    """Return help whose code words keep their backticks where no colour sets them apart.
+
+    An example that is a whole line stays without: it is there to be copied.
+    """
+    if text is None or _has_colours():
+        return text
+    lines = text.split("\n")
+    return "\n".join(line if _EXAMPLE.match(line) else _CODE.sub(r"`` `\1` ``", line) for line in lines)
+
+
+def _has_colours() -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
+        return False
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _dressed(command: Any) -> None:
+    """Prepare a command's texts for its help."""
+    command.help = spelled(command.help)
+    command.short_help = spelled(command.short_help)
+    for parameter in command.params:
+        parameter.help = spelled(parameter.help)
+        if parameter.param_type_name == "argument":
+            # Newer versions of Typer show the Python type of an argument, such as <list[str]>; older ones ignore this.
+            parameter.display_type_rich = _no_type
+
+
+def _no_type(ctx: Any) -> None:
+    return None
+
+
+def _without_type(help_option: Any) -> Any:
+    if help_option is not None:
+        help_option.metavar = ""
+    return help_option
+
+
+def _without_braces(pieces: list[str]) -> list[str]:
+    """Return the parts of a usage line, required arguments without the braces of newer versions of Typer."""
+    return [re.sub(r"^\{(.*)\}", r"\1", piece) for piece in pieces]
+
+
+class Command(TyperCommand):
+    """A command."""
+
+    def __init__(self, *args: Any, **further: Any) -> None:
+        """Take what Typer gives a command."""
+        super().__init__(*args, **further)
+        _dressed(self)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help, a flag."""
+        return _without_type(super().get_help_option(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line."""
+        return _without_braces(super().collect_usage_pieces(ctx))
+
+
+class Group(TyperGroup):
+    """A command with commands of its own."""
+
+    def __init__(self, *args: Any, **further: Any) -> None:
+        """Take what Typer gives a group."""
+        super().__init__(*args, **further)
+        _dressed(self)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help, a flag."""
+        return _without_type(super().get_help_option(ctx))
+
+
+class CommandLine(typer.Typer):
+    """A group of commands with such help."""
+
+    def __init__(self, **further: Any) -> None:
+        """Take what a Typer takes."""
+        usual = {"cls": Group, "context_settings": HELP_NAMES, "rich_markup_mode": "markdown", "add_completion": False}
+        super().__init__(**{**usual, **further})
+
+    def command(self, name: str | None = None, **further: Any) -> Callable[[Function], Function]:
+        """Return the decorator that adds a function as a command."""
+        decorator: Callable[[Function], Function] = super().command(name, **{"cls": Command, **further})
+        return decorator

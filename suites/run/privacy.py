@@ -1,0 +1,83 @@
+"""Texts as records keep them: without the user, the host's name, paths of files, and any password.
+
+The name of a system file (``/usr/lib/...``) is kept whole, that of one in the user's home folder from ``~`` on, of any
+other only its last part.
+"""
+
+import getpass
+import re
+import socket
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dlbench.reports.formats.inert import without_credentials
+
+from ..planning.variables import is_secret
+
+_SYSTEM = "bin|boot|dev|etc|lib|lib32|lib64|opt|proc|sbin|sys|usr"
+_PART = r"[^/\s'\"<>|:;,()\[\]{}]"
+_PATHS = (
+    # A name in quotation marks may hold blanks.
+    re.compile(rf"(?<=(['\"]))/(?!(?:{_SYSTEM})/)(?:[^/'\"\n]+/)+(?=[^/'\"\n]*\1)"),
+    re.compile(rf"(?<![\w/.~>\-])/(?!/|(?:{_SYSTEM})/)(?:{_PART}+/)+(?={_PART}*)"),
+)
+_COMMON_USERS = ("root", "nobody")
+"""Names of users that identify no person."""
+
+
+def private(text: str) -> str:
+    """Return a text without private parts."""
+    text = without_credentials(text)
+    for pattern, word in _replacements(str(Path.home()), _user(), socket.gethostname()):
+        text = pattern.sub(word, text)
+    return text
+
+
+def private_anywhere(value: Any) -> Any:
+    """Return plain JSON types, or tuples of the launch's contract, with every text made private at all depths."""
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else private(value)
+    if isinstance(value, Mapping):
+        return {key: _of_key(key, each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(private_anywhere, value))
+    # The long lists are of numbers.
+    return [private_anywhere(each) for each in value] if isinstance(value, list) else value
+
+
+def private_value(name: str, value: str) -> str:
+    """Return the value of an environment variable as a record keeps it."""
+    return "***" if is_secret(name) else private(value)
+
+
+def recorded(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables as records keep them, by name."""
+    return {name: private_value(name, value) for name, value in sorted(variables.items())}
+
+
+def _of_key(key: str, value: Any) -> Any:
+    if key == "variables" and isinstance(value, Mapping):
+        return {name: private_value(name, each) if isinstance(each, str) else each for name, each in value.items()}
+    return private_anywhere(value)
+
+
+@cache
+def _replacements(home: str, user: str, host: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    found = [(re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~")] if len(home) > 1 else []
+    found += [(pattern, "<path>/") for pattern in _PATHS]
+    if user and user not in _COMMON_USERS:
+        found.append((re.compile(rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"), "<user>"))
+    # A plain word as a host's name may be the name of anything else, of a framework too.
+    if re.search(r"[\d.\-]", host):
+        found.append((re.compile(rf"(?<![\w.\-]){re.escape(host)}(?![\w\-])"), "<host>"))
+    return tuple(found)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in a container
+        return ""

@@ -1,0 +1,113 @@
+"""pytest-benchmark files named where a store or a run is expected, and runs named in `dlbench export`."""
+
+import json
+import shutil
+from datetime import timedelta
+from importlib import util
+from pathlib import Path
+
+import factory_of_records as make
+import pytest
+from processes import null_cell, refusal
+
+from dlbench.reports.storage.store import Store
+from dlbench.suites.commands import stores
+
+INPUTS = Path(__file__).resolve().parents[2] / "goldens" / "inputs"
+
+
+@pytest.fixture
+def files(command):
+    """Copy three files of a baseline and three of a candidate into the working folder."""
+    names = [f"{side}{number}.json" for side in "ab" for number in (1, 2, 3)]
+    for name in names:
+        shutil.copy(INPUTS / f"foreign-{name}", name)
+    return names
+
+
+def test_files_are_compared_as_they_are_and_stored_nowhere(command, files):
+    code, shown, _ = command("compare", "a1.json,a2.json,a3.json", "b1.json,b2.json,b3.json", "--json")
+    assert code == 0
+    directly = json.loads(shown)
+    assert sorted(path.name for path in Path.cwd().iterdir()) == files
+    assert directly["baseline"].startswith("a1.json,a2.json,a3.json")
+    for side in "ab":
+        assert command("import", "--one-run", *(f"{side}{number}.json" for number in (1, 2, 3)))[0] == 0
+    stored = json.loads(command("compare", "previous", "latest", "--json")[1])
+    ratios = [[(cell["cell"]["network"], cell["ratio"]) for cell in found["cells"]] for found in (directly, stored)]
+    assert ratios[0] == ratios[1]
+    assert len(ratios[0]) == 2
+    one_each = json.loads(command("compare", "a1.json", "b1.json", "--json")[1])
+    assert {tuple(cell["launches_used"].values()) for cell in one_each["cells"]} == {(1, 1)}
+
+
+def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
+    shutil.copy("a1.json", "a1,b1.json")
+    assert "a1,b1.json and a1.json are the same run" in refusal(command, "compare", "a1,b1.json", "a1.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("compare", "a1.json"), "has one side only"),
+        (("compare", "a1.json", "nope.json"), "There is no file nope.json."),
+        (("compare", "notes.json", "b1.json"), "notes.json cannot be read as a file of pytest-benchmark"),
+        (("compare", "empty.json", "b1.json"), "empty.json have no benchmark"),
+    ],
+)
+def test_files_that_cannot_be_compared_are_refused_in_one_line(command, files, words, said):
+    Path("notes.json").write_text('{"notes": 1}')
+    content = json.loads(Path("a1.json").read_text())
+    Path("empty.json").write_text(json.dumps({**content, "benchmarks": []}))
+    assert said in refusal(command, *words)
+
+
+@pytest.mark.parametrize("words", [("report", "matrix", "--store"), ("history", "--store"), ("export", "--store")])
+@pytest.mark.parametrize("text", ['{"benchmarks": []}', "notes\n", "Grüße " * 1000])
+def test_a_text_file_in_place_of_a_store_leads_to_import(command, words, text):
+    Path("file.json").write_text(text, encoding="utf-8")
+    line = refusal(command, *words, "file.json", code=4)
+    assert "file.json is not a database but a text file" in line
+    assert "`dlbench import file.json --store STORE`" in line
+    assert Path("file.json").read_text(encoding="utf-8") == text
+    Path("file.json").write_bytes(b"\x00\x01\x02" * 1000)
+    assert "import" not in refusal(command, *words, "file.json", code=4)
+
+
+def fill(run_id, days, network="fcn5"):
+    cell = null_cell(threads=1)._replace(network=network)
+    started = make.START + timedelta(days=days)
+    with Store.open("dlbench.sqlite") as store:
+        store.begin_run(make.run(id=run_id, started=started, plan=(cell,), machine="m"))
+        store.append(make.record([1.0, 1.1], 0, run=run_id, machine="m", minutes=1440 * days, **cell._asdict()))
+
+
+@pytest.mark.parametrize("form", ["pytest-benchmark", "csv"])
+def test_export_takes_the_words_for_runs_that_reports_take(command, form):
+    fill("20261101-a", 0)
+    fill("20261102-b", 1)
+    for word, meant in (("latest", "20261102-b"), ("previous", "20261101-a"), ("20261101", "20261101-a")):
+        code, shown, said = command("export", "--run", word, "--format", form)
+        assert code == 0, said
+        assert meant in shown
+        assert ({"20261101-a", "20261102-b"} - {meant}).pop() not in shown
+
+
+def test_export_without_pytest_benchmark_names_a_format_that_needs_no_package(command, monkeypatch):
+    fill("run-1", 0)
+    find_spec = util.find_spec
+    monkeypatch.setattr(
+        stores.importlib.util, "find_spec", lambda name: None if name == "pytest_benchmark" else find_spec(name)
+    )
+    line = refusal(command, "export")
+    assert "pip install pytest-benchmark" in line
+    assert "--format csv" in line
+    assert command("export", "--format", "csv")[0] == 0
+
+
+def test_runs_without_a_shared_cell_are_answered_with_runs_that_share_one(command):
+    for day, (run, network) in enumerate([("one-a", "fcn5"), ("one-b", "fcn5"), ("two-a", "fcn8"), ("two-b", "fcn8")]):
+        fill(run, day, network)
+    line = refusal(command, "compare", "one-b", "two-b")
+    assert "Run one-b shares cells with dlbench.sqlite:one-a." in line
+    assert "Run two-b shares cells with dlbench.sqlite:two-a." in line

@@ -1,0 +1,504 @@
+"""A session's own benchmarks in several fresh processes: saved as a baseline, judged against it, and what can go wrong.
+
+The benchmarks read a clock of their own, so that verdicts do not depend on other programs: seconds of a step are in a
+file, and processes differ by a thousandth.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import psutil
+import pytest
+from processes import wait_until
+from pytest_sessions import ARGUMENTS, sessions_of
+
+from dlbench.reports.pytest_benchmark.imported import FileError, read, runs_of
+from dlbench.suites.in_pytest.process import wrong_code
+
+pytest_plugins = ["pytester"]
+
+CLOCK = """
+import os
+from pathlib import Path
+
+PLACE = Path(__file__).parent
+
+class Clock:
+    __name__ = "clock"
+    now = 0.0
+
+    def __call__(self):
+        return Clock.now
+
+def step():
+    Clock.now += float((PLACE / "seconds.txt").read_text()) * (1 + 0.0002 * (os.getpid() % 7))
+
+clock = Clock()
+"""
+BENCHMARK = """
+import os, sys
+import pytest
+from clock import PLACE, clock, step
+
+@pytest.mark.benchmark(timer=clock)
+def test_{name}(benchmark):
+    benchmark.pedantic(step, rounds=3)
+    with (PLACE / "log.txt").open("a") as log:
+        print("{name}", os.getpid(), sys.flags.optimize, file=log)
+    {then}
+"""
+
+
+@pytest.fixture
+def session(pytester, monkeypatch, tmp_path):
+    return sessions_of(pytester, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def project(pytester):
+    """A project with two benchmarks of one name in two files, and a test that is none."""
+    pytester.path.joinpath("pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    pytester.path.joinpath("clock.py").write_text(CLOCK)
+    pytester.path.joinpath("seconds.txt").write_text("0.1")
+    write(pytester.path, "test_a.py", "sum")
+    write(pytester.path, "test_b.py", "sum")
+    plain = "from clock import PLACE\n\ndef test_plain(): (PLACE / 'log.txt').open('a').write('plain 0 0\\n')\n"
+    pytester.path.joinpath("test_plain.py").write_text(plain)
+    return pytester.path
+
+
+def write(project, file, name, then=""):
+    project.joinpath(file).write_text(BENCHMARK.format(name=name, then=then))
+
+
+def calls(project):
+    """Return the names and process numbers of the tests that ran."""
+    words = [line.split() for line in (project / "log.txt").read_text().splitlines()]
+    return [(name, int(process)) for name, process, _ in words]
+
+
+def plain(session, *words, **further):
+    """Run a session that measures no suite."""
+    return session(*words, suite=None, **further)
+
+
+@pytest.fixture
+def saved(session, project):
+    """A baseline of three processes."""
+    found = plain(session, "--dlbench-processes", "3", "--dlbench-save", "base.json")
+    assert found.ret == 0
+    found.stdout.fnmatch_lines([
+        "dlbench: process 1 of 3",
+        "dlbench: process 2 of 3, about * s left",
+        "dlbench: process 3 of 3, about * s left",
+        "saved 2 benchmarks of 3 processes in */base.json",
+    ])  # fmt: skip
+    return project / "base.json"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code", "verdict", "ending"),
+    [("0.125", 1, "REGRESSION", "failed: of 2 benchmarks 2 slower than the baseline"), ("0.1", 6, "INCONCLUSIVE", "*")],
+)
+def test_one_command_saves_a_baseline_and_one_gives_a_verdict(session, project, saved, seconds, code, verdict, ending):
+    (project / "log.txt").unlink()
+    (project / "seconds.txt").write_text(seconds)
+    words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-undecided=fail"
+    found = plain(session, *words)
+    assert found.ret == code
+    found.assert_outcomes(passed=3)
+    # Two files with a test of one name are two benchmarks.
+    found.stdout.fnmatch_lines([f"{verdict}  test_a.py::test_sum: *", f"{verdict}  test_b.py::test_sum: *"])
+    found.stdout.fnmatch_lines([f"2 {verdict}", f"verdict {ending}"])
+    ran = calls(project)
+    assert [name for name, _ in ran].count("plain") == 1
+    processes = {process for name, process in ran if name == "sum"}
+    assert len(processes) == 4  # the session, and the three that count
+    assert len([name for name, _ in ran if name == "sum"]) == 8
+
+
+def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_launches(saved):
+    content = json.loads(saved.read_text())
+    assert [len(each["stats"]["data"]) for each in content["benchmarks"]] == [9, 9]
+    assert [each["stats"]["rounds"] for each in content["benchmarks"]] == [9, 9]
+    assert content["benchmarks"][0]["stats"]["median"] == pytest.approx(0.1, rel=0.002)
+    (imported,) = runs_of([read(saved)], "9.9")
+    assert imported.run.launches == 3
+    by_cell = {}
+    for record in imported.records:
+        by_cell.setdefault(record.cell.network, []).append((record.launch, len(record.outcome.samples_ns)))
+    launches = [(0, 3), (1, 3), (2, 3)]
+    assert by_cell == {"test_a.py::test_sum": launches, "test_b.py::test_sum": launches}
+    content["benchmarks"][0]["stats"]["data"].pop()
+    saved.write_text(json.dumps(content))
+    with pytest.raises(FileError, match=r"the samples of test_a.py::test_sum are not those of its processes"):
+        runs_of([read(saved)], "9.9")
+
+
+def test_one_session_shows_the_ratio_and_how_to_get_a_verdict(session, project, saved):
+    (project / "seconds.txt").write_text("0.3")
+    found = plain(session, "--dlbench-baseline", "base.json")
+    assert found.ret == 0
+    found.stdout.fnmatch_lines([
+        "INCONCLUSIVE  test_a.py::test_sum: +[12][09][0-9].[0-9]%; too few launches: 1, and 3 are needed on each side",
+        "2 INCONCLUSIVE",
+        "1 process on this side: no verdict; `--dlbench-processes 5` measures enough.",
+    ])  # fmt: skip
+
+
+def test_copies_of_a_file_are_one_process(session, project):
+    plain(session, "--benchmark-json", "here.json")
+    (project / "copy.json").write_text(json.dumps(json.loads((project / "here.json").read_text())))
+    found = plain(session, "--dlbench-baseline=here.json", "--dlbench-baseline=copy.json")
+    found.stdout.fnmatch_lines([
+        "copy.json repeats measurements of an earlier file; they count once.",
+        "1 process in the baseline: no verdict; `--dlbench-processes 5 --dlbench-save=FILE` saves enough.",
+    ])  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_folder_of_files_is_a_baseline(session, project):
+    (project / "saved").mkdir()
+    for number in range(2):
+        plain(session, "--benchmark-json", f"saved/{number}.json")
+    found = plain(session, "--dlbench-baseline=saved")
+    found.stdout.fnmatch_lines(["2 processes in the baseline: no verdict; *"])
+
+
+def test_new_and_missing_benchmarks_are_named(session, pytester, project, saved):
+    write(pytester.path, "test_a.py", "total")
+    found = plain(session, "--dlbench-baseline=base.json")
+    found.stdout.fnmatch_lines([
+        "1 INCONCLUSIVE",
+        "Not in the baseline (new or renamed): test_a.py::test_total",
+        "In the baseline, not measured now (removed, renamed or failed): test_a.py::test_sum",
+    ])  # fmt: skip
+    # A part of the tests that was asked for is no loss.
+    for words in (["test_b.py"], ["-k", "test_b.py"], ["test_b.py::test_sum"]):
+        found = plain(session, "--dlbench-baseline=base.json", *words)
+        found.stdout.fnmatch_lines(["1 INCONCLUSIVE"])
+        if words[0] != "-k":
+            assert "not measured now" not in found.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["--collect-only"], None, 0),
+        (["--setup-plan"], None, 0),
+        (["--benchmark-disable"], "with --benchmark-disable nothing is measured", 6),
+        (["--benchmark-skip"], "--benchmark-skip leaves out every benchmark", 6),
+        (["test_plain.py"], "no benchmark was measured in this session", 6),
+        (["-n", "1"], "with pytest-xdist pytest-benchmark measures nothing. Leave it out (-n 0), or *", 6),
+        (["-k", "nothing"], "no benchmark was measured in this session", 5),
+    ],
+)
+def test_why_there_is_no_verdict(session, project, words, said, code):
+    plain(session, "--benchmark-json", "base.json")
+    (project / "log.txt").unlink()
+    for processes in ([], ["--dlbench-processes", "2"]):
+        if words[0] == "-n" and processes:
+            continue
+        found = plain(session, "--dlbench-baseline=base.json", "--dlbench-undecided=fail", *words, *processes)
+        assert found.ret == code
+        assert "dlbench: process" not in found.stdout.str()
+        if said is None:
+            assert "dlbench verdicts" not in found.stdout.str()
+        else:
+            found.stdout.fnmatch_lines([f"no verdict: {said}"])
+
+
+@pytest.mark.slow
+def test_beside_xdist_processes_measure_one_after_another(session, project, saved):
+    words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "-n", "2", "--dist", "loadgroup"
+    found = plain(session, *words)
+    found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
+    assert len(calls(project)) == 9 + 3 + 6
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty. Save the baseline again, or name another file."),
+        ('{"machine_info": {"no', "cannot be read as a file of pytest-benchmark: it is not JSON"),
+        (
+            '{"benchmarks": [], "datetime": "2026-01-01T00:00:00", "version": "5.0.0"}',
+            "holds no benchmark. Save the baseline again, or name another file.",
+        ),
+    ],
+)
+def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(session, project, content, said):
+    (project / "base.json").write_text(content)
+    found = plain(session, "--dlbench-baseline", "base.json")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    assert f"base.json {said}" in line
+    assert not (project / "log.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--dlbench-processes", "3"], "--dlbench-processes needs a baseline or a file to save"),
+        (["--dlbench-processes", "no"], "--dlbench-processes is 'no'; it takes a number, such as 5."),
+        (["--dlbench-processes", "0", "--dlbench-save=x.json"], "--dlbench-processes is '0'"),
+        (["--dlbench-save=x.json"], "--dlbench-save keeps several processes: add --dlbench-processes 5."),
+        (["--dlbench-processes=3", "--dlbench-save=no/x.json"], "there is no folder"),
+        (["--dlbench-processes=3", "--dlbench-save=."], "is a folder"),
+        (["--dlbench-processes=3", "--dlbench-suite=mine.toml"], "write --dlbench-launches"),
+        (["--dlbench-process=x"], "--dlbench-process is for dlbench alone"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(session, project, words, said):
+    found = plain(session, *words)
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    assert said in line
+
+
+def test_another_root_folder_of_pytest_is_seen(session, pytester):
+    # Without an ini file the root folder is what all paths on the command line have in common.
+    (pytester.path / "inner").mkdir()
+    (pytester.path / "inner" / "clock.py").write_text(CLOCK)
+    (pytester.path / "inner" / "seconds.txt").write_text("0.1")
+    write(pytester.path, "inner/test_a.py", "sum")
+    plain(session, "--benchmark-json", "../base.json", folder="inner")
+    for words, said in ((["../base.json"], "under inner/"), (["../other.json"], "without inner/")):
+        found = plain(session, "--dlbench-baseline", *words, "--benchmark-json", "../other.json", folder="inner")
+        if said.startswith("under"):
+            found.stdout.fnmatch_lines(["INCONCLUSIVE  inner/test_a.py::test_sum: *"])
+            found.stdout.fnmatch_lines([f"pytest's root folder is not that of the baseline*looked up {said}. *"])
+    found = plain(session, "--dlbench-baseline=../other.json", folder="inner")
+    found.stdout.fnmatch_lines(["INCONCLUSIVE  test_a.py::test_sum: *", "*looked up without inner/. *"])
+
+
+def test_what_fails_in_a_process_is_named_and_fails_the_session(session, pytester, project):
+    then = "assert len((PLACE / 'log.txt').read_text().split('sum')) != 4, 'the second process'"
+    write(pytester.path, "test_a.py", "sum", then)
+    (project / "test_b.py").unlink()
+    found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines(["FAILED in process 2 of 3: test_a.py::test_sum: AssertionError: the second process"])
+    found.stdout.fnmatch_lines(["saved 1 benchmark of 3 processes in *"])
+
+
+def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, project):
+    then = "if len((PLACE / 'log.txt').read_text().split('sum')) == 4: os.kill(os.getpid(), 9)"
+    write(pytester.path, "test_a.py", "sum", then)
+    (project / "test_b.py").unlink()
+    found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines([
+        "FAILED in process 2 of 3: test_a.py::test_sum: the process ended by SIGKILL before it reported",
+        "    *test session starts*",
+        "saved 1 benchmark of 2 processes in *",
+    ])  # fmt: skip
+
+
+@pytest.mark.slow
+def test_what_failed_in_the_session_is_not_run_again(session, pytester, project):
+    write(pytester.path, "test_a.py", "sum", "assert 0")
+    found = plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    assert [each.fullname for each in read(project / "base.json").benchmarks] == ["test_b.py::test_sum"]
+    assert len(calls(project)) == 1 + 2 + 2
+
+
+def test_a_session_that_stops_starts_no_process(session, pytester, project):
+    write(pytester.path, "test_b.py", "sum", "assert 0")
+    found = plain(session, "-x", "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    assert "dlbench: process" not in found.stdout.str()
+    found.stdout.fnmatch_lines(["not saved: the session stopped before its processes began"])
+
+
+def test_files_of_the_session_are_written_once(session, project):
+    words = "--benchmark-json=a.json", "--benchmark-save=kept", "--junitxml=junit.xml", "-k", "sum"
+    plain(session, *words, "--dlbench-processes", "2", "--dlbench-save=base.json").assert_outcomes(
+        passed=2, deselected=1
+    )
+    assert len(json.loads((project / "a.json").read_text())["benchmarks"][0]["stats"]["data"]) == 3
+    assert len(list(project.glob(".benchmarks/*/*.json"))) == 1
+    assert (project / "junit.xml").read_text().count("<testcase") == 2
+    assert "plain" not in (project / "log.txt").read_text()
+
+
+def test_the_ini_file_may_name_the_number(session, project, saved):
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_processes = 3\ndlbench_verdict = true\n")
+    assert "dlbench verdicts" not in plain(session).stdout.str()  # nothing to judge
+    found = plain(session, "--dlbench-baseline=base.json")
+    found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
+    found = plain(session, "--benchmark-compare=base.json")
+    found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
+    found = plain(session, "--dlbench-baseline=base.json", "--dlbench-processes=1")
+    found.stdout.fnmatch_lines(["1 process on this side: *"])
+
+
+def test_a_missing_comparison_is_said(session, project):
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_verdict = true\n")
+    found = plain(session, "--benchmark-compare", "--dlbench-undecided=fail")
+    assert found.ret == 6
+    found.stdout.fnmatch_lines(["no verdict: --benchmark-compare found no file to compare with"])
+
+
+def start(project, *words):
+    command = sys.executable, "-m", "pytest", *ARGUMENTS, "--benchmark-quiet", *words
+    return subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_a_session_that_is_ended_leaves_no_process(session, pytester, project, number):
+    then = "if len((PLACE / 'log.txt').read_text().split('sum')) > 2: import time; time.sleep(3)"
+    write(pytester.path, "test_a.py", "sum", then)
+    running = start(project, "test_a.py", "test_b.py", "--dlbench-processes", "2", "--dlbench-save=base.json")
+    log = project / "log.txt"
+    wait_until(lambda: log.exists() and len(calls(project)) > 2, "the first process")
+    (child,) = psutil.Process(running.pid).children()
+    running.send_signal(number)
+    out, _ = running.communicate(timeout=60)
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of the process")
+    assert len(calls(project)) == 3  # it did not come to the second test
+    assert not (project / "base.json").exists()
+    if number is signal.SIGINT:
+        assert running.returncode == pytest.ExitCode.INTERRUPTED
+        assert "KeyboardInterrupt" in out
+        assert "not saved: the session was interrupted" in out
+        assert "Traceback" not in out
+
+
+def test_an_idle_session_loads_nothing_that_a_verdict_needs(project):
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_verdict = true\n")
+    code = "import sys, pytest; pytest.main(sys.argv[1:]); print('LOADED', *{n.partition('.')[0] for n in sys.modules})"
+    for words in ([], ["--dlbench-baseline=base.json", "--collect-only"]):
+        command = sys.executable, "-c", code, *ARGUMENTS, "--benchmark-quiet", *words
+        out = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True).stdout
+        loaded = set(out.rpartition("LOADED")[2].split())
+        assert "pytest_benchmark" in loaded
+        assert not loaded & {"numpy", "pandas", "pydantic", "scipy", "sqlalchemy"}
+
+
+def test_a_process_loads_nothing_that_a_verdict_needs(session, project):
+    (project / "conftest.py").write_text(
+        "import os, sys\nfrom clock import PLACE\n\ndef pytest_sessionfinish():\n"
+        "    (PLACE / f'{os.getpid()}.loaded').write_text(' '.join(sys.modules))\n"
+    )
+    plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
+    loaded = [set(file.read_text().split()) for file in project.glob("*.loaded")]
+    assert len(loaded) == 3
+    assert sum(not names & {"numpy", "pandas", "pydantic", "scipy", "sqlalchemy"} for names in loaded) == 2
+
+
+# Two checkouts that take turns.
+
+
+@pytest.fixture
+def other(project, tmp_path):
+    """Another checkout of the project."""
+    folder = tmp_path / "other"
+    shutil.copytree(project, folder)
+    return folder
+
+
+def package(folder, seconds):
+    """Let the benchmarks of a checkout read the seconds of a step from a package of it."""
+    (folder / "mine").mkdir(exist_ok=True)
+    (folder / "mine" / "__init__.py").write_text(f"SECONDS = {seconds}\n")
+    clock = CLOCK.replace('float((PLACE / "seconds.txt").read_text())', "mine.SECONDS")
+    (folder / "clock.py").write_text("import mine\n" + clock)
+
+
+def test_two_checkouts_take_turns(session, project, other):
+    (project / "seconds.txt").write_text("0.11")
+    write(project, "test_b.py", "total")
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}"
+    found = plain(session, *words)
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines([
+        "dlbench: process 3 of 3 of each side, about *",
+        "REGRESSION  test_a.py::test_sum: slower by +1*",
+        "Not in the baseline (new or renamed): test_b.py::test_total",
+    ])  # fmt: skip
+    assert len(calls(other)) == 3
+    assert len(calls(project)) == 3 + 6
+
+
+@pytest.mark.slow
+def test_checkouts_that_do_not_differ_pass(session, project, other):
+    # As no saved baseline can show: the machine may have changed since.
+    package(project, 0.1)
+    package(other, 0.1)
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}", "--dlbench-undecided=fail"
+    found = plain(session, *words)
+    assert found.ret == 0
+    found.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
+
+
+def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, other, monkeypatch):
+    package(project, 0.1)
+    package(other, 0.1)
+    shutil.rmtree(other / "mine")  # as if it lay in src, and the candidate's were installed
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    found = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines([
+        f"FAILED in process 1 of 3 of the baseline: it loaded {project}/*, which is not its own code. Install each *",
+        "no verdict: *",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--dlbench-baseline-checkout=.", "--dlbench-processes=3"], "is this folder. Name another checkout."),
+        (["--dlbench-baseline-checkout=no", "--dlbench-processes=3"], "there is no such folder"),
+        (["--dlbench-baseline-checkout", "..", "--dlbench-processes=3"], "with an equals sign"),
+        (["--dlbench-baseline-checkout=.."], "goes with --dlbench-processes 5. Add it."),
+        (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline=x"], "Choose one."),
+        (["--dlbench-baseline-python=x"], "goes with --dlbench-baseline-checkout=FOLDER. Add it."),
+        (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline-python=x"], "is no program"),
+    ],
+)
+def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, said):
+    found = plain(session, *words)
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "shared", "file", "wrong"),
+    [
+        ("/pr", "/main", True, "/pr/mine/__init__.py", False),
+        ("/pr", "/main", True, "/main/mine/__init__.py", True),
+        ("/main/pr", "/main", True, "/main/pr/mine/__init__.py", False),
+        ("/pr", "/pr/main", True, "/pr/main/mine/__init__.py", True),
+        ("/pr", "/main", True, "/main/.venv/lib/site-packages/mine/__init__.py", False),
+    ],
+)
+def test_whose_code_a_module_is(monkeypatch, own, other, shared, file, wrong):
+    module = types.ModuleType("mine")
+    module.__file__ = file
+    monkeypatch.setattr(sys, "modules", {"mine": module})
+    assert bool(wrong_code(Path(own), Path(other), shared)) is wrong
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_code_of_a_checkout_that_is_installed_is_shared(monkeypatch, tmp_path, shared):
+    (tmp_path / "src" / "mine").mkdir(parents=True)
+    (tmp_path / "src" / "mine" / "__init__.py").touch()
+    module = types.ModuleType("mine")
+    module.__file__ = "/usr/lib/python3/site-packages/mine/__init__.py"
+    monkeypatch.setattr(sys, "modules", {"mine": module})
+    assert bool(wrong_code(tmp_path, Path("/other"), shared)) is shared
+
+
+def test_times_below_the_clock_give_no_ratio(session, project):
+    (project / "seconds.txt").write_text("0")
+    plain(session, "--benchmark-json", "base.json")
+    found = plain(session, "--dlbench-baseline=base.json")
+    found.stdout.fnmatch_lines(["INCONCLUSIVE  test_a.py::test_sum: shorter than the clock resolves: no ratio. *"])
