@@ -9,6 +9,8 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from dlbench.adapters.protocol import UNKNOWN
+from dlbench.reports.cells import Matrix
 from dlbench.reports.formats.csv import csv_text
 from dlbench.reports.formats.inert import visible_lines
 from dlbench.reports.formats.json import json_text
@@ -60,6 +62,7 @@ def page_to_file_text(document: Document) -> str:
         sections=found,
         provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
         thinned=thinning(document),
+        trains=not only_imported(document.matrix),
         span=" to ".join(days) or "nothing was measured",
         machines=machine_names(document.matrix),
         suites=sorted({record.suite for record in records}),
@@ -70,6 +73,11 @@ def page_to_file_text(document: Document) -> str:
             _block("view", _view(document, matrix)),
         ],
     )
+
+
+def only_imported(matrix: Matrix) -> bool:
+    """Tell whether every cell is a benchmark that another program measured."""
+    return bool(matrix.cells) and all(cell.cell.device == UNKNOWN for cell in matrix.cells.values())
 
 
 def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:

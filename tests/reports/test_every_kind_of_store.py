@@ -18,7 +18,7 @@ import kinds_of_stores as stores
 import numpy as np
 import pandas as pd
 import pytest
-from hostile import CHECKS, check_csv, check_html, check_json, check_svg, check_terminal, check_xml
+from hostile import CHECKS, check_csv, check_html, check_json, check_terminal, check_xml
 from kept_stores import block
 from kinds_of_stores import IMPORTED, KINDS, Said, call
 
@@ -41,7 +41,8 @@ KIND = pytest.mark.parametrize(
 REPORTS = [name for name, report in catalogue.reports().items() if report.of_stores]
 SITES = ("imports", "imports without samples", "failures", "one launch", "interrupted", "own steps", "gates")
 """Kinds of which a whole site is written: each of its pages takes as long as the page of a store."""
-PLOTTED = ("imports", "unknown mini-batches", "failures")
+DRAWN = ("imports", "imports without samples", "unknown mini-batches", "failures", "one step", "gpu", "a search")
+"""Kinds whose page has its pictures, which take most of its time."""
 
 
 @pytest.fixture(scope="module")
@@ -164,24 +165,6 @@ def _objects(content: Any) -> Iterator[dict[str, Any]]:
         yield from _objects(each)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}")) for kind in PLOTTED]
-)
-def test_every_picture(kind: str, tmp_path: Path) -> None:
-    for name in REPORTS:
-        report: Report[Any] = catalogue.report(name)
-        chosen = ReportOptions(quantity=next(iter(report.quantities), "seconds"))
-        if report.draw is None:
-            continue
-        try:
-            content = report.analyse(replace(_source(kind), options=chosen))
-        except ReportError:
-            continue
-        if report.drawable(content):
-            for path in report.draw(content, tmp_path / f"{name}.svg", chosen):
-                check_svg(path)
-
-
 # The matrix, recomputed.
 
 
@@ -247,7 +230,9 @@ def _median(record: Record) -> float | None:
 
 
 @KIND
-def test_the_page(kind: str, folder: Path) -> None:
+def test_the_page(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind not in DRAWN:
+        monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
     path = folder / f"{kind.replace(' ', '-')}.html"
     said = call(folder, "report", "page", "--store", str(stores.built(kind)), "--out", str(path))
     check_command(said)
@@ -255,6 +240,8 @@ def test_the_page(kind: str, folder: Path) -> None:
     page = path.read_text(encoding="utf-8")
     check_html(page)
     check_visible(page, kind)
+    for opened in block(page, "view")["cells"]:
+        check_visible(opened, kind)
     data = block(page)
     check_numbers(data)
     _, records = _contents(kind)
@@ -291,7 +278,8 @@ def check_visible(page: str, kind: str) -> None:
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}")) for kind in SITES]
 )
-def test_the_site(kind: str, tmp_path: Path) -> None:
+def test_the_site(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
     store = str(stores.built(kind))
     for _ in range(2):  # the second time over what the first wrote
         said = call(tmp_path, "report", "site", "--store", store, "--out", "site", "--url", "https://example.org/")
