@@ -177,14 +177,7 @@ def imports(folder: Path) -> Path:
 
 def imports_of_one_run(folder: Path) -> Path:
     """Three processes of one session, and another session of one process."""
-<<<<<<< HEAD
-    sessions = [session(night) for night in range(3)]
-    # A launch of a run is a process of one build.
-    sessions = [{**each, "commit_info": sessions[0]["commit_info"]} for each in sessions]
-    path = _import(folder, sessions, "--one-run")
-=======
     path = _import(folder, [session(night, commit="one") for night in range(3)], "--one-run")
->>>>>>> walk
     (folder / "other").mkdir()
     with Store.open(path) as store, Store.open(_import(folder / "other", [session(9, factor=1.5)])) as other:
         delivery.copy(other, store)
