@@ -274,7 +274,8 @@ def _check_with_steps(given: Given, steps: own.OwnSteps, builds: Sequence[values
     words, files = vars(given), ", ".join(steps.names)
     if words.get("networks") is not None:
         raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
-    if words.get("adapter"):
+    names_a_framework = words.get("framework") is not None  # whose releases or builds run the file
+    if words.get("adapter") and not names_a_framework:
         raise UsageError("--adapter and --step exclude each other: the rows are your files. Leave one out.")
     rows = {*steps.names, *(build.name for build in builds)}
     frameworks = values.words(words["frameworks"]) if words.get("frameworks") else []

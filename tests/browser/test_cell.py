@@ -134,7 +134,7 @@ def test_a_cell_has_its_nights_and_the_change(
     fields.nth(1).click()
     dialog = page.locator("#cell")
     day = make.START + timedelta(days=SLOWER_FROM)
-    expect(dialog).to_contain_text(re.compile(rf"From {day:%Y-%m-%d} on 1\.\d+× the time \(1\.\d+ to 1\.\d+\)\."))  # noqa: RUF001
+    expect(dialog).to_contain_text(re.compile(rf"Since {day:%Y-%m-%d}: 1\.\d+× the time before \(1\.\d+ to 1\.\d+\)\."))  # noqa: RUF001
     assert dialog.locator("figure").nth(1).locator(".dots").count() == NIGHTS
     page.locator("#cell-close").click()
     fields.nth(0).click()

@@ -164,7 +164,7 @@ def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal
     assert number is signal.SIGKILL or "--resume" in said
     _, before = records_in(tmp_path)
     resumed = fork_command(tmp_path, tmp_path / "output", *DUETS, "--resume")
-    assert ended(resumed) in (0, 1)  # 1: this machine was too busy
+    assert ended(resumed) in (0, 1, 6)  # 1 and 6: this machine was too busy
     ((finished,), records) = records_in(tmp_path)
     assert records[: len(before)] == before
     assert finished.finished

@@ -186,7 +186,7 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     words = ("--dlbench-step=train_step.py", f"--dlbench-python={sys.executable}", "--dlbench-loss-tolerance=1%")
     found = session(*words, "-v", "--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-batch-sizes", "8")
     found.assert_outcomes(passed=1)
-    found.stdout.fnmatch_lines(["dlbench::dlbench[[]own-*-b8-train_step-file-cpu-1[]] PASSED*"])
+    found.stdout.fnmatch_lines(["dlbench::dlbench[[]train_step-*-b8-train_step-file-cpu-1[]] PASSED*"])
 
 
 def test_launches_of_a_session_get_environment_variables(session, tmp_path):
