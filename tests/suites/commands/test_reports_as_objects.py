@@ -109,7 +109,7 @@ def test_runs_that_share_no_cell_are_named_and_others_suggested(tmp_path: Path, 
     assert code == 2
     assert "run new-a of" in said
     assert "run new-b of" in said
-    assert "These share cells: first.sqlite:old-a." in said
+    assert "shares cells with first.sqlite:old-a." in said
     code, out, err = command("compare", "first.sqlite:old-a", "second.sqlite")
     assert code in (0, 1), err
     assert "old-a" in out
