@@ -1,4 +1,4 @@
-"""Which room may import which, and how large a folder, a file and a function may grow."""
+"""Which room may import which, what guest code may import, and that benchmarks can be imported."""
 
 import ast
 import importlib

@@ -52,34 +52,44 @@ def changes_page(history: History) -> Page:
     """
     if not history.cells:
         return Page((NOTHING,), ())
-    compared = any(series.comparable for series in history.cells)
-    unknown = Table("Not searched for changes: the machine is unknown.", (), ())
-    tables = _tables_of_changes(history) if compared else [unknown]
+    tables = _tables_of_changes(history)
     if history.everything:
         tables += [_cells_table(history), *_environments_table(history)]
     count, first, last = history.nights()
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
     on = f"{counted(len(history.cells), 'series', 'series')} on {_names(history, history.cells)}"
     head = f"{counted(count, 'night')} ({span}), {on}."
-    return Page((head,), tuple(tables), tuple(_notes(history)))
+    return Page((head, *_nothing(history)), tuple(tables), tuple(_notes(history)))
+
+
+def _nothing(history: History) -> list[str]:
+    """Return a line that says which kinds of changes there are none of."""
+    if not any(series.comparable for series in history.cells):
+        return ["Not searched for changes: the machine is unknown."]
+    pending = [change.pending for _, change in history.changes]
+    words = []
+    if False not in pending:
+        words.append(f"No change point of {100 * history.magnitude:g} %.")
+    if True not in pending:
+        words.append("No change in the last nights.")
+    if not history.drifts:
+        words.append("No slow drift.")
+    return [" ".join(words)] if words else []
 
 
 def _tables_of_changes(history: History) -> list[Table]:
     """Return the confirmed changes, the pending ones, and the drifts."""
     settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
-    least = f"{100 * history.magnitude:g} %"
-    some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
-    lately = f"Changes in the last nights, not confirmed yet: fewer than {ENOUGH_NIGHTS} nights"
     tables = []
     for found, title in (
-        (settled, some if settled else none),
-        (pending, lately if pending else "No change in the last nights."),
+        (settled, f"Change points of {100 * history.magnitude:g} % and more, newest first"),
+        (pending, f"Changes in the last nights, not confirmed yet: fewer than {ENOUGH_NIGHTS} nights"),
     ):
         shown = found if history.everything else found[:_MOST_CHANGES]
         left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
-        made = columns.table(_changes(history), shown, title, notes=left, words=True)
-        tables.append(made if shown else made._replace(head=()))
-    return [*tables, _drifts_table(history)]
+        if shown:
+            tables.append(columns.table(_changes(history), shown, title, notes=left, words=True))
+    return [*tables, *_drifts_table(history)]
 
 
 def history_data(history: History) -> dict[str, Any]:
@@ -187,14 +197,13 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
     )
 
 
-def _drifts_table(history: History) -> Table:
-    """Return the drifts, the largest first."""
+def _drifts_table(history: History) -> list[Table]:
+    """Return the drifts, the largest first; empty if there are none."""
     drifts = history.drifts
     shown = drifts if history.everything else drifts[:_MOST_CHANGES]
     left = (f"... and {len(drifts) - len(shown)} more; --all shows them",) if len(shown) < len(drifts) else ()
-    title = "Slow drifts: many small changes in one direction" if drifts else "No slow drift."
-    made = columns.table(_drifts(history), shown, title, notes=left, words=True)
-    return made if shown else made._replace(head=())
+    title = "Slow drifts: many small changes in one direction"
+    return [columns.table(_drifts(history), shown, title, notes=left, words=True)] if shown else []
 
 
 def _drifts(history: History) -> tuple[Column[_Drifting], ...]:

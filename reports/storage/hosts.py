@@ -15,11 +15,6 @@ FOREIGN_KEY = "pytest_benchmark"
 UNKNOWN_MACHINE = "unknown"
 """The fingerprint of every machine that a file does not describe: two of them may be the same or not."""
 
-FOREIGN_KEY = "pytest_benchmark"
-"""Key of the original names and options in the software of an imported record, and of its machine's description."""
-UNKNOWN_MACHINE = "unknown"
-"""The fingerprint of every machine that a file does not describe: two of them may be the same or not."""
-
 
 @dataclass(frozen=True)
 class Host:

@@ -258,6 +258,7 @@ def test_a_file_without_samples_goes_out_as_it_came_in(tmp_path):
         (b"SQLite format 3\0", "it is a store"),
         (b"\xff{}", "not text in UTF-8"),
     ],
+    ids=["gzip", "xz", "bzip2", "utf-16", "utf-16-be", "zip", "sqlite", "latin-1"],
 )
 def test_a_file_in_another_form_is_recognised(tmp_path, raw, remedy):
     path = tmp_path / "file.json"

@@ -396,7 +396,7 @@ def test_the_commits_of_imported_benchmarks_are_said_and_the_advice_fits_them() 
         return make.changed(records, software={"pytest_benchmark": kept})
 
     found = stored(imported("one", "ab", 5), imported("two", "cd", 5))
-    assert [each.words for each in found.differences] == ["commit abababababab -> cdcdcdcdcdcd"]
+    assert [each.words for each in found.differences] == ["commit ababababab -> cdcdcdcdcd"]
     (note,) = found.notes
     assert "--now" not in note
     assert "`pytest --benchmark-json FILE`, then `dlbench import --one-run FILES`" in note

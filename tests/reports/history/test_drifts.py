@@ -148,6 +148,14 @@ def test_without_series_nothing_changes():
     assert find_changes([]) == []
 
 
+@pytest.mark.parametrize("deviation", [0.001, 0.003, 0.01])
+@pytest.mark.parametrize("shape", [lambda share: share**2, lambda share: 1 - np.exp(-2 * share)])
+def test_a_curved_drift_of_calm_nights_is_found(shape, deviation):
+    rng = np.random.default_rng(211)
+    curve = 0.23 * shape(np.arange(24) / 23)
+    assert share_drifting([curve + rng.normal(0, deviation, 24) for _ in range(20)], absolute=True) >= 0.8
+
+
 def test_a_long_series_is_searched_in_coarser_places():
     rng = np.random.default_rng(210)
     drift = changes_of(ramp(2000, 1000, 1500, 0.0004) + rng.normal(0, 0.02, 2000)).drift
