@@ -106,6 +106,11 @@ class Kept:
             )
         try:
             kept: Self = _ADAPTERS[cls].validate_python(data)
+            if isinstance(kept, Record) and kept.cell.adapter == IMPORTED and kept.cell.batch_size == 0:
+                raise RecordError(
+                    "A record was imported by an older dlbench, with a mini-batch of 0; import its file again into "
+                    "another store."
+                )
             if isinstance(kept, Record) and not sound(kept):
                 raise ValueError("a number is out of range")
             return kept
