@@ -100,3 +100,10 @@ def test_fields_in_the_form_of_another_version_are_as_if_they_were_missing() -> 
 def test_a_newer_record_is_refused_with_the_remedy() -> None:
     with pytest.raises(RecordError, match="newer dlbench"):
         Record.from_dict({**make.record().to_dict(), "schema": RECORD_SCHEMA + 1})
+
+
+def test_a_benchmark_imported_by_an_older_dlbench_says_what_to_do():
+    kept = make.record(threads=1).to_dict()
+    kept["cell"] |= {"adapter": "imported", "batch_size": 0}
+    with pytest.raises(RecordError, match="import its file again"):
+        Record.from_dict(kept)
