@@ -401,7 +401,7 @@ _BLUE, _SKY, _VERMILLION, _GREEN = "#0072B2", "#56B4E9", "#D55E00", "#009E73"
 _COLUMNS = 3
 _MARKED = 120  # nights up to which each gets a dot of its own
 _NAMED = 3  # environments of a panel that are named
-_UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds per mini-batch"}
+_UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds"}
 
 
 def history_to_picture(history: History, path: Path) -> list[Path]:

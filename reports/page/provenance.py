@@ -1,18 +1,30 @@
 """Where the numbers come from: machines, software, networks, runs and their protocol, and what was disturbed."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from dlbench.adapters import tuning
 from dlbench.hardware_probe.doctor import Finding
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.json import data_of_tables, plain
-from dlbench.reports.formats.layout import Table, entries
+from dlbench.reports.formats.layout import MISSING, Table, entries
 from dlbench.reports.naming import row_name, variables_in_words
 from dlbench.reports.page.document import Document
 from dlbench.reports.storage.hosts import name_among
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import IMPORTED, Run
 from dlbench.reports.tables import tables
+
+
+def _of_protocol(words: str) -> Callable[[tuple[Run, int]], str]:
+    """Return the part of a run's protocol in these words; a file of another program does not say how it measured."""
+
+    def shown(line: tuple[Run, int]) -> str:
+        imported = all(cell.adapter == IMPORTED for cell in line[0].plan)
+        return MISSING if imported else words.format(line[0].protocol)
+
+    return shown
+
 
 _RUNS: tuple[Column[tuple[Run, int]], ...] = (
     Column("", "run", lambda line: line[0].id),
@@ -20,9 +32,9 @@ _RUNS: tuple[Column[tuple[Run, int]], ...] = (
     Column("", "started (UTC)", lambda line: f"{line[0].started:%Y-%m-%d %H:%M}"),
     Column("", "finished", lambda line: f"{end:%Y-%m-%d %H:%M}" if (end := line[0].finished) else "not finished"),
     Column("", "launches", lambda line: line[1]),
-    Column("", "warm-up steps", lambda line: "{0.warmup_steps} to {0.maximum_warmup_steps}".format(line[0].protocol)),
-    Column("", "timed steps", lambda line: "{0.minimum_steps} to {0.steps}".format(line[0].protocol)),
-    Column("", "seconds at least", lambda line: f"{line[0].protocol.seconds:g}"),
+    Column("", "warm-up steps", _of_protocol("{0.warmup_steps} to {0.maximum_warmup_steps}")),
+    Column("", "timed steps", _of_protocol("{0.minimum_steps} to {0.steps}")),
+    Column("", "seconds at least", _of_protocol("{0.seconds:g}")),
 )
 
 
@@ -98,11 +110,11 @@ def _launches(document: Document) -> Table:
     """Return how many launches there are, how they ended, and how many were disturbed or repeated."""
     launches = [each for of in document.launches.values() for each in of]
     ended = Counter(each.record.outcome.status.value for each in launches)
-    facts = {
-        "launches": len(launches),
-        **{f"ended as {name}": count for name, count in sorted(ended.items())},
-        "disturbed by other programs": sum(each.disturbed for each in launches),
-        "repetitions of disturbed launches": sum(each.record.attempt > 0 for each in launches),
-        "not used by any number": sum(not each.counts for each in launches),
-    }
+    facts = {"launches": len(launches), **{f"ended as {name}": count for name, count in sorted(ended.items())}}
+    if any(launch.record.cell.adapter != IMPORTED for launch in launches):
+        facts |= {
+            "disturbed by other programs": sum(launch.disturbed for launch in launches),
+            "repetitions of disturbed launches": sum(launch.record.attempt > 0 for launch in launches),
+        }
+    facts["not used by any number"] = sum(not launch.counts for launch in launches)
     return Table("Launches", ("", ""), tuple(entries(name, str(count)) for name, count in facts.items()))

@@ -417,7 +417,10 @@ def _find(word: str, store_file: str) -> Found:
     if colon and not is_file(word) and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
         return _find(of_place, place)
     if word.endswith((".json", ".sqlite", PACKED)) and not is_file(word):
-        raise UsageError(f"There is no file {word}.")
+        missing = [file for file in word.split(",") if not is_file(file)]
+        raise UsageError(f"There is no file {missing[0]}.")
+    if os.path.isdir(word):  # noqa: PTH112 - as above
+        raise UsageError(f"{word} is a folder. Name its files with commas between: {word.rstrip('/')}/a.json,...")
     target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()

@@ -111,3 +111,15 @@ def test_runs_without_a_shared_cell_are_answered_with_runs_that_share_one(comman
     line = refusal(command, "compare", "one-b", "two-b")
     assert "Run one-b shares cells with dlbench.sqlite:one-a." in line
     assert "Run two-b shares cells with dlbench.sqlite:two-a." in line
+
+
+def test_a_store_holds_each_measurement_once_whichever_files_it_comes_with(command, files):
+    assert command("import", "a1.json", "a2.json", "a3.json")[0] == 0
+    said = refusal(command, "import", "--one-run", "a1.json", "a2.json", "a3.json")
+    assert "6 of the 6 measurements" in said
+    assert command("import", "b1.json")[0] == 0
+
+
+def test_a_file_that_is_missing_and_a_folder_are_named(command, files):
+    assert "There is no file nope.json." in refusal(command, "compare", "a1.json,nope.json", "b1.json")
+    assert "is a folder" in refusal(command, "compare", ".", "b1.json")
