@@ -207,7 +207,7 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
         ("BATCH_SIZE = 8", 8),
         ("BATCH_SIZE: int = 8", 8),
         ("BATCH_SIZE = len('computed')", None),
-        ("def size(cell):\n    return cell.batch_size", USUAL_BATCH_SIZE),
+        ("loader = None\ndef length():\n    return loader.batch_size", None),
     ],
 )
 def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatch, lines, batch_size):
@@ -220,6 +220,24 @@ def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatc
     chosen = SuiteOverrides(own=own.OwnSteps(("train_step",)))
     plan = plan_of("mine.toml", chosen, probe(), seed=1)
     assert {cell.batch_size for cell in plan.cells} == {batch_size}
+
+
+@pytest.mark.parametrize(
+    ("lines", "read"),
+    [
+        ("def prepare(cell):\n    return build(cell.batch_size)", True),
+        ("def prepare(c):\n    return size(c)\ndef size(c):\n    return c.batch_size", True),
+        ("def prepare(cell):\n    model = Model(cell)\nclass Model:\n    def f(self): self.cell.batch_size", True),
+        ("from mine import prepare", False),
+        ("def prepare(cell):\n    return loader.batch_size", False),
+        ("def prepare(cell):\n    return build(cell, loader.batch_size)", False),
+        ("def prepare(cell:", False),
+    ],
+)
+def test_only_the_batch_size_of_the_cell_is_dlbenchs(tmp_path, lines, read):
+    path = tmp_path / "train_step.py"
+    path.write_text(lines)
+    assert own.batch_size_of({}, path, "train_step.py") == (USUAL_BATCH_SIZE if read else None)
 
 
 def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
@@ -425,6 +443,20 @@ def test_a_trial_shows_the_output_and_what_dlbench_sees(folder):
     wrong = run_command(folder, "try", "wrong.py")
     assert (wrong.returncode, "Traceback" in wrong.stdout + wrong.stderr) == (1, False)
     assert "crashed: wrong.py defines no function prepare(cell)" in wrong.stdout
+
+
+def test_a_trial_says_which_variables_it_does_not_get_and_keeps_those_given(folder, monkeypatch):
+    (folder / "train_step.py").write_text(
+        "import os\nLAYERS = os.environ.get('MY_LAYERS')\n" + of_prepare("print(LAYERS)\n    return lambda: None")
+    )
+    monkeypatch.setenv("MY_LAYERS", "20")
+    dropped = run_command(folder, "try", "train_step.py", "--threads", "1")
+    assert "MY_LAYERS (read by train_step.py) is set in this shell and is not passed to launches" in dropped.stderr
+    assert dropped.stdout.count("None\n") == 2
+    given = run_command(folder, "try", "train_step.py", "--threads", "1", "--env", "MY_LAYERS")
+    assert "not passed" not in given.stderr
+    assert given.stdout.count("20\n") >= 2
+    assert given.stdout.endswith("run threads --step train_step.py --env MY_LAYERS=20\n")
 
 
 def test_a_step_is_explained_by_its_functions(folder):
