@@ -381,10 +381,15 @@ def _functions(path: Path) -> set[str]:
 
 
 def check_axes(name: str, given: Mapping[str, str | None]) -> None:
-    """Raise UsageError for the option of an axis that the file of this name does not read."""
-    file = framework.find(name).file
-    read = None if file is None else axes_read(file)
+    """Raise UsageError for the option of an axis that the file of this name does not read.
+
+    Its declared mini-batch size may be given: the commands that a page shows name it.
+    """
+    own_step = framework.find(name)
+    read = None if own_step.file is None else axes_read(own_step.file)
     for key, axis in AXES_OF_A_FILE.items():
+        if key == "batch_sizes" and given[key] == str(own_step.batch_size):
+            continue
         if given[key] is not None and read is not None and axis not in read:
             raise UsageError(
                 f"{option_of(key)} changes nothing in {name}.py, which does not read cell.{axis}. Read it in prepare, "

@@ -1,6 +1,7 @@
 """`--step FILE` as a person uses it, with plain NumPy."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.suites.commands.options import Given, choices
 from dlbench.suites.commands.plan import plan_of
-from dlbench.suites.planning import framework, own
+from dlbench.suites.planning import framework, own, suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.run import preparation, sides
 from dlbench.suites.run.launch import LaunchRunner
@@ -238,6 +239,21 @@ def test_only_the_batch_size_of_the_cell_is_dlbenchs(tmp_path, lines, read):
     path = tmp_path / "train_step.py"
     path.write_text(lines)
     assert own.batch_size_of({}, path, "train_step.py") == (USUAL_BATCH_SIZE if read else None)
+
+
+@pytest.mark.parametrize("lines", ["", "BATCH_SIZE = 8\n"])
+def test_the_command_that_a_page_shows_runs_as_it_is(folder, lines):
+    write(folder)
+    path = folder / "train_step.py"
+    path.write_text(lines + path.read_text())
+    assert run(folder, "--step", "train_step.py", "--launches", "1").returncode == 0
+    (record,) = records_in(folder)
+    command = shlex.split(suite.rerun_by_name(record.cell, "quick", 1))
+    assert command[:2] == ["dlbench", "run"]
+    done = run_command(folder, "plan", *command[2:], "--json")
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)["cells"]
+    assert planned["batch_size"] == record.cell.batch_size
 
 
 def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
