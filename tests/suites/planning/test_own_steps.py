@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from processes import records_in, refusal, run_command, suite_of_null
 
+import dlbench
 from dlbench.adapters.networks import USUAL_BATCH_SIZE
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
@@ -254,6 +255,28 @@ def test_the_command_that_a_page_shows_runs_as_it_is(folder, lines):
     assert done.returncode == 0, done.stderr
     (planned,) = json.loads(done.stdout)["cells"]
     assert planned["batch_size"] == record.cell.batch_size
+
+
+def test_sizes_stay_whole_numbers_beside_an_unknown_one(folder):
+    write(folder)
+    path = folder / "train_step.py"
+    (folder / "sized.py").write_text(f"BATCH_SIZE = 8\n{path.read_text()}")
+    assert run(folder, "--step", "train_step.py", "--step", "sized.py", "--launches", "1").returncode == 0
+    for read in (dlbench.launches, dlbench.cells):
+        sizes = read(folder / "dlbench.sqlite").set_index("network")["batch_size"]
+        assert sizes["sized"] == 8
+        assert sizes.isna()["train_step"]
+        assert str(sizes.dtype) == "Int64"
+    table = run_command(folder, "export", "--format", "csv").stdout
+    assert ",8," in table
+    assert ",8.0," not in table
+
+
+def test_a_plan_says_which_rows_cannot_be_measured(folder):
+    done = run_command(folder, "plan", "quick", "--frameworks", "deeplearning4j,null")
+    assert done.returncode == 0, done.stderr
+    assert "DeepLearning4j is not available: dlbench has no adapter for it." in done.stderr
+    assert "available" not in run_command(folder, "plan", "quick", "--frameworks", "null").stderr
 
 
 def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
