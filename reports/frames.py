@@ -67,7 +67,7 @@ def launches(
     rows = [_launch(record, results.hosts.get(record.machine)) for record in records]
     frame = pd.DataFrame(rows, columns=list(LAUNCHES))
     frame["started"] = pd.to_datetime(frame["started"], utc=True)
-    return frame
+    return _with_whole_batch_sizes(frame)
 
 
 def cells(
@@ -103,7 +103,14 @@ def cells(
             costs["break_even_steps"] = cell["break_even"]["steps"] or math.inf
         times = {name: seconds.get(part) for name, part in parts.items()}
         rows.append({**same, **costs, **times, "variables": variables_in_a_field(cell["variables"])})
-    return pd.DataFrame(rows, columns=list(CELLS))
+    return _with_whole_batch_sizes(pd.DataFrame(rows, columns=list(CELLS)))
+
+
+def _with_whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table whose mini-batch sizes are whole numbers though some are unknown."""
+    if frame["batch_size"].isna().any():  # pandas' usual integers cannot be missing: 8 would become 8.0
+        frame["batch_size"] = frame["batch_size"].astype("Int64")
+    return frame
 
 
 LAUNCHES = (

@@ -81,7 +81,7 @@ def headline(comparison: Comparison) -> str:
         f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
-    none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
+    none = "" if any(cell.measured for cell in comparison.cells) else ", none with launches that count on both sides"
     only_baseline, only_candidate = len(comparison.only_baseline), len(comparison.only_candidate)
     one_sided = f"; {only_baseline} only in the baseline" if only_baseline else ""
     one_sided += f"; {only_candidate} only in the candidate" if only_candidate else ""

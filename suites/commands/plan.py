@@ -20,6 +20,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words, percent
 from ..display.screen import print_json, say, show, table
+from ..environments import environment
 from ..planning import claims, suite
 from ..planning.axes import SuiteOverrides
 from ..planning.framework import counterparts_of_2016, release_dates
@@ -53,6 +54,9 @@ def plan_command(given: Given) -> None:
     preparation.check_interpreters(chosen.builds)
     if left := left_behind_of(plan):
         say(left)
+    for build in plan.builds:
+        if build.framework.unavailable:
+            say(f"{environment.locate(build.framework).reason} A run leaves its cells without a number.")
     if given.as_json:
         print_json(
             {

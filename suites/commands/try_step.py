@@ -28,6 +28,7 @@ from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.quiet import measuring
+from ..run.runner import left_behind_of
 from . import options
 from .options import Given, option, takes
 
@@ -36,18 +37,23 @@ _LAUNCHES = 2
 _WORTH_SAYING = (LOSS_CONSTANT, THREADS_EXCEEDED, THREADS_UNUSED, NO_STEADY_STATE)
 """Flags about the file. Others are about the machine, and a trial is not a measurement."""
 
+_OF_THE_FILE: options.Options = {
+    "python": option("--python", "The interpreter that has the step's framework.", metavar="PATH"),
+    "batch_sizes": option("--batch-sizes", "Mini-batch size.", metavar="SIZE"),
+    "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
+    "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
+    "env": options.BUILDS["env"],
+    "loss_tolerance": options.BUILDS["loss_tolerance"],
+}
+"""Options of the file and its launches, which a run of it needs too."""
+
 
 @takes(
     {
         "file": options.argument("FILE", "The file with the step, such as train_step.py."),
-        "python": option("--python", "The interpreter that has the step's framework.", metavar="PATH"),
         "threads": option("--threads", "Thread count (default: as many as cores).", metavar="COUNT"),
-        "batch_sizes": option("--batch-sizes", "Mini-batch size.", metavar="SIZE"),
-        "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
-        "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
         "cell_budget": options.CELL_BUDGET,
-        "env": options.BUILDS["env"],
-        "loss_tolerance": options.BUILDS["loss_tolerance"],
+        **_OF_THE_FILE,
     }
 )
 def try_command(given: Given) -> None:
@@ -72,6 +78,8 @@ def try_command(given: Given) -> None:
         raise UsageError("A trial runs one cell. Give one value to each option.")
     preparation.check_interpreters(chosen.builds)
     folders.make_folder(folders.home())
+    if left := left_behind_of(plan):
+        say(left)
     records = _launch(plan, machine)
     for line in _lines(records, plan, machine):
         show(line, whole=True)
@@ -79,8 +87,8 @@ def try_command(given: Given) -> None:
         if given.python is None and "ModuleNotFoundError" in records[-1].outcome.reason:
             show("Name the interpreter that has this module: --python PATH.", whole=True)
         raise typer.Exit(NOTHING_MEASURED)
-    further = "" if given.python is None else f" --python {shlex.quote(given.python)}"
-    show(f"Next: {shlex.quote(program())} run threads --step {shlex.quote(given.file)}{further}", whole=True)
+    words = [program(), "run", "threads", "--step", given.file, *options.words_of(given, _OF_THE_FILE)]
+    show(f"Next: {shlex.join(words)}", whole=True)
 
 
 def _launch(plan: Plan, machine: Machine) -> list[Record]:

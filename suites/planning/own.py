@@ -214,9 +214,8 @@ def declarations(path: Path) -> dict[str, object]:
 
     The file is read and not run. One that cannot be read or parsed declares nothing: its launch says why.
     """
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    tree = _tree(path)
+    if tree is None:
         return {}
     found: dict[str, object] = {}
     for statement in tree.body:
@@ -290,13 +289,35 @@ def batch_size_of(declared: dict[str, object], path: Path, file: str, option: st
 
 
 def _reads_batch_size(path: Path) -> bool:
-    """Tell whether a file reads an attribute ``batch_size``, which is that of ``cell``."""
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    """Tell whether a file reads ``cell.batch_size``; a loader's or a model's attribute of that name does not count.
+
+    Where ``prepare`` hands ``cell`` on, every variable or attribute of the same name is taken for it.
+    """
+    read = axes_read(path)
+    if read is not None:
+        return "batch_size" in read
+    tree = _tree(path)
+    if tree is None:
         return False
-    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return any(node.attr == "batch_size" and isinstance(node.ctx, ast.Load) for node in attributes)
+    names = {"cell"}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "prepare":
+            names.update(argument.arg for argument in node.args.args)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "batch_size" and isinstance(node.ctx, ast.Load):
+            whose = node.value
+            name = whose.attr if isinstance(whose, ast.Attribute) else getattr(whose, "id", "")
+            if name in names:
+                return True
+    return False
+
+
+def _tree(path: Path) -> ast.Module | None:
+    """Return the syntax of a file; None where it cannot be read or parsed."""
+    try:
+        return ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
 
 
 AXES_OF_A_FILE = {"batch_sizes": "batch_size", "precisions": "precision", "placements": "placement"}
@@ -308,9 +329,8 @@ def axes_read(path: Path) -> set[str] | None:
 
     It cannot where ``prepare`` hands ``cell`` on, or is not a function of the file.
     """
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    tree = _tree(path)
+    if tree is None:
         return None
     functions = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "prepare"]
     if len(functions) != 1 or len(functions[0].args.args) != 1:
@@ -354,18 +374,22 @@ def description(path: Path) -> Description:
 
 def _functions(path: Path) -> set[str]:
     """Return the names of a file's functions."""
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    tree = _tree(path)
+    if tree is None:
         return set()
     return {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
 
 
 def check_axes(name: str, given: Mapping[str, str | None]) -> None:
-    """Raise UsageError for the option of an axis that the file of this name does not read."""
-    file = framework.find(name).file
-    read = None if file is None else axes_read(file)
+    """Raise UsageError for the option of an axis that the file of this name does not read.
+
+    Its declared mini-batch size may be given: the commands that a page shows name it.
+    """
+    own_step = framework.find(name)
+    read = None if own_step.file is None else axes_read(own_step.file)
     for key, axis in AXES_OF_A_FILE.items():
+        if key == "batch_sizes" and given[key] == str(own_step.batch_size):
+            continue
         if given[key] is not None and read is not None and axis not in read:
             raise UsageError(
                 f"{option_of(key)} changes nothing in {name}.py, which does not read cell.{axis}. Read it in prepare, "

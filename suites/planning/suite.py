@@ -223,6 +223,8 @@ def words_of_cell(cell: Cell, suite: str, step: Path | None = None, but: Contain
     words = [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
     words.append(f"{option_of('threads' if cell.on_cpu else 'device_threads')} {word('threads', cell.threads)}")
     for option in AXIS_OPTIONS:
+        if option.axis == "batch_size" and cell.batch_size is None:
+            continue  # the step's file decides, and no option can say "unknown"
         if option.axis not in ("network", "framework", "threads") and option.axis not in but:
             value = word(option.axis, getattr(cell, option.axis))
             if {value} != {option.usual, *_of_suite(suite, option)}:

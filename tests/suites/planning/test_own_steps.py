@@ -1,17 +1,19 @@
 """`--step FILE` as a person uses it, with plain NumPy."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from processes import records_in, refusal, run_command, suite_of_null
 
+import dlbench
 from dlbench.adapters.networks import USUAL_BATCH_SIZE
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.suites.commands.options import Given, choices
 from dlbench.suites.commands.plan import plan_of
-from dlbench.suites.planning import framework, own
+from dlbench.suites.planning import framework, own, suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.run import preparation, sides
 from dlbench.suites.run.launch import LaunchRunner
@@ -207,7 +209,7 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
         ("BATCH_SIZE = 8", 8),
         ("BATCH_SIZE: int = 8", 8),
         ("BATCH_SIZE = len('computed')", None),
-        ("def size(cell):\n    return cell.batch_size", USUAL_BATCH_SIZE),
+        ("loader = None\ndef length():\n    return loader.batch_size", None),
     ],
 )
 def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatch, lines, batch_size):
@@ -220,6 +222,61 @@ def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatc
     chosen = SuiteOverrides(own=own.OwnSteps(("train_step",)))
     plan = plan_of("mine.toml", chosen, probe(), seed=1)
     assert {cell.batch_size for cell in plan.cells} == {batch_size}
+
+
+@pytest.mark.parametrize(
+    ("lines", "read"),
+    [
+        ("def prepare(cell):\n    return build(cell.batch_size)", True),
+        ("def prepare(c):\n    return size(c)\ndef size(c):\n    return c.batch_size", True),
+        ("def prepare(cell):\n    model = Model(cell)\nclass Model:\n    def f(self): self.cell.batch_size", True),
+        ("from mine import prepare", False),
+        ("def prepare(cell):\n    return loader.batch_size", False),
+        ("def prepare(cell):\n    return build(cell, loader.batch_size)", False),
+        ("def prepare(cell:", False),
+    ],
+)
+def test_only_the_batch_size_of_the_cell_is_dlbenchs(tmp_path, lines, read):
+    path = tmp_path / "train_step.py"
+    path.write_text(lines)
+    assert own.batch_size_of({}, path, "train_step.py") == (USUAL_BATCH_SIZE if read else None)
+
+
+@pytest.mark.parametrize("lines", ["", "BATCH_SIZE = 8\n"])
+def test_the_command_that_a_page_shows_runs_as_it_is(folder, lines):
+    write(folder)
+    path = folder / "train_step.py"
+    path.write_text(lines + path.read_text())
+    assert run(folder, "--step", "train_step.py", "--launches", "1").returncode == 0
+    (record,) = records_in(folder)
+    command = shlex.split(suite.rerun_by_name(record.cell, "quick", 1))
+    assert command[:2] == ["dlbench", "run"]
+    done = run_command(folder, "plan", *command[2:], "--json")
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)["cells"]
+    assert planned["batch_size"] == record.cell.batch_size
+
+
+def test_sizes_stay_whole_numbers_beside_an_unknown_one(folder):
+    write(folder)
+    path = folder / "train_step.py"
+    (folder / "sized.py").write_text(f"BATCH_SIZE = 8\n{path.read_text()}")
+    assert run(folder, "--step", "train_step.py", "--step", "sized.py", "--launches", "1").returncode == 0
+    for read in (dlbench.launches, dlbench.cells):
+        sizes = read(folder / "dlbench.sqlite").set_index("network")["batch_size"]
+        assert sizes["sized"] == 8
+        assert sizes.isna()["train_step"]
+        assert str(sizes.dtype) == "Int64"
+    table = run_command(folder, "export", "--format", "csv").stdout
+    assert ",8," in table
+    assert ",8.0," not in table
+
+
+def test_a_plan_says_which_rows_cannot_be_measured(folder):
+    done = run_command(folder, "plan", "quick", "--frameworks", "deeplearning4j,null")
+    assert done.returncode == 0, done.stderr
+    assert "DeepLearning4j is not available: dlbench has no adapter for it." in done.stderr
+    assert "available" not in run_command(folder, "plan", "quick", "--frameworks", "null").stderr
 
 
 def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
@@ -425,6 +482,20 @@ def test_a_trial_shows_the_output_and_what_dlbench_sees(folder):
     wrong = run_command(folder, "try", "wrong.py")
     assert (wrong.returncode, "Traceback" in wrong.stdout + wrong.stderr) == (1, False)
     assert "crashed: wrong.py defines no function prepare(cell)" in wrong.stdout
+
+
+def test_a_trial_says_which_variables_it_does_not_get_and_keeps_those_given(folder, monkeypatch):
+    (folder / "train_step.py").write_text(
+        "import os\nLAYERS = os.environ.get('MY_LAYERS')\n" + of_prepare("print(LAYERS)\n    return lambda: None")
+    )
+    monkeypatch.setenv("MY_LAYERS", "20")
+    dropped = run_command(folder, "try", "train_step.py", "--threads", "1")
+    assert "MY_LAYERS (read by train_step.py) is set in this shell and is not passed to launches" in dropped.stderr
+    assert dropped.stdout.count("None\n") == 2
+    given = run_command(folder, "try", "train_step.py", "--threads", "1", "--env", "MY_LAYERS")
+    assert "not passed" not in given.stderr
+    assert given.stdout.count("20\n") >= 2
+    assert given.stdout.endswith("run threads --step train_step.py --env MY_LAYERS=20\n")
 
 
 def test_a_step_is_explained_by_its_functions(folder):
