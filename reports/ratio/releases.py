@@ -33,6 +33,7 @@ from dlbench.reports.ratio.pairs import (
 )
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import WORSE, Ratio
+from dlbench.reports.storage.networks import is_own_step
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
 
 NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
@@ -123,8 +124,10 @@ def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> 
 def _points(cells: Sequence[CellResult], records: Mapping[Place, Record], losses: _Losses) -> list[Point]:
     names, framework = names_of([each.row.framework for each in cells])
     known = [records.get(Place(each.machine, each.cell)) for each in cells]
-    framework = framework or next((each.cell.adapter for each in known if each is not None), "")
     head = cells[0]
+    if not framework and is_own_step(head.cell):
+        framework = head.cell.network
+    framework = framework or next((each.cell.adapter for each in known if each is not None), "")
     series = f"{group_name(head.group)}: {row_name(head.row._replace(framework=framework))}, {place_name(head.cell)}"
     found: list[Point] = []
     timed: list[tuple[Point, Record | None]] = []
@@ -274,7 +277,10 @@ def headline(found: Releases) -> list[str]:
                 f"; the largest step that is not decided: {largest.name} takes {times(largest.ratio)} the time of "
                 f"{largest.before}"
             )
-        said += f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}" if timed[1:] else ""
+        # Between two releases the largest step is the whole of it.
+        said_already = largest is not None and len(timed) == 2
+        if timed[1:] and not said_already:
+            said += f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}"
         said = said if timed[1:] else "fewer than two releases have a number"
         lines.append(f"{series[0].series} on {found.name(series[0].cell.machine)}: {said}.")
     return lines

@@ -300,9 +300,9 @@ def _reads_batch_size(path: Path) -> bool:
     if tree is None:
         return False
     names = {"cell"}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "prepare":
-            names.update(argument.arg for argument in node.args.args)
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "prepare":
+            names.update(argument.arg for argument in statement.args.args)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == "batch_size" and isinstance(node.ctx, ast.Load):
             whose = node.value

@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
+from dlbench.adapters.families.own import Own
+from dlbench.adapters.networks import digest, specification
 from dlbench.adapters.protocol import Status
 from dlbench.reports.ratio.releases import REPORT, Releases, headline, largest_undecided, releases
 from dlbench.reports.report import ReportOptions
@@ -189,3 +191,14 @@ def test_no_step_is_undecided_where_a_clear_one_is_larger_or_all_are_the_same() 
     same = found(launches("0.1", around(1.0, 0.001)), launches("0.2", around(1.001, 0.001)))
     assert largest_undecided(same) == []
     assert "not decided" not in headline(same)[0]
+
+
+def test_two_builds_of_an_own_step_are_headed_by_its_file_and_their_one_step_is_said_once() -> None:
+    of_file = {"adapter": "own_step", "mode": "file", "network": "train_step", "batch_size": None}
+    of_file["specification"] = digest(specification(Own()))
+    old = launches("1", [1.0, 2.0, 1.1], framework="a", **of_file)
+    new = launches("2", [2.0, 1.9, 1.0], framework="b", **of_file)
+    shown = found(old, new)
+    (line,) = headline(shown)
+    assert line.startswith("train_step: train_step file, ")
+    assert line.count("b takes") == 1
