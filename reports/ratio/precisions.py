@@ -1,0 +1,102 @@
+"""`dlbench report precisions`: each row in other precisions than float32, beside the same cell in float32.
+
+The parity check of another precision has a wider tolerance (`adapters/families`), so equal results are not implied.
+"""
+
+from typing import Any
+
+from dlbench.adapters.protocol import PRECISIONS, UNKNOWN
+from dlbench.reports.cells import CellResult, Matrix, Place, differ
+from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, table
+from dlbench.reports.formats.csv import VALUE
+from dlbench.reports.formats.layout import Entry, Page, times
+from dlbench.reports.left_out import left_out
+from dlbench.reports.naming import group_name, place_heading, row_name
+from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, pair_of, seconds_column, with_verdicts
+from dlbench.reports.report import ALL_RUNS, Report
+
+_REFERENCE = PRECISIONS[0]
+NOTHING = "No row has times in two precisions: `dlbench run SUITE --precisions NAMES` measures several."
+_LEGEND = (
+    f"Ratio: the time in this precision over that in {_REFERENCE} of the same row, with the 95 % interval. Below 1 it "
+    "is faster.",
+    "slower, faster: noise does not explain it (Welch's t, Holm-adjusted for the number of cells; with fewer than 3 "
+    "launches the interval, widened by the deviation between launches). same: the whole interval lies within 2 % of 1.",
+)
+
+Precisions = Compared[Pair]
+
+
+def precisions(matrix: Matrix) -> Precisions:
+    """Compare each cell with the one that differs from it in float32 alone, in the order of the matrix."""
+    pairs = []
+    for cell in matrix.cells.values():
+        if cell.cell.precision in (_REFERENCE, UNKNOWN):
+            continue
+        reference = matrix.cells.get(Place(cell.machine, cell.cell._replace(precision=_REFERENCE)))
+        pair = pair_of(cell, reference)
+        if pair is not None:
+            pairs.append(pair)
+    return Compared(matrix, tuple(with_verdicts(pairs)))
+
+
+def _verdict(pair: Pair) -> Entry:
+    return Entry(pair.verdict, hole=pair.verdict == SLOWER, best=pair.verdict == FASTER)
+
+
+_COLUMNS: tuple[Column[Pair], ...] = (
+    Column("machine", None, lambda pair: pair.cell.machine),
+    *axis_columns(lambda pair: pair.cell.cell),
+    Column("", "", lambda pair: row_name(pair.cell.row)),
+    Column("", "p", lambda pair: place_heading(pair.cell.cell)),
+    seconds_column(lambda pair: pair.cell),
+    seconds_column(lambda pair: pair.other, key="seconds_against", heading=_REFERENCE),
+    Column("ratio", "ratio", lambda pair: pair.ratio, lambda pair: times(pair.ratio), VALUE),
+    Column("p_adjusted", None, lambda pair: pair.p_value),
+    Column("verdict", "verdict", lambda pair: pair.verdict, _verdict),
+)
+
+
+def _page(found: Precisions) -> Page:
+    """Return one table with a heading for each work and machine."""
+    if not found.rows:
+        return Page((NOTHING, *found.matrix.notes), ())
+    several = len(found.matrix.machines) > 1
+
+    def heading(pair: Pair) -> str:
+        on = f", on {found.name(pair.cell.machine)}" if several else ""
+        return f"{group_name(pair.cell.group)}{on}"
+
+    shown = table(_COLUMNS, found.rows, f"Precisions against {_REFERENCE}", key="cells", group=heading)
+    return Page((), (shown,), (*_LEGEND, *left_out(_alone(found)), *found.matrix.notes))
+
+
+def _alone(found: Precisions) -> list[CellResult]:
+    """Return the cells in another precision that have no partner with a time."""
+    compared = {(pair.cell.machine, pair.cell.cell) for pair in found.rows}
+    return [
+        cell
+        for cell in found.matrix.cells.values()
+        if cell.cell.precision not in (_REFERENCE, UNKNOWN) and (cell.machine, cell.cell) not in compared
+    ]
+
+
+def _data(found: Precisions) -> dict[str, Any]:
+    page = _page(found)
+    return {"cells": objects(_COLUMNS, found.rows), "notes": [*page.before, *page.after]}
+
+
+REPORT = Report(
+    name="precisions",
+    summary="Other precisions than float32, side by side with float32: which rows gain, and by how much.",
+    examples=("dlbench report precisions", "dlbench report precisions --networks resnet50 --json"),
+    analyse=lambda source: precisions(source.matrix()),
+    page=lambda found, options: _page(found),
+    data=_data,
+    rows=lambda found: csv_rows(_COLUMNS, found.rows),
+    suggestion="what other precisions gain over float32",
+    applies=lambda cells: differ(cells, "precision"),
+    options=frozenset({ALL_RUNS}),
+    heading="Precisions",
+    place=45,
+)
