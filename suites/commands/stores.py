@@ -10,7 +10,7 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_to_pytest_benchmark
-from dlbench.reports.pytest_benchmark.imported import runs_of
+from dlbench.reports.pytest_benchmark.imported import Imported, runs_of
 from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.results import Narrowing, run_named
 from dlbench.reports.storage.store import Store
@@ -173,6 +173,14 @@ def import_command(given: Given) -> None:
         for each in imported:
             if each.run.id in present:
                 raise UsageError(f"{store.name} holds run {each.run.id} already. Nothing was imported.")
+        new = [_without_stored(each, store) for each in imported]
+        if not any(each.records for each in new):
+            raise UsageError(f"{store.name} holds these measurements already. Nothing was imported.")
+        for whole, rest in zip(imported, new, strict=True):
+            if missing := len(whole.records) - len(rest.records):
+                records = counted(missing, "record")
+                say(f"run {whole.run.id}: {records} left out, whose measurements {store.name} holds already")
+        imported = [each for each in new if each.records]
         for each in imported:
             # A description probed on the machine itself is not replaced by that in a file.
             if each.machine is not None and store.machine(each.run.machine) is None:
@@ -181,3 +189,12 @@ def import_command(given: Given) -> None:
         for each in imported:
             records = counted(len(each.records), "record")
             say(f"run {each.run.id} of {each.run.suite}: {records} into {store.name}")
+
+
+def _without_stored(imported: Imported, store: Store) -> Imported:
+    """Return a run without measurements of other programs' benchmarks that the store holds already."""
+    if imported.run.suite != pytest_benchmark_files.SUITE:
+        return imported
+    near = [run for run in store.runs() if pytest_benchmark_files.may_repeat(imported.run, run)]
+    stored = [record for run in near for record in store.records(run=run.id)]
+    return pytest_benchmark_files.without_stored(imported, stored)
