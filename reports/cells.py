@@ -57,8 +57,7 @@ Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 
 TOO_SHORT = (
-    f"its samples last less than {LEAST_SAMPLE_NS} ns: too short for a clock that counts nanoseconds. "
-    "Let a sample hold more calls."
+    f"its samples are too short for the clock (0, or less than {LEAST_SAMPLE_NS} ns). Let a sample hold more calls."
 )
 _PAUSE = timedelta(hours=1)
 """A run without a launch for longer has paused, and the machine may have changed meanwhile."""

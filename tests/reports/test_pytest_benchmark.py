@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import UNKNOWN, SampleStatistics, Status
+from dlbench.adapters.protocol import UNKNOWN, Outcome, SampleStatistics, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.cells import TOO_SHORT, build_matrix
 from dlbench.reports.compare.comparison import compare_runs
@@ -401,6 +401,17 @@ def test_times_below_the_resolution_of_the_clock_have_no_ratio(tmp_path):
     assert comparison.geometric_mean is None
     (shown,) = build_matrix(Results(before.records)).cells.values()
     assert (shown.seconds, shown.reason) == (None, TOO_SHORT)
+
+
+def test_samples_of_which_one_is_zero_show_the_ticks_of_the_clock(tmp_path):
+    coarse = changed(foreign(), *DATA, [0.0, 0.0156, 0.0156])
+    (imported,) = runs_of([files.read(written(tmp_path, coarse))], "9.9")
+    assert imported.records[0].outcome.median_seconds() is None
+    content = foreign()
+    content["benchmarks"][0]["stats"] = {"median": 0.0156, "min": 0.0, "rounds": 3, "iterations": 1}
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
+    assert imported.records[0].outcome.median_seconds() is None
+    assert Outcome(Status.OK, samples_ns=[40, 80, 80]).median_seconds() is not None
 
 
 def test_a_long_name_keeps_its_beginning_and_its_parameters():
