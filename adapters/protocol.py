@@ -377,12 +377,16 @@ class Outcome(NamedTuple):
         return self.statistics.median
 
     def too_short(self) -> bool:
-        """Tell whether the median sample lasts fewer than `LEAST_SAMPLE_NS`, so that it shows the clock's ticks."""
+        """Tell whether the samples show the ticks of the clock: one lasts 0, or the median less than `LEAST_SAMPLE_NS`.
+
+        A clock that counts more coarsely than nanoseconds gives 0 to what lasts less than its tick.
+        """
         if self.samples_ns:
-            return median(self.samples_ns) < LEAST_SAMPLE_NS
+            return min(self.samples_ns) == 0 or median(self.samples_ns) < LEAST_SAMPLE_NS
         if self.statistics is None:
             return False
-        return self.statistics.median * self.steps_per_sample * 1e9 < LEAST_SAMPLE_NS
+        shortest, middle = self.statistics.minimum, self.statistics.median
+        return shortest == 0 or middle * self.steps_per_sample * 1e9 < LEAST_SAMPLE_NS
 
     def gives_a_number(self) -> bool:
         """Tell whether there are plausible samples."""

@@ -57,8 +57,7 @@ Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 
 TOO_SHORT = (
-    f"its samples last less than {LEAST_SAMPLE_NS} ns: too short for a clock that counts nanoseconds. "
-    "Let a sample hold more calls."
+    f"its samples are too short for the clock (0, or less than {LEAST_SAMPLE_NS} ns). Let a sample hold more calls."
 )
 _PAUSE = timedelta(hours=1)
 """A run without a launch for longer has paused, and the machine may have changed meanwhile."""
@@ -533,10 +532,13 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
 
 
 def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
-    """Return why quantities are not known; nothing of a benchmark that another program measured."""
-    if "cpu_joules" in measured or record.cell.adapter == IMPORTED:
-        return {}
-    return {"cpu_joules": why_no_joules(outcome)}
+    """Return why quantities are not known; nothing of the energy of what another program measured."""
+    unknown = {}
+    if record.cell.batch_size is None:
+        unknown["items"] = "the mini-batch size is not known"
+    if "cpu_joules" not in measured and record.cell.adapter != IMPORTED:
+        unknown["cpu_joules"] = why_no_joules(outcome)
+    return unknown
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

@@ -17,7 +17,7 @@ from dlbench.reports.compare.verdict import POWER, Verdict
 from dlbench.reports.differences import side_differences_line
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
+from dlbench.reports.formats.inert import one_line, table_field, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
@@ -412,7 +412,7 @@ def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
     if not rows:
         return ""
     head = ("cell", "candidate / baseline", "verdict", *further)
-    lines = [pipe_row(escaped(one_line(field, FIELD)) for field in row) for row in rows]
+    lines = [pipe_row(escaped(table_field(text)) for text in row) for row in rows]
     shown = _within(lines, room, pipe_row(("... and {} more", *[""] * (len(head) - 1))))
     return "".join(
         f"{line}\n" for line in (pipe_row(head), pipe_row([":--", "--:", *[":--"] * (len(head) - 2)]), *shown)

@@ -164,7 +164,8 @@ def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
 def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
     """Return a table for each network and place: mini-batches down, rows across."""
     if not found.curves:
-        return layout.Page((layout.NOTHING,), ())
+        # What was measured has no place on a curve: the notes say why.
+        return layout.Page(found.notes or (layout.NOTHING,), ())
     names, several = _place_names(found.curves), len({curve.host.fingerprint for curve in found.curves}) > 1
     common = layout.common_flags(point.cell for curve in found.curves for point in curve.timed)
     tables = [

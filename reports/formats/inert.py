@@ -12,7 +12,7 @@ import sys
 
 FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
 """Most characters of a name or a table's field, of a line of text, and of text that must not be cut."""
-
+_END_OF_FIELD = 60
 
 _CREDENTIALS = (
     # The user of a database, without a password, is no secret: it belongs to the name of a store.
@@ -50,6 +50,14 @@ def visible_lines(text: str) -> str:
 def one_line(text: str, most: int = LINE) -> str:
     """Return the same without blanks at the ends, and never more than one of them."""
     return " ".join(visible(text, most).split())
+
+
+def table_field(text: str) -> str:
+    """Return a table's field in one line; an overlong one keeps its end too, which tells a test's parameters."""
+    line = one_line(text)
+    if len(line) <= FIELD:
+        return line
+    return f"{line[: FIELD - _END_OF_FIELD - 3]}...{line[-_END_OF_FIELD:]}"
 
 
 def written_out(character: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult
 from dlbench.reports.flags import KINDS, FlagKind
-from dlbench.reports.formats.inert import FIELD, one_line, spelled, visible
+from dlbench.reports.formats.inert import spelled, table_field, visible
 from dlbench.reports.quantities import Quantity
 from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, Summary
 
@@ -91,7 +91,7 @@ class Page(NamedTuple):
         """
 
         def field(text: str) -> str:
-            return spelled(one_line(text, FIELD), encoding)
+            return spelled(table_field(text), encoding)
 
         def entry(each: Entry) -> Entry:
             return each._replace(text=field(each.text), interval=spelled(each.interval, encoding))

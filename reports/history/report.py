@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.differences import Difference, difference_words
@@ -34,6 +35,7 @@ from dlbench.reports.history.nights import (
 from dlbench.reports.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.report import Report
 from dlbench.reports.storage.networks import in_order
+from dlbench.reports.storage.record import IMPORTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,8 +218,8 @@ def _drifts(history: History) -> tuple[Column[_Drifting], ...]:
         )
 
     def between(found: _Drifting) -> str:
-        _, drift = found
-        return _differences_in_words(drift.differences)
+        series, drift = found
+        return _differences_in_words(drift.differences, series.cell)
 
     return (
         Column("", "nights and cell", where),
@@ -364,7 +366,7 @@ def significance(change: ChangePoint | Drift) -> str:
 
 def what_else(series: Series, change: ChangePoint) -> str:
     """Return the other differences of that night, and environments that changed close by if there is none."""
-    words = _differences_in_words(change.differences)
+    words = _differences_in_words(change.differences, series.cell)
     if change.differences:
         return words
     close = []
@@ -376,9 +378,11 @@ def what_else(series: Series, change: ChangePoint) -> str:
     return "; ".join([words, *close])
 
 
-def _differences_in_words(differences: Sequence[Difference] | None) -> str:
+def _differences_in_words(differences: Sequence[Difference] | None, cell: Cell) -> str:
     if differences is None:
         return "no record says what else changed"
+    if not differences and cell.adapter == IMPORTED:
+        return "nothing else that the files of pytest-benchmark say"
     if not differences:
         return "nothing else that the records show: same packages, settings, dlbench and protocol"
     words = [difference_words(each) for each in differences]

@@ -10,23 +10,24 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, SampleStatistics, Status
+from dlbench.reports.cells import grouped
 from dlbench.reports.errors import RecordError, ReportError
-from dlbench.reports.formats.inert import WHOLE, one_line, visible
-from dlbench.reports.naming import listed
+from dlbench.reports.formats.inert import WHOLE, visible
+from dlbench.reports.naming import counted, listed
 from dlbench.reports.pytest_benchmark.commits import commit_id, commit_in_words
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, PROCESSES_KEY, probed, samples_of
 from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
-from dlbench.reports.storage.record import IMPORTED, Record, Run, reason_of
+from dlbench.reports.storage.record import IMPORTED, Record, Run, fault_in_words, reason_of
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
@@ -37,6 +38,8 @@ LONGEST_NAME = 128
 LONGEST_BENCHMARK_NAME = 1000
 """Characters of a benchmark's name, which is in no column."""
 FRAMEWORK = SUITE = "pytest-benchmark"
+_WRITTEN_WITHIN = timedelta(minutes=1)
+"""How far the times of two files of one session lie apart: pytest-benchmark notes when it writes a file."""
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
 
 
@@ -78,6 +81,26 @@ Spread = Annotated[float | None, BeforeValidator(_if_finite)]
 """Seconds, None where the file has no such number."""
 
 
+class Measurement(NamedTuple):
+    """A benchmark's statistics in one session, whether its samples were kept or not; seconds of a call."""
+
+    samples: int
+    iterations: int
+    """Calls in each sample."""
+    median: float
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+
+    def repeats(self, other: "Measurement") -> bool:
+        """Tell whether both are the same numbers; a store rounds samples to nanoseconds."""
+        if (self.samples, self.iterations) != (other.samples, other.iterations):
+            return False
+        nanosecond = 1e-9 / self.iterations
+        known = [(a, b) for a, b in zip(self[2:], other[2:], strict=True) if a is not None and b is not None]
+        return all(math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=nanosecond) for a, b in known)
+
+
 class Stats(_Data):
     """Of one benchmark; ``data`` is missing where it was saved without --benchmark-save-data.
 
@@ -96,6 +119,13 @@ class Stats(_Data):
     stddev: Spread = None
     iqr: Spread = None
 
+    def measurement(self) -> Measurement:
+        """Return what tells these times from those of any other session."""
+        if not self.data:
+            samples = self.rounds or 1
+            return Measurement(samples, self.iterations, self.median, self.min, self.max, self.mean)
+        return _measurement_of(self.data, self.iterations)
+
     def of_samples_not_kept(self) -> SampleStatistics | None:
         """Return the statistics of samples that the file does not have; None where it has them."""
         if self.data:
@@ -109,6 +139,10 @@ class Stats(_Data):
             deviation=self.stddev,
             interquartile_range=self.iqr,
         )
+
+
+def _measurement_of(samples: Sequence[float], iterations: int) -> Measurement:
+    return Measurement(len(samples), iterations, median(samples), min(samples), max(samples), fmean(samples))
 
 
 class _Process(_Data):
@@ -174,6 +208,11 @@ class BenchmarkFile(_Data):
         return [each for each in self.benchmarks if self.dlbench is None or KEY not in each.extra_info]
 
     @property
+    def measurements(self) -> dict[str, Measurement]:
+        """What was measured of the benchmarks of other programs, by their names."""
+        return {benchmark.fullname: benchmark.stats.measurement() for benchmark in self.foreign}
+
+    @property
     def machine(self) -> dict[str, Any] | None:
         """The description of that run's machine."""
         return None if self.dlbench is None else self.dlbench.machine
@@ -224,20 +263,28 @@ _ENCODED = {
     b"\xfd7zXZ": "it is compressed by xz. Unpack it first: unxz FILE",
     b"\x28\xb5\x2f\xfd": "it is compressed by zstd. Unpack it first: unzstd FILE",
     b"PK\x03\x04": "it is a zip archive. Unpack it first",
+    b"\xff\xfe\0\0": "it is text in UTF-32. Save it as UTF-8",
+    b"\0\0\xfe\xff": "it is text in UTF-32. Save it as UTF-8",
     b"\xff\xfe": "it is text in UTF-16, as PowerShell's > writes it. Save it as UTF-8",
     b"\xfe\xff": "it is text in UTF-16. Save it as UTF-8",
+    b"{\0": "it is text in UTF-16. Save it as UTF-8",
+    b"\0{": "it is text in UTF-16. Save it as UTF-8",
     b"SQLite format 3": "it is a store, not a file of pytest-benchmark",
 }
 """What a file is that begins with these bytes, and what to do."""
+
+
+def encoding_in_words(raw: bytes) -> str:
+    """Return what a file is that begins with these bytes, and what to do; empty for one that may be JSON."""
+    return next((words for beginning, words in _ENCODED.items() if raw.startswith(beginning)), "")
 
 
 def _parse_json(raw: bytes) -> Any:
     """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, and for duplicate keys."""
     if not raw.strip():
         raise ValueError("it is empty")
-    for beginning, words in _ENCODED.items():
-        if raw.startswith(beginning):
-            raise ValueError(words)
+    if words := encoding_in_words(raw):
+        raise ValueError(words)
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
@@ -358,12 +405,13 @@ def _of_benchmark(error: ValidationError, content: Any) -> str:
     name = benchmark.get("fullname") or benchmark.get("name") if isinstance(benchmark, dict) else None
     which = f"the benchmark {clean_name(str(name))}" if name else f"benchmark {place[1] + 1} of the file"
     key = ".".join(map(str, place[2:]))
-    return f"{which}: {key}: {one_line(first['msg'])}" if key else f"{which}: {one_line(first['msg'])}"
+    message = fault_in_words(first)
+    return f"{which}: {key}: {message}" if key else f"{which}: {message}"
 
 
 def _digest_of(file: BenchmarkFile) -> str:
     """Return a digest of when and what a file's foreign benchmarks measured, whatever else it says of them."""
-    measured = sorted((benchmark.fullname, repr(benchmark.stats)) for benchmark in file.foreign)
+    measured = sorted((name, repr(measurement)) for name, measurement in file.measurements.items())
     return _hash_of(json.dumps([file.made.isoformat(), measured]))
 
 
@@ -461,17 +509,103 @@ class Imported(NamedTuple):
     machine: dict[str, Any] | None
 
 
+class Sessions:
+    """Sessions that measured benchmarks of other programs, to recognise files that repeat them.
+
+    A session is written several times if it is saved with and without samples, in another layout, or in part.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[datetime, str, Mapping[str, Measurement]]] = []
+
+    def add(self, made: datetime, name: str, measured: Mapping[str, Measurement]) -> None:
+        """Add a session by its time, the name of its file or run, and its measurements by benchmark."""
+        self._known.append((made, name, measured))
+
+    def repeated(self, made: datetime, measured: Mapping[str, Measurement]) -> dict[str, str]:
+        """Return the benchmarks that were measured in a session added before, with its name.
+
+        It is the same session only if it measured the same of every benchmark that both have.
+        """
+        found: dict[str, str] = {}
+        for other_made, name, other in self._known:
+            if abs(made - other_made) > _WRITTEN_WITHIN:
+                continue
+            common = [benchmark for benchmark in measured if benchmark in other]
+            if all(measured[benchmark].repeats(other[benchmark]) for benchmark in common):
+                found |= dict.fromkeys(common, name)
+        return found
+
+
 def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile], list[str]]:
-    """Return the files without those that repeat the measurements of another, and a sentence on each left out."""
+    """Return the files without what repeats the measurements of another, and a sentence on each left out.
+
+    Of a session that was saved with its samples and without them, those with samples are kept.
+    """
     kept: dict[str, BenchmarkFile] = {}
+    sessions = Sessions()
     sentences = []
-    for file in files:
+    for file in sorted(files, key=_has_no_samples):
+        measured = file.measurements
+        if file.name in kept:
+            sentences.append(f"{file.name} is left out: it has the same measurements as {file.name}.")
+            continue
+        repeated = sessions.repeated(file.made, measured)
+        sessions.add(file.made, file.name, measured)
         # A run of dlbench's own may be in several files, each with some of its cells.
-        key = file.digest if file.dlbench is None else file.name
-        first = kept.setdefault(key, file)
-        if first is not file:
-            sentences.append(f"{file.name} is left out: it has the same measurements as {first.name}.")
-    return list(kept.values()), sentences
+        if repeated and len(repeated) == len(measured) and file.dlbench is None:
+            first = next(iter(repeated.values()))
+            sentences.append(f"{file.name} is left out: it has the same measurements as {first}.")
+            continue
+        if repeated:
+            benchmarks = [benchmark for benchmark in file.benchmarks if benchmark.fullname not in repeated]
+            kept[file.name] = file.model_copy(update={"benchmarks": benchmarks})
+            count = counted(len(repeated), "benchmark")
+            others = listed(list(dict.fromkeys(repeated.values())))
+            sentences.append(f"{file.name} repeats measurements of {others}, which count once: {count} left out.")
+        else:
+            kept[file.name] = file
+    return [kept[name] for name in dict.fromkeys(file.name for file in files) if name in kept], sentences
+
+
+def _has_no_samples(file: BenchmarkFile) -> bool:
+    return not any(benchmark.stats.data for benchmark in file.foreign)
+
+
+def may_repeat(run: Run, stored: Run) -> bool:
+    """Tell whether a stored run of other programs' benchmarks is of about the same time, so may be of one session."""
+    begins, ends = run.started - _WRITTEN_WITHIN, (run.finished or run.started) + _WRITTEN_WITHIN
+    return stored.suite == SUITE and stored.started <= ends and (stored.finished or stored.started) >= begins
+
+
+def without_stored(imported: Imported, stored: Iterable[Record]) -> Imported:
+    """Return a run of other programs' benchmarks without what these records of a store hold already."""
+    sessions = Sessions()
+    for run, records in grouped(stored, lambda record: (record.run, record.launch)).items():
+        sessions.add(records[0].started, run[0], _measurements_of(records))
+    kept: list[Record] = []
+    for records in grouped(imported.records, lambda record: record.launch).values():
+        repeated = sessions.repeated(records[0].started, _measurements_of(records))
+        kept += [record for record in records if record.cell.network not in repeated]
+    plan = tuple(dict.fromkeys(record.cell for record in kept))
+    return imported._replace(run=replace(imported.run, plan=plan), records=tuple(kept))
+
+
+def _measurements_of(records: Iterable[Record]) -> dict[str, Measurement]:
+    measured = {}
+    for record in records:
+        outcome = record.outcome
+        if outcome.samples_ns:
+            measurement = _measurement_of(outcome.step_seconds(), outcome.steps_per_sample)
+        elif outcome.statistics is not None:
+            known = outcome.statistics
+            measurement = Measurement(
+                known.samples, outcome.steps_per_sample, known.median, known.minimum, known.maximum, known.mean
+            )
+        else:
+            continue
+        measured[record.cell.network] = measurement
+    return measured
 
 
 def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False) -> list[Imported]:

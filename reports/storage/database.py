@@ -261,6 +261,15 @@ def begins_as_json(name: str) -> bool:
     return _beginning(name).lstrip().startswith("{")
 
 
+def begins_as_store(name: str) -> bool:
+    """Tell whether a file begins as a SQLite database does."""
+    try:
+        with Path(name).open("rb") as stream:
+            return stream.read(len(_HEADER)) == _HEADER
+    except OSError:
+        return False
+
+
 def _beginning(name: str) -> str:
     """Return the first characters of a file; none where it cannot be read, or is not text in UTF-8.
 

@@ -243,5 +243,10 @@ def reason_of(error: BaseException) -> str:
     said = str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
-        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), fault_in_words(first))))
     return one_line(said)
+
+
+def fault_in_words(fault: Mapping[str, Any]) -> str:
+    """Return what is wrong, by one of the faults that a validation error lists."""
+    return one_line(str(fault["msg"]).removeprefix("Value error, "))

@@ -1,9 +1,10 @@
 """Files of pytest-benchmark where a command takes a stored run: read into memory, and stored nowhere."""
 
 import os.path
+from pathlib import Path
 
 from dlbench.reports.pytest_benchmark.imported import Imported, read, runs_of, without_copies
-from dlbench.reports.storage.database import begins_as_json
+from dlbench.reports.storage.database import begins_as_json, begins_as_store
 
 from ..display.screen import say
 from ..errors import UsageError
@@ -14,7 +15,14 @@ def files_meant(word: str) -> list[str]:
     """Return the JSON files that a word names, one or several with commas between; none where it names no such file."""
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     files = [word] if is_file(word) else word.split(",")
-    return files if all(is_file(file) and begins_as_json(file) for file in files) else []
+    return files if all(is_file(file) and _is_no_store(file) for file in files) else []
+
+
+def _is_no_store(name: str) -> bool:
+    """Tell whether a file is JSON, or has the name of such a file: one in UTF-16 or compressed is refused as that."""
+    if begins_as_json(name):
+        return True
+    return ".json" in Path(name).suffixes and not begins_as_store(name)
 
 
 def run_of_files(files: list[str]) -> Imported:

@@ -10,9 +10,8 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_to_pytest_benchmark
-from dlbench.reports.pytest_benchmark.imported import SUITE, runs_of
+from dlbench.reports.pytest_benchmark.imported import Imported, runs_of
 from dlbench.reports.storage import delivery, servers
-from dlbench.reports.storage.record import IMPORTED, Record
 from dlbench.reports.storage.results import Narrowing, run_named
 from dlbench.reports.storage.store import Store
 
@@ -139,12 +138,6 @@ def _export_run(given: Given) -> None:
         print(run_to_pytest_benchmark(chosen, records, store.machine(chosen.machine)), end="")
 
 
-def _measurement(record: Record) -> tuple[object, ...]:
-    """Return what identifies a measurement of another program: when it was made, of which benchmark, and its times."""
-    outcome = record.outcome
-    return record.started, record.cell.network, tuple(outcome.samples_ns), outcome.statistics
-
-
 _ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one run."
 
 
@@ -180,14 +173,14 @@ def import_command(given: Given) -> None:
         for each in imported:
             if each.run.id in present:
                 raise UsageError(f"{store.name} holds run {each.run.id} already. Nothing was imported.")
-        held = {_measurement(record) for run in store.runs() if run.suite == SUITE for record in store.records(run.id)}
-        for each in imported:
-            twice = sum(_measurement(record) in held for record in each.records if record.cell.adapter == IMPORTED)
-            if twice:
-                raise UsageError(
-                    f"{store.name} holds {twice} of the {len(each.records)} measurements of run {each.run.id} already, "
-                    "imported with other files. Nothing was imported. Choose another store with --store."
-                )
+        new = [_without_stored(each, store) for each in imported]
+        if not any(each.records for each in new):
+            raise UsageError(f"{store.name} holds these measurements already. Nothing was imported.")
+        for whole, rest in zip(imported, new, strict=True):
+            if missing := len(whole.records) - len(rest.records):
+                records = counted(missing, "record")
+                say(f"run {whole.run.id}: {records} left out, whose measurements {store.name} holds already")
+        imported = [each for each in new if each.records]
         for each in imported:
             # A description probed on the machine itself is not replaced by that in a file.
             if each.machine is not None and store.machine(each.run.machine) is None:
@@ -196,3 +189,12 @@ def import_command(given: Given) -> None:
         for each in imported:
             records = counted(len(each.records), "record")
             say(f"run {each.run.id} of {each.run.suite}: {records} into {store.name}")
+
+
+def _without_stored(imported: Imported, store: Store) -> Imported:
+    """Return a run without measurements of other programs' benchmarks that the store holds already."""
+    if imported.run.suite != pytest_benchmark_files.SUITE:
+        return imported
+    near = [run for run in store.runs() if pytest_benchmark_files.may_repeat(imported.run, run)]
+    stored = [record for run in near for record in store.records(run=run.id)]
+    return pytest_benchmark_files.without_stored(imported, stored)

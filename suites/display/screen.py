@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dlbench.reports.formats.inert import FIELD, one_line, visible
+from dlbench.reports.formats.inert import FIELD, one_line, table_field, visible
 
 
 def program() -> str:
@@ -77,7 +77,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for name in columns:
         shown.add_column(Text(name), overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(one_line(field, FIELD)) for field in row))
+        shown.add_row(*(Text(table_field(text)) for text in row))
     out.print(Text(one_line(title, FIELD), style="table.title"))  # one of the table's own is no wider than the table
     out.print(shown)
 

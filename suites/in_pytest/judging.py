@@ -19,7 +19,14 @@ from dlbench.reports.formats.ratios import change_in_words
 from dlbench.reports.naming import counted as number_of
 from dlbench.reports.naming import listed
 from dlbench.reports.pytest_benchmark.export import KEY, counted
-from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, FileError, launches_of, read, repetition_of
+from dlbench.reports.pytest_benchmark.imported import (
+    BenchmarkFile,
+    FileError,
+    Sessions,
+    launches_of,
+    read,
+    repetition_of,
+)
 from dlbench.reports.pytest_benchmark.processes import merged
 from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, Host, read_host
 from dlbench.reports.storage.record import CANDIDATE, Record
@@ -56,7 +63,7 @@ class Baselines:
     sides: dict[tuple[Key, str], SideOfCell] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """Sentences on what was left out of the files."""
-    _seen: set[tuple[Key, object, tuple[float, ...]]] = field(default_factory=set)
+    _sessions: Sessions = field(default_factory=Sessions)
 
     def add(self, target: str) -> None:
         """Add a JSON file of pytest-benchmark, a folder of these, or a store; raises DlbenchError."""
@@ -76,16 +83,14 @@ class Baselines:
         host = read_host(file.fingerprint, file.machine)
         for (cell, machine), records in _newest(file.records).items():
             self.sides[cell, machine] = side_of(records, host)
-        copies = 0
+        measured = file.measurements
+        repeated = self._sessions.repeated(file.made, measured)
+        self._sessions.add(file.made, file.name, measured)
         for launch in launches_of(file):
             for benchmark in launch.foreign:
-                samples = tuple(benchmark.stats.data or [benchmark.stats.median])
-                identity = benchmark.fullname, launch.made, samples
-                copies += identity in self._seen
-                if identity not in self._seen:
-                    self._seen.add(identity)
+                if benchmark.fullname not in repeated:
                     self._add_launch(benchmark.fullname, launch.fingerprint, benchmark.stats.median)
-        if copies:
+        if repeated:
             self.notes.append(f"{file.name} repeats measurements of an earlier file; they count once.")
 
     def find(self, key: Key, machine: str) -> tuple[SideOfCell, str] | None:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import UNKNOWN, SampleStatistics, Status
+from dlbench.adapters.protocol import UNKNOWN, Outcome, SampleStatistics, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.cells import TOO_SHORT, build_matrix
 from dlbench.reports.compare.comparison import compare_runs
@@ -254,11 +254,26 @@ def test_a_file_without_samples_goes_out_as_it_came_in(tmp_path):
         (bz2.compress(b"{}"), "bunzip2"),
         ("{}".encode("utf-16"), "UTF-16"),
         (b"\xfe\xff\x00{\x00}", "UTF-16"),
+        ("{}".encode("utf-16-le"), "UTF-16"),
+        ("{}".encode("utf-16-be"), "UTF-16"),
+        ("{}".encode("utf-32"), "UTF-32"),
         (b"PK\x03\x04...", "zip archive"),
         (b"SQLite format 3\0", "it is a store"),
         (b"\xff{}", "not text in UTF-8"),
     ],
-    ids=["gzip", "xz", "bzip2", "utf-16", "utf-16-be", "zip", "sqlite", "latin-1"],
+    ids=[
+        "gzip",
+        "xz",
+        "bzip2",
+        "utf-16",
+        "utf-16-be",
+        "no-mark-le",
+        "no-mark-be",
+        "utf-32",
+        "zip",
+        "sqlite",
+        "latin-1",
+    ],
 )
 def test_a_file_in_another_form_is_recognised(tmp_path, raw, remedy):
     path = tmp_path / "file.json"
@@ -293,6 +308,56 @@ def test_copies_of_a_file_count_once(tmp_path):
     assert read[1].name in sentence
     with pytest.raises(FileError, match="given twice"):
         runs_of(read, "9.9", one_run=True)
+
+
+def of_session(path, seconds, minute=0, second=0, samples=True):
+    """Write a file of benchmarks that took these seconds each, by name, and read it."""
+    benchmarks = []
+    for name, median in seconds.items():
+        data = [median * factor for factor in (0.9, 1.0, 1.3)]
+        spread = {"min": data[0], "max": data[2], "mean": sum(data) / 3, "stddev": median / 5}
+        stats = {"median": median, "iterations": 1, "rounds": 3, **spread} | ({"data": data} if samples else {})
+        benchmarks.append({"name": name, "fullname": f"test_it.py::{name}", "stats": stats})
+    content = foreign(benchmarks=benchmarks, datetime=f"2026-03-01T12:{minute:02}:{second:02}")
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return files.read(path)
+
+
+def test_a_session_saved_with_samples_and_without_them_counts_once(tmp_path):
+    bare = of_session(tmp_path / "bare.json", {"a": 1e-3}, samples=False)
+    whole = of_session(tmp_path / "whole.json", {"a": 1e-3}, second=1)
+    kept, (sentence,) = files.without_copies([bare, whole])
+    assert kept == [whole]
+    assert sentence == f"{bare.name} is left out: it has the same measurements as {whole.name}."
+
+
+def test_a_part_of_a_session_counts_once(tmp_path):
+    one = of_session(tmp_path / "one.json", {"a": 1e-3, "b": 2e-3})
+    more = of_session(tmp_path / "more.json", {"b": 2e-3, "c": 3e-3})
+    kept, (sentence,) = files.without_copies([one, more])
+    assert [[benchmark.name for benchmark in file.benchmarks] for file in kept] == [["a", "b"], ["c"]]
+    assert sentence == f"{more.name} repeats measurements of {one.name}, which count once: 1 benchmark left out."
+
+
+def test_sessions_that_measured_anything_else_are_no_copies(tmp_path):
+    first = of_session(tmp_path / "first.json", {"a": 1e-3, "b": 2e-3})
+    others = [
+        of_session(tmp_path / "later.json", {"a": 1e-3, "b": 2e-3}, minute=10),
+        of_session(tmp_path / "slower.json", {"a": 1e-3, "b": 2.1e-3}),
+    ]
+    assert files.without_copies([first, *others]) == ([first, *others], [])
+
+
+def test_what_a_store_holds_is_not_read_again(tmp_path):
+    (stored,) = runs_of([of_session(tmp_path / "bare.json", {"a": 1e-3, "b": 2e-3}, samples=False)], "9.9")
+    (again,) = runs_of([of_session(tmp_path / "again.json", {"a": 1e-3, "c": 3e-3}, second=2)], "9.9")
+    (later,) = runs_of([of_session(tmp_path / "later.json", {"a": 1e-3}, minute=10)], "9.9")
+    assert files.may_repeat(again.run, stored.run)
+    assert not files.may_repeat(later.run, stored.run)
+    rest = files.without_stored(again, stored.records)
+    assert [record.cell.network for record in rest.records] == ["test_it.py::c"]
+    assert [cell.network for cell in rest.run.plan] == ["test_it.py::c"]
+    assert files.without_stored(later, stored.records) == later
 
 
 def test_a_machine_keeps_its_fingerprint_over_versions_and_an_unknown_one_has_none():
@@ -336,6 +401,17 @@ def test_times_below_the_resolution_of_the_clock_have_no_ratio(tmp_path):
     assert comparison.geometric_mean is None
     (shown,) = build_matrix(Results(before.records)).cells.values()
     assert (shown.seconds, shown.reason) == (None, TOO_SHORT)
+
+
+def test_samples_of_which_one_is_zero_show_the_ticks_of_the_clock(tmp_path):
+    coarse = changed(foreign(), *DATA, [0.0, 0.0156, 0.0156])
+    (imported,) = runs_of([files.read(written(tmp_path, coarse))], "9.9")
+    assert imported.records[0].outcome.median_seconds() is None
+    content = foreign()
+    content["benchmarks"][0]["stats"] = {"median": 0.0156, "min": 0.0, "rounds": 3, "iterations": 1}
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
+    assert imported.records[0].outcome.median_seconds() is None
+    assert Outcome(Status.OK, samples_ns=[40, 80, 80]).median_seconds() is not None
 
 
 def test_a_long_name_keeps_its_beginning_and_its_parameters():

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import reports
 from dlbench.reports.formats.export import FORMATS, export
-from dlbench.reports.formats.inert import FIELD, json_escaped, one_line, visible
+from dlbench.reports.formats.inert import FIELD, json_escaped, one_line, table_field, visible
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -152,3 +152,12 @@ def test_comparisons_histories_and_exports_of_somebody_elses_store(tmp_path: Pat
     for words in (("report", "runs"), ("report", "matrix", "--run", "x\x1b"), ("history", "--network", "\x9b1m")):
         code, out, errors = command(*words, "--store", str(gates))
         check_seen(out + errors)
+
+
+def test_an_overlong_field_keeps_its_parameters():
+    names = [f"tests/test_a.py::test_it[{'x' * 300}-{number}]" for number in (1, 2)]
+    one, other = map(table_field, names)
+    assert len(one) == FIELD
+    assert one.startswith("tests/test_a.py::test_it[")
+    assert (one.endswith("x-1]"), other.endswith("x-2]")) == (True, True)
+    assert table_field("short\x1b") == "short\\x1b"

@@ -19,7 +19,7 @@ from dlbench.adapters.protocol import Protocol
 from dlbench.reports.differences import differences
 from dlbench.reports.history import report as of_history
 from dlbench.reports.history.nights import History, build_history, explained, series_of
-from dlbench.reports.history.report import history_to_picture
+from dlbench.reports.history.report import history_to_picture, what_else
 from dlbench.reports.pytest_benchmark.commits import commit_in_words
 from dlbench.reports.pytest_benchmark.imported import imported_cell
 from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
@@ -344,3 +344,12 @@ def test_commits_and_interpreters_of_imported_files_are_named():
 )
 def test_a_commit_in_words(info, words):
     assert commit_in_words(info) == words
+
+
+def test_a_change_of_an_imported_benchmark_claims_nothing_that_its_files_do_not_say():
+    history = history_of(1, changed=(0,))
+    ((series, change),) = history.changes
+    unchanged = replace(change, differences=())
+    assert "same packages, settings" in what_else(series, unchanged)
+    imported = replace(series, cell=imported_cell("tests/test_a.py::test_a"))
+    assert what_else(imported, unchanged) == "nothing else that the files of pytest-benchmark say"

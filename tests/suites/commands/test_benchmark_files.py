@@ -1,5 +1,6 @@
 """pytest-benchmark files named where a store or a run is expected, and runs named in `dlbench export`."""
 
+import gzip
 import json
 import shutil
 from datetime import timedelta
@@ -53,10 +54,16 @@ def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
         (("compare", "a1.json", "nope.json"), "There is no file nope.json."),
         (("compare", "notes.json", "b1.json"), "notes.json cannot be read as a file of pytest-benchmark"),
         (("compare", "empty.json", "b1.json"), "empty.json have no benchmark"),
+        (("compare", "wide.json", "b1.json"), "it is text in UTF-16"),
+        (("compare", "packed.json.gz", "b1.json"), "it is compressed by gzip"),
+        (("compare", "nothing.json", "b1.json"), "it is empty"),
     ],
 )
 def test_files_that_cannot_be_compared_are_refused_in_one_line(command, files, words, said):
     Path("notes.json").write_text('{"notes": 1}')
+    Path("wide.json").write_text(Path("a1.json").read_text(), encoding="utf-16")
+    Path("packed.json.gz").write_bytes(gzip.compress(Path("a1.json").read_bytes()))
+    Path("nothing.json").touch()
     content = json.loads(Path("a1.json").read_text())
     Path("empty.json").write_text(json.dumps({**content, "benchmarks": []}))
     assert said in refusal(command, *words)
@@ -116,10 +123,42 @@ def test_runs_without_a_shared_cell_are_answered_with_runs_that_share_one(comman
 def test_a_store_holds_each_measurement_once_whichever_files_it_comes_with(command, files):
     assert command("import", "a1.json", "a2.json", "a3.json")[0] == 0
     said = refusal(command, "import", "--one-run", "a1.json", "a2.json", "a3.json")
-    assert "6 of the 6 measurements" in said
+    assert "holds these measurements already" in said
     assert command("import", "b1.json")[0] == 0
 
 
 def test_a_file_that_is_missing_and_a_folder_are_named(command, files):
     assert "There is no file nope.json." in refusal(command, "compare", "a1.json,nope.json", "b1.json")
     assert "is a folder" in refusal(command, "compare", ".", "b1.json")
+
+
+def test_a_store_with_the_name_of_a_json_file_stays_a_store(command, files):
+    assert command("import", "a1.json", "b1.json", "--store", "store.json")[0] == 0
+    assert command("compare", "store.json", "store.json")[2].find("cannot be read as a file") == -1
+    assert command("report", "runs", "--store", "store.json")[0] == 0
+
+
+def test_what_a_store_holds_is_not_imported_again(command, files):
+    content = json.loads(Path("a1.json").read_text())
+    assert command("import", "a1.json")[0] == 0
+    content["benchmarks"][0]["extra_info"] = {"machine": "mine"}
+    Path("again.json").write_text(json.dumps(content, indent=3))
+    assert "holds run" in refusal(command, "import", "again.json")
+    left = content["benchmarks"].pop()
+    Path("part.json").write_text(json.dumps(content))
+    assert "holds these measurements already" in refusal(command, "import", "part.json")
+    content["benchmarks"].append({**left, "fullname": "test_it.py::test_new"})
+    Path("more.json").write_text(json.dumps(content))
+    code, _, said = command("import", "more.json")
+    assert code == 0
+    assert "1 record left out, whose measurements dlbench.sqlite holds already" in said
+    assert "1 record into dlbench.sqlite" in said
+
+
+def test_reports_say_why_imports_have_no_items_per_second(command, files):
+    command("import", "a1.json")
+    shown = command("report", "matrix", "--quantity", "items")[1]
+    assert "not measured: the mini-batch size is not known" in " ".join(shown.split())
+    curves = command("report", "figure1")[1]
+    assert "Nothing was measured" not in curves
+    assert "Not shown: 2 cells whose mini-batch size is not known." in curves
