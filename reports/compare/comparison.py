@@ -229,6 +229,11 @@ def compare_runs(
     notes = []
     if UNKNOWN_MACHINE in machines:
         notes.append("A file does not say which CPU it was measured on: ratios may compare machines and builds.")
+    elif not same_machine and known[0].name == known[1].name:
+        notes.append(
+            "Both sides name the same CPU, and describe the machine differently otherwise: ratios may compare machines "
+            "and builds."
+        )
     elif not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:

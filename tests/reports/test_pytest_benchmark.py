@@ -27,7 +27,7 @@ from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import counted, processes_in_one_list, run_to_pytest_benchmark, samples_of
 from dlbench.reports.pytest_benchmark.imported import FileError, clean_name, fingerprint_of, imported_cell, runs_of
-from dlbench.reports.storage.hosts import UNKNOWN_MACHINE
+from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -384,6 +384,19 @@ def test_two_unknown_machines_are_compared_without_a_verdict(tmp_path):
     (only,) = compare_runs(before.records, after.records, {}, {"baseline": "a", "candidate": "b"}).cells
     assert only.judgement.ratio == pytest.approx(2)
     assert only.verdict is Verdict.COMPARISON
+
+
+def test_one_cpu_that_two_versions_describe_differently_is_not_called_two_machines(tmp_path):
+    sides, hosts = [], {}
+    for number, cpu in enumerate(({"brand": "A CPU", "vendor_id": "A"}, {"brand_raw": "A CPU", "count": 4})):
+        content = foreign(datetime=f"2026-03-0{number + 1}T12:00:00+00:00")
+        content["machine_info"]["cpu"] = cpu
+        (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
+        sides.append(imported.records)
+        hosts[imported.run.machine] = read_host(imported.run.machine, imported.machine)
+    comparison = compare_runs(*sides, hosts, {"baseline": "a", "candidate": "b"})
+    assert comparison.cells[0].verdict is Verdict.COMPARISON
+    assert comparison.notes[0].startswith("Both sides name the same CPU, and describe the machine differently")
 
 
 def test_times_below_the_resolution_of_the_clock_have_no_ratio(tmp_path):
