@@ -532,13 +532,10 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
 
 
 def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
-    """Return why quantities are not known; nothing of the energy of what another program measured."""
-    unknown = {}
-    if record.cell.batch_size is None:
-        unknown["items"] = "the mini-batch size is not known"
-    if "cpu_joules" not in measured and record.cell.adapter != IMPORTED:
-        unknown["cpu_joules"] = why_no_joules(outcome)
-    return unknown
+    """Return why quantities are not known; nothing of a benchmark that another program measured."""
+    if "cpu_joules" in measured or record.cell.adapter == IMPORTED:
+        return {}
+    return {"cpu_joules": why_no_joules(outcome)}
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

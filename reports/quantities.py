@@ -181,6 +181,9 @@ def reasons(cells: "Iterable[CellResult]", name: str) -> Mapping[str, "list[Cell
     """Return why cells with a time lack a quantity, each reason with its cells."""
     found: dict[str, list[CellResult]] = {}
     for cell in cells:
-        if cell.shown and (why := cell.unmeasured.get(name)):
+        why = cell.unmeasured.get(name)
+        if name == "items" and cell.cell.batch_size is None:
+            why = "the mini-batch size is not known"
+        if cell.shown and why:
             found.setdefault(why, []).append(cell)
     return found
