@@ -415,6 +415,7 @@ def package(folder, seconds):
     (folder / "clock.py").write_text("import mine\n" + clock)
 
 
+@pytest.mark.slow  # six processes of pytest; once it had no verdict on a busy machine
 def test_two_checkouts_take_turns(session, project, other):
     (project / "seconds.txt").write_text("0.11")
     write(project, "test_b.py", "total")
