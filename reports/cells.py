@@ -86,7 +86,7 @@ class Place(NamedTuple):
 
     @property
     def threads(self) -> int | None:
-        """Intra-op threads; 0: the framework's own number; None: the device has none to choose, or nobody knows it."""
+        """Intra-op threads; 0: the framework's own number; None: not applicable, or not known."""
         value: int | None = axis_value(self.cell, "threads")
         return value
 

@@ -49,7 +49,7 @@ def deferred(function: Any) -> str:
 def unfinished(returned: Any) -> str:
     """Return why a step that returned this did no work; empty where it did."""
     if inspect.iscoroutine(returned):
-        returned.close()  # or Python warns that nobody waited for it
+        returned.close()  # or Python warns that it was never awaited
         return "returned a coroutine, which does no work until it is awaited. Make the step a plain function"
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         return "returned a generator, which does no work until it is iterated over. Make the step a plain function"
@@ -120,7 +120,7 @@ class OwnStep(Adapter):
         # Behind the installed packages, so that a package that is installed is never hidden.
         sys.path += repository_folders(folder)
         sys.dont_write_bytecode = True
-        sys.argv[:] = [self.file]  # for files that read arguments: there are none
+        sys.argv[:] = [self.file]  # a file that reads arguments gets none
         # Under its name, so that processes that it starts can import it.
         module_name = os.path.splitext(name)[0]
         spec = importlib.util.spec_from_file_location(module_name, self.file)

@@ -65,7 +65,7 @@ def changes_page(history: History) -> Page:
 
 
 def _nothing(history: History) -> list[str]:
-    """Return a line that says which kinds of changes there are none of."""
+    """Return a line that names the kinds of changes that were not found."""
     if not any(series.comparable for series in history.cells):
         return ["Not searched for changes: the machine is unknown."]
     pending = [change.pending for _, change in history.changes]

@@ -697,7 +697,7 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
 
 
 def imported_cell(fullname: str) -> Cell:
-    """Return the cell of another program's benchmark, of which nobody recorded how it was run."""
+    """Return the cell of another program's benchmark. How it was run is not known."""
     return Cell(
         framework=FRAMEWORK,
         adapter=IMPORTED,

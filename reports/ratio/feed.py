@@ -73,7 +73,7 @@ class Feeding(NamedTuple):
 
 
 def is_fed(cell: Cell) -> bool:
-    """Tell whether the mini-batch comes from elsewhere; of an imported benchmark nobody knows it."""
+    """Tell whether the mini-batch comes from elsewhere. False for an imported benchmark, where it is not known."""
     return cell.placement not in (_RESIDENT, UNKNOWN)
 
 

@@ -247,7 +247,7 @@ def _short(each: Point) -> str:
 def undecided(series: Sequence[Point]) -> Point | None:
     """Return the release with the largest step that noise may or may not explain; None where a clear one is as large.
 
-    Steps of less than 2 % are none.
+    Steps of less than 2 % do not count.
     """
     open_steps = [
         point
