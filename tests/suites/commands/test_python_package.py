@@ -1,9 +1,16 @@
-"""The package from Python: what `import dlbench` offers, and `python -m dlbench`."""
+"""The package from Python: what `import dlbench` offers, `dlbench.run`, and `python -m dlbench`."""
 
+import signal
 import subprocess
 import sys
+import time
+
+import psutil
+import pytest
+from processes import records_in, suite_of_null, wait_until
 
 import dlbench
+from dlbench.suites.from_python import _words
 
 
 def test_completion_lists_what_is_offered_and_nothing_else() -> None:
@@ -13,11 +20,80 @@ def test_completion_lists_what_is_offered_and_nothing_else() -> None:
         text=True,
         check=True,
     )
-    assert names.stdout.strip() == "['cells', 'launches']"
+    assert names.stdout.strip() == "['DlbenchError', 'cells', 'launches', 'run']"
     assert set(dlbench.__all__) <= set(dir(dlbench))
+    for name in dlbench.__all__:
+        assert getattr(dlbench, name).__doc__
 
 
 def test_the_package_runs_as_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "dlbench", "list", "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "list" in done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with a suite of made-up times."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DLBENCH_STORE", raising=False)
+    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.002, protocol={"seconds": 0.02}))
+    return tmp_path
+
+
+def test_a_run_returns_its_cells_and_stores_its_launches(folder, capsys):
+    quickly = {"no_ceilings": True, "no_quiet_gate": True}
+    first = dlbench.run(folder / "mine.toml", threads=[1, 2], launches=1, env={"A": "x y", "B": "1"}, **quickly)
+    assert list(first.threads) == [1, 2]
+    assert first.seconds.between(0.0005, 0.02).all()
+    assert first.variables.str.contains("x y").all()
+    assert "fcn5" in capsys.readouterr().err  # progress
+    second = dlbench.run("mine.toml", threads=1, launches=1, **quickly)
+    assert len(second) == 1
+    assert [record.run for record in records_in(folder)] == [*first.run, *second.run]
+
+
+def test_a_run_whose_cells_all_fail_returns_the_reasons(folder):
+    (folder / "bad.py").write_text("def make_step():\n    raise RuntimeError('no data')\n")
+    cells = dlbench.run("quick", store="other.sqlite", step="bad.py", threads=1, launches=1, no_quiet_gate=True)
+    assert set(cells.status) == {"crashed"} or "no data" in cells.reason.iloc[0]
+    assert not (folder / "dlbench.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"networks": "fcn9"}, "There is no network named 'fcn9'"),
+        ({"thread": 1}, "No such option: --thread"),
+        ({"suite": "no.toml"}, "no.toml"),
+    ],
+)
+def test_a_mistake_raises_the_line_that_the_command_says(folder, options, said, capsys):
+    with pytest.raises(dlbench.DlbenchError) as raised:
+        dlbench.run(**{"suite": "mine.toml", **options})
+    assert said in str(raised.value)
+    assert not str(raised.value).startswith("dlbench: ")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_options_become_words():
+    assert _words({"threads": range(1, 3), "resume": True, "yes": False, "budget": None}) == [
+        *("--threads", "1,2", "--resume")
+    ]
+    assert _words({"step": ["a.py", "b.py"], "env": {"A": "1"}, "batch_sizes": 16}) == [
+        *("--step", "a.py", "--step", "b.py", "--env", "A=1", "--batch-sizes", "16")
+    ]
+
+
+def test_ctrl_c_that_reaches_the_caller_alone_ends_the_run_and_keeps_what_is_finished(folder):
+    code = "import dlbench; dlbench.run('mine.toml', launches=200, no_ceilings=True, no_quiet_gate=True)"
+    caller = subprocess.Popen([sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len(records_in(folder)) > 1, "the second launch")
+    (command,) = psutil.Process(caller.pid).children()
+    time.sleep(0.1)
+    caller.send_signal(signal.SIGINT)
+    _, errors = caller.communicate(timeout=60)
+    assert caller.returncode != 0
+    assert "Every finished launch is stored. Resume: " in errors
+    assert not command.is_running()
+    assert 2 <= len(records_in(folder)) < 200
