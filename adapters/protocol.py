@@ -267,6 +267,14 @@ class Contention(NamedTuple):
     others_cpu_seconds: Optional[float] = None  # CPU time of all other processes of this machine in the region
 
 
+class SampleCounts(NamedTuple):
+    """The kernel's counts of events in each timed sample, in order; of the measuring process with all its threads."""
+
+    minor_faults: List[int]  # pages of memory that it mapped without reading a disk
+    voluntary_switches: List[int]  # of a thread that waited for something
+    involuntary_switches: List[int]  # of a thread that lost its CPU to another
+
+
 class DeviceCeilings(NamedTuple):
     """A GPU's best speeds after the timed steps; None: not measured."""
 
@@ -355,6 +363,9 @@ class Outcome(NamedTuple):
     phases: Dict[str, float] = {}  # when each phase of the launch began, in order; by the system's monotonic clock, s
     losses: List[List[float]] = []  # of `Protocol.loss_steps`: [steps so far, mean loss of the last, before its update]
     statistics: Optional[SampleStatistics] = None  # of samples that were not kept; None: they are in ``samples_ns``
+    sample_counts: Optional[SampleCounts] = None  # None: recorded before dlbench read them
+    faults_before: Dict[str, int] = {}  # minor page faults of the process before each phase began, in order
+    fault_seconds: Optional[float] = None  # the cost of one minor page fault, measured after the timed samples
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

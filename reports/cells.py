@@ -22,6 +22,7 @@ from dlbench.reports.flags import (
     CEILING_SLACK,
     FEW_LAUNCHES,
     LOSS_NOT_FINITE,
+    MEMORY_STATES,
     NEAR_PEAK,
     OTHER_ENVIRONMENT,
     OVER_CEILING,
@@ -32,10 +33,12 @@ from dlbench.reports.flags import (
     FlagKind,
     cell_flags,
     failed_launches,
+    memory_states,
     product_rate,
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
+from dlbench.reports.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.quantities import SECONDS, measure, why_no_joules
 from dlbench.reports.statistics import (
@@ -180,6 +183,8 @@ class CellResult:
     observed: Observed | None = None
     device_observed: DeviceObserved | None = None
     """None on the CPU."""
+    memory_observed: MemoryObserved | None = None
+    """None where no launch counted page faults."""
     flags: tuple[Flag, ...] = ()
     best: bool = False
     """Among the fastest of its column within its group: none is faster by more than noise may explain."""
@@ -504,6 +509,8 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
             gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
+    if cell.on_cpu and all(flag.kind is not MEMORY_STATES for flag in flags):
+        flags += memory_states(outcomes)
     if fraction is not None and fraction > CEILING_SLACK:
         flags.append(Flag(OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     flags += failed_launches([record for record in records if record not in timed], len(records))
@@ -521,6 +528,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         parity=next((each for each in parities if each.verdict == "disagrees"), parities[-1] if parities else None),
         observed=observe(outcomes),
         device_observed=observe_device(timed),
+        memory_observed=observe_memory(outcomes),
         flags=tuple(flags),
         first_step_seconds=median(firsts) if firsts else None,
         default_threads=default if isinstance(default, int) else None,

@@ -17,6 +17,7 @@ from dlbench.adapters.families.own import ADAPTER as OWN_STEP
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports import disturbance
 from dlbench.reports.gpu_evidence import observe_launch
+from dlbench.reports.memory_evidence import states_between, states_within
 from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import IMPORTED, Record
@@ -55,6 +56,9 @@ DEVICE_TIME = FlagKind("device_time", "d", "the GPU's own clock and the wall clo
 HOST_BOUND = FlagKind("host_bound", "h", "the GPU waited for the host: it worked less than 80 % of the time")
 NO_STEADY_STATE = FlagKind(
     "no_steady_state", "u", "no steady state: the samples still change after the longest warm-up"
+)
+MEMORY_STATES = FlagKind(
+    "memory_states", "f", "its steps or launches got different amounts of memory anew: page faults explain differences"
 )
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
@@ -120,6 +124,7 @@ def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
             sentence += "; if the others load data, say how many in the file: HELPERS = 2"
         found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
         found.append((THROTTLED, disturbance.throttled(record, capacity)))
+        found.append((MEMORY_STATES, states_within(outcome)))
     elif record.cell.on_gpu:
         found += _of_device(record, by_others)
     if outcome.statistics is not None:
@@ -149,6 +154,12 @@ def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
     outcome = failed[-1].outcome
     how = f"{outcome.status.value}, {outcome.reason}"
     return [Flag(FAILED_LAUNCHES, f"{len(failed)} of {launches} launches: {how}")]
+
+
+def memory_states(outcomes: Sequence[Outcome]) -> list[Flag]:
+    """Return the flag of a cell whose launches differ in their page faults; none where they do not."""
+    sentence = states_between(outcomes)
+    return [Flag(MEMORY_STATES, sentence)] if sentence else []
 
 
 def _of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, str]]:

@@ -25,6 +25,7 @@ from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import record_flags
 from dlbench.reports.matrix import matrix_cells
+from dlbench.reports.memory_evidence import faults_per_step, share_of_step
 from dlbench.reports.naming import variables_in_a_field
 from dlbench.reports.quantities import cpu_joules
 from dlbench.reports.selection import suggestion
@@ -55,7 +56,8 @@ def launches(
     comparison), ``block`` (index of the launch, from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
     ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
     ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``,
-    ``cpu_joules`` (of a step, by the CPU packages); ``flags`` (names, with spaces between), ``parity`` (agrees,
+    ``cpu_joules`` (of a step, by the CPU packages), ``faults`` (minor page faults of a step) and ``faults_share`` (of
+    its seconds, at most); ``flags`` (names, with spaces between), ``parity`` (agrees,
     disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or
     waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``.
     Missing values are NaN, NaT or None. Raises StoreError and ReportError.
@@ -117,7 +119,17 @@ LAUNCHES = (
     *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "variables"),
     *("side", "stage", "block", "attempt"),
     *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
-    *("wall_seconds", "peak_memory_bytes", "cpu_joules", "flags", "parity", "loss_error", "update_error"),
+    *(
+        "wall_seconds",
+        "peak_memory_bytes",
+        "cpu_joules",
+        "faults",
+        "faults_share",
+        "flags",
+        "parity",
+        "loss_error",
+        "update_error",
+    ),
     *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
 )
 CELLS = (
@@ -135,6 +147,7 @@ _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
 def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     outcome = record.outcome
     parity, observed = outcome.parity, observe([outcome])
+    faults = faults_per_step(outcome)
     return {
         **{name: getattr(record, name) for name in _OF_RECORD},
         **{name: getattr(outcome, name) for name in _OF_OUTCOME},
@@ -151,6 +164,8 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         "update_error": None if parity is None else parity.update_error,
         **{name: None if observed is None else getattr(observed, name) for name in _EVIDENCE},
         "cpu_joules": cpu_joules(outcome),
+        "faults": faults,
+        "faults_share": None if faults is None else share_of_step(outcome, faults),
         "contended": contended(record, host),
     }
 

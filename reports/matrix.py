@@ -176,6 +176,9 @@ def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
             lambda cell: cell.device_observed,
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
+        Column(
+            "memory_evidence", None, lambda cell: cell.memory_observed, fields=("faults", "fewest", "most", "share")
+        ),
         *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
         Column("variables", None, lambda cell: dict(cell.variables), csv=_variables),
         Column("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),

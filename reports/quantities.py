@@ -54,6 +54,11 @@ def _of_device(name: str, factor: float = 1.0) -> "Callable[[CellResult], Number
     return numbers
 
 
+def _faults(cell: "CellResult") -> Numbers | None:
+    found = cell.memory_observed
+    return None if found is None else (found.faults, None, None)
+
+
 def _of_summary(found: Summary | None) -> Numbers | None:
     return None if found is None else (found.median, found.low, found.high)
 
@@ -121,6 +126,7 @@ QUANTITIES = {
     "gflops": Quantity("GFLOP/s", follows_time(lambda cell: cell.gflops), of_time=True),
     "ceiling": Quantity("Per cent of the measured ceiling", follows_time(_ceiling), of_time=True),
     **{name: _measured(title, unit, name) for name, (title, unit, _) in OF_LAUNCHES.items()},
+    "faults": Quantity("Minor page faults per step", _faults, "faults"),
     "break_even": Quantity("Steps until a mode has made up for its start", _break_even, unit="even at"),
     "joules": Quantity("Joules per mini-batch, of the GPU", _of_device("joules_per_minibatch")),
     "busy": Quantity("Per cent of a step in which the GPU worked", _of_device("busy_share", 100)),
@@ -134,6 +140,7 @@ _LEGENDS = {
     "memory": "resident memory of all processes of a launch, from the end of the first step on",
     "gpu_memory": "of the framework's allocator, while steps were timed",
     "cpu_joules": "by the RAPL counters of whole packages, which include other programs and idle power",
+    "faults": "pages that a step got from the kernel anew, of the measuring process; the median of the launches",
     "break_even": "against the mode of the same framework whose first step ends first there (-: that mode itself, or "
     "the only one), assuming that further steps last as long as the timed ones; never: its step is not clearly faster",
 }

@@ -1,17 +1,20 @@
 """Operating-system evidence of the timed steps: busy threads, and contention with other programs.
 
-Everything is read before and after the timed region, never within. A value that this system does not report is None,
-never a guess: on many virtual machines and in containers parts of /proc are absent.
+Everything is read before and after the timed region, never within a sample. A value that this system does not report is
+None, never a guess: on many virtual machines and in containers parts of /proc are absent.
 """
 
 import ctypes
+import mmap
 import os
 import re
 import resource
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..protocol import Contention, Launch, ProtocolError, ThreadEvidence, read_launch
+import numpy as np
+
+from ..protocol import Contention, Launch, ProtocolError, SampleCounts, ThreadEvidence, read_launch
 
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
 #: Threads in a record's spread of CPU time.
@@ -306,6 +309,67 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
         throttled=_throttled(),
         companions=companions(),
     )
+
+
+class SampleCounter:
+    """Counts the kernel's events in each timed sample: page faults and context switches of this process.
+
+    It is read between two samples, so that the cost of reading is in none of them.
+    """
+
+    def __init__(self) -> None:
+        self._readings: List[Tuple[int, int, int]] = []
+        self._last = (0, 0, 0)
+
+    def begin(self) -> None:
+        """Forget what happened since the last sample."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._last = (usage.ru_minflt, usage.ru_nvcsw, usage.ru_nivcsw)
+
+    def note(self) -> None:
+        """Count what happened in the sample that has just ended."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        now = (usage.ru_minflt, usage.ru_nvcsw, usage.ru_nivcsw)
+        last, self._last = self._last, now
+        self._readings.append((now[0] - last[0], now[1] - last[1], now[2] - last[2]))
+
+    def counts(self, skipped: int) -> SampleCounts:
+        """Return the counts of all samples but the first ``skipped``."""
+        faults, voluntary, involuntary = zip(*self._readings[skipped:])
+        return SampleCounts(list(faults), list(voluntary), list(involuntary))
+
+
+def minor_faults() -> int:
+    """Return how many pages the kernel has mapped for this process so far without reading a disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+_FAULTS_TIMED = 1024
+_ROUNDS_OF_FAULTS = 3
+
+
+def fault_seconds() -> Optional[float]:
+    """Return the seconds of one minor page fault, zeroing the page included; None where the system counts none.
+
+    New pages are written to once, and the best of some rounds counts, since noise only adds.
+    """
+    size = resource.getpagesize()
+    best: Optional[float] = None
+    for _ in range(_ROUNDS_OF_FAULTS):
+        pages = mmap.mmap(-1, _FAULTS_TIMED * size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            first_bytes = np.frombuffer(pages, np.uint8)[::size]
+            before = minor_faults()
+            start = time.perf_counter()
+            first_bytes[:] = 1
+            seconds = time.perf_counter() - start
+            faults = minor_faults() - before
+            del first_bytes  # a map with a view cannot be closed
+        finally:
+            pages.close()
+        if faults > 0 and (best is None or seconds / faults < best):
+            best = seconds / faults
+    return best
 
 
 def thread_evidence(requested: int, framework_says: Optional[int], before: Snapshot, after: Snapshot) -> ThreadEvidence:

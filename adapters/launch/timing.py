@@ -19,6 +19,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ..protocol import Launch, Protocol
+from .evidence import SampleCounter
 
 TRIES = 6  # to find how many steps make a sample
 
@@ -95,12 +96,14 @@ def timed_loop(
     synchronize: Callable[[], None],
     protocol: Protocol,
     clock: Callable[[], int] = nanoseconds,
+    counter: Optional[SampleCounter] = None,
 ) -> List[int]:
     """Return the nanoseconds of every timed call of ``step``, in order.
 
     Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
     Samples go into a preallocated list and the garbage collector is off, so that between two steps there is only a
-    store, a comparison and a branch.
+    store, a comparison and a branch, and where there is a ``counter`` its reading of the kernel's counts, about 1 us
+    outside of every sample.
     """
     samples = [0] * protocol.steps
     minimum = protocol.minimum_steps
@@ -109,6 +112,8 @@ def timed_loop(
     done = 0
     try:
         synchronize()
+        if counter is not None:
+            counter.begin()
         deadline = clock() + int(protocol.seconds * 1e9)
         while done < protocol.steps:
             start = clock()
@@ -117,6 +122,8 @@ def timed_loop(
             end = clock()
             samples[done] = end - start
             done += 1
+            if counter is not None:
+                counter.note()
             if end > deadline and done >= minimum:
                 break
     finally:
@@ -168,14 +175,17 @@ def warm_up(
 
 
 def timed_samples(
-    sample: Callable[[], None], synchronize: Callable[[], None], protocol: Protocol
+    sample: Callable[[], None],
+    synchronize: Callable[[], None],
+    protocol: Protocol,
+    counter: Optional[SampleCounter] = None,
 ) -> Tuple[List[int], List[int], Optional[bool]]:
     """Time samples, and more of them while too few are steady; return the warm-up samples, and the others.
 
     The third value is whether the others are steady; None where that was not checked. The search ends with the longest
     warm-up, or once the further samples have taken the protocol's seconds: all samples are kept then.
     """
-    samples = timed_loop(sample, synchronize, protocol)
+    samples = timed_loop(sample, synchronize, protocol, counter=counter)
     longest = protocol.maximum_warmup_steps
     if longest == 0:
         return [], samples, None
@@ -183,7 +193,7 @@ def timed_samples(
     start = steady_from(samples, protocol.minimum_steps)
     while start is None and left > 0 and time.perf_counter() < deadline:
         more = protocol._replace(steps=min(left, protocol.minimum_steps))
-        further = timed_loop(sample, synchronize, more)
+        further = timed_loop(sample, synchronize, more, counter=counter)
         samples += further
         left -= len(further)
         start = steady_from(samples, protocol.minimum_steps)

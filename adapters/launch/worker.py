@@ -96,6 +96,7 @@ class FirstWorker:
         self.process = os.getpid()
         self.host = parity.Host()
         self.phases: Dict[str, float] = {}  # when each began
+        self.faults: Dict[str, int] = {}  # minor page faults before each
         self.adapter: Any = None  # from the import on; of several workers the `team.Lead`
         self.team: Optional[team.Team] = None
 
@@ -109,7 +110,9 @@ class FirstWorker:
     ) -> None:
         """Report the phase to the host, with its expected duration and a step's if known; never while measuring."""
         self._leave_if_copied()
-        self.phases.setdefault(phase.partition(",")[0], time.monotonic())
+        name = phase.partition(",")[0]
+        self.phases.setdefault(name, time.monotonic())
+        self.faults.setdefault(name, evidence.minor_faults())
         known = {"phase": phase, "expected_seconds": expected_seconds, "step_seconds": step_seconds}
         write_json(os.path.join(self.directory, PHASE_FILE), known)
 
@@ -121,7 +124,7 @@ class FirstWorker:
     def keep(self, outcome: Outcome) -> None:
         """Write the outcome, replacing any earlier one."""
         self._leave_if_copied()
-        write_outcome(self.directory, outcome._replace(phases=self.phases))
+        write_outcome(self.directory, outcome._replace(phases=self.phases, faults_before=self.faults))
 
     def run(self) -> None:
         """Measure, and write the outcome; a failure of the framework is an outcome too."""
@@ -236,13 +239,14 @@ class FirstWorker:
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         watch.begin()
+        counter = evidence.SampleCounter()
         # Each worker of a team is bound to its part of the launch's CPUs.
         bound = team.needed(adapter, launch) and launch.cpus
         cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()
         host.mark(BEGIN)
         earlier = evidence.snapshot(cpus)
         begun = time.monotonic()
-        left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol)
+        left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol, counter)
         ended = time.monotonic()
         later = evidence.snapshot(cpus)
         request = host.end((len(left_out) + len(samples)) * count)
@@ -262,6 +266,7 @@ class FirstWorker:
         feeds.close(adapter)  # so that a loader's threads and processes do not disturb the product
         announce("product")
         gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
+        fault_seconds = evidence.fault_seconds()
         announce("description")
         threads = contract.ask(adapter, "effective_threads")
         if threads is not None and team.needed(adapter, launch):
@@ -293,6 +298,8 @@ class FirstWorker:
             # Samples follow one another without a pause.
             timed_between=[begun + sum(left_out) * 1e-9, ended],
             parity_sample=seen,
+            sample_counts=counter.counts(len(left_out)),
+            fault_seconds=fault_seconds,
         )
 
     def with_losses(self, outcome: Outcome) -> Outcome:

@@ -182,6 +182,9 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
         return
     if not outcome.samples_ns or outcome.steps_per_sample < 1:
         yield f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
+    counts = outcome.sample_counts
+    if counts is not None and any(len(each) != len(outcome.samples_ns) for each in counts):
+        yield f"sample_counts: there must be one of each kind for each of {len(outcome.samples_ns)} samples"
     steps = outcome.observed_steps()
     if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
         yield f"{outcome.timed_steps()} steps timed of {steps} observed"

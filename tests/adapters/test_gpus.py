@@ -112,13 +112,13 @@ def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path,
     levels = iter([5_000_000] * 5 + [1_000_000] * 1000)
     wall = timing.timed_loop
 
-    def loop(sample, synchronize, protocol):
+    def loop(sample, synchronize, protocol, counter):
         # The wall clock is the device's: the first five samples are slow.
         def slower():
             adapter.step_ns = next(levels)
             sample()
 
-        return wall(slower, synchronize, protocol, clock=lambda: adapter.clock)
+        return wall(slower, synchronize, protocol, clock=lambda: adapter.clock, counter=counter)
 
     monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.clock)
     monkeypatch.setattr(timing, "timed_loop", loop)

@@ -132,7 +132,7 @@ def timed_by(monkeypatch, folder, lengths, **numbers):
     adapter = Clockwork(folder, lengths)
     monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.now)
     loop = timing.timed_loop
-    monkeypatch.setattr(timing, "timed_loop", lambda *given: loop(*given, clock=lambda: adapter.now))
+    monkeypatch.setattr(timing, "timed_loop", lambda *given, **named: loop(*given, clock=lambda: adapter.now, **named))
     numbers = {"warmup_steps": 2, "steps": 20, "minimum_steps": 5, "seconds": 1000.0, **numbers}
     return run(folder, adapter, **numbers)
 

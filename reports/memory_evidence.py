@@ -1,0 +1,88 @@
+"""Evidence of memory that does not stay: the pages that a step gets from the kernel anew.
+
+An allocator that returns freed memory to the kernel gets it back at the next step, page by page, each by a minor page
+fault. Whether it does so depends on the layout of its heap, which differs between launches and changes within one, so
+launches of identical code take different times. The seconds that faults cost are an estimate: their number times the
+cost of one, which the launch measured itself. Threads that fault at once lose less wall time than that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from dlbench.adapters.protocol import Outcome
+
+NOTICEABLE = 0.02
+"""States differ where their faults account for more than this share of a step."""
+_LOW, _HIGH = 0.1, 0.9
+"""Quantiles of a launch's samples: a state that fewer samples are in does not count."""
+
+
+@dataclass(frozen=True)
+class MemoryObserved:
+    """Minor page faults of a cell's launches, those of the measuring process."""
+
+    faults: float
+    """A step's: the median of the launches' means."""
+    fewest: float
+    most: float
+    """Of the means of single launches."""
+    share: float | None
+    """Of a step's seconds that the faults account for, at most; None where the cost of one is not known."""
+
+
+def faults_per_step(outcome: Outcome) -> float | None:
+    """Return the mean minor page faults of a timed step; None where they were not read."""
+    if outcome.sample_counts is None or not outcome.sample_counts.minor_faults:
+        return None
+    return sum(outcome.sample_counts.minor_faults) / outcome.timed_steps()
+
+
+def share_of_step(outcome: Outcome, faults: float) -> float | None:
+    """Return the share of a launch's median step that so many faults account for; None where it is not known."""
+    seconds = outcome.median_seconds()
+    if outcome.fault_seconds is None or not seconds:
+        return None
+    return faults * outcome.fault_seconds / seconds
+
+
+def observe_memory(outcomes: Sequence[Outcome]) -> MemoryObserved | None:
+    """Return the page faults of a cell's launches; None where no launch read them."""
+    known = [(outcome, faults) for outcome in outcomes if (faults := faults_per_step(outcome)) is not None]
+    if not known:
+        return None
+    shares = [share_of_step(outcome, faults) for outcome, faults in known]
+    known_shares = [share for share in shares if share is not None]
+    means = [faults for _, faults in known]
+    return MemoryObserved(median(means), min(means), max(means), median(known_shares) if known_shares else None)
+
+
+def states_within(outcome: Outcome) -> str:
+    """Return in words how the samples of a launch differ in their page faults; empty where it does not matter."""
+    counts = outcome.sample_counts
+    if counts is None or len(counts.minor_faults) < 2:
+        return ""
+    of_steps = np.asarray(counts.minor_faults) / outcome.steps_per_sample
+    fewest, most = (float(value) for value in np.quantile(of_steps, (_LOW, _HIGH)))
+    return _in_words("the steps of a launch", fewest, most, share_of_step(outcome, most - fewest))
+
+
+def states_between(outcomes: Sequence[Outcome]) -> str:
+    """Return in words how launches of a cell differ in their page faults; empty where it does not matter."""
+    observed = observe_memory(outcomes)
+    if observed is None:
+        return ""
+    shares = [share_of_step(outcome, observed.most - observed.fewest) for outcome in outcomes]
+    known = [share for share in shares if share is not None]
+    return _in_words("launches", observed.fewest, observed.most, median(known) if known else None)
+
+
+def _in_words(what: str, fewest: float, most: float, share: float | None) -> str:
+    if share is None or share < NOTICEABLE:
+        return ""
+    return (
+        f"{what} fault in {fewest:,.0f} to {most:,.0f} pages a step, a difference of about {share:.0%} of its time; "
+        "the setting keep_heap (--tuning) lets the memory stay"
+    )
