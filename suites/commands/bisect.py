@@ -37,7 +37,7 @@ from ..errors import (
 )
 from ..planning import framework as frameworks
 from ..planning import own, values
-from ..planning.plan import Plan, check_count
+from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
 from ..run import resume, sides
 from ..run.bisection import BisectionSchedule, Series
@@ -150,7 +150,7 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
         rule,
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
-        lines=lambda: (candidates,),
+        lines=lambda: (candidates, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,
         described=described,

@@ -32,7 +32,7 @@ from ..display.screen import resume_command, say
 from ..errors import GATE_BROKEN, GATE_DIFFERENT, GATE_FAILED, GATE_UNDECIDED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
-from ..planning.plan import Plan, check_count, check_variables
+from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import resume, sides
 from ..run.duet import PAIRINGS, SEQUENTIAL, choose
@@ -307,7 +307,7 @@ def measure(
         pair,
         rule,
         ceilings=False,
-        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *remarks),
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *remarks, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,
     )

@@ -30,7 +30,7 @@ from ..environments.releases import EVERY, Release
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import own, values
 from ..planning.framework import Framework, find, modes_meant
-from ..planning.plan import check_count, memory_line
+from ..planning.plan import check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
 from ..run.runner import RunProfile, run_plan
 from . import options
@@ -118,7 +118,7 @@ def releases_command(given: Given) -> None:
         RELEASES,
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
-        lines=lambda: (size_of(plan), kind_of_protocol(plan), memory_line(plan, machine)),
+        lines=lambda: (size_of(plan), kind_of_protocol(plan), heap_line(plan), memory_line(plan, machine)),
         unfinished=unfinished,
         sources={"": {each.build.name: each for each in sources}},
     )

@@ -25,7 +25,7 @@ from ..fleet.node import fleet_node
 from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
-from ..planning.plan import Plan, check_count, memory_line
+from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.settings import not_possible
 from ..planning.suite import load, rerun_command
 from ..run import deployment, preparation, resume, search
@@ -98,7 +98,13 @@ def run_command(given: Given) -> None:
         ceilings=not given.no_ceilings,
         quiet_gate=not given.no_quiet_gate,
         text=text,
-        lines=lambda: (size_of(plan), kind_of_protocol(plan), *training_lines(plan, text), memory_line(plan, machine)),
+        lines=lambda: (
+            size_of(plan),
+            kind_of_protocol(plan),
+            *training_lines(plan, text),
+            heap_line(plan),
+            memory_line(plan, machine),
+        ),
         unfinished=unfinished,
     )
     if node is not None:

@@ -126,6 +126,7 @@ class Framework(TomlTable):
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
     tuning: dict[SettingName, Tuned] = {}
+    tuned_with: dict[SettingName, tuple[str, ...]] = {}  # launch settings that are in `tuning` too, and modes
     alternatives: dict[SettingName, Tuned] = {}  # in force only when named, as launch settings are
     file: Path | None = None  # of a step of the user's own
     helpers: int = 0  # threads or processes that load its data, as that file says
@@ -285,9 +286,23 @@ def read(path: Path) -> Framework:
     folder of any name may lie there.
     """
     content = parse_toml(read_text(path), str(path))
+    if isinstance(content.get("tuned_with"), dict):
+        content["tuning"] = {**_tuned_with(content["tuned_with"], path), **content.get("tuning", {})}
     ours = path.parent.parent == GUEST_DIRECTORY
     folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
     return validated({**content, "folder": folder, "directory": path.parent}, str(path), Framework)
+
+
+def _tuned_with(modes_by_name: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the launch settings that a framework's tuned rows have, as tables of settings; raises SuiteError."""
+    found = {}
+    for name, modes in modes_by_name.items():
+        if name not in known_launch_settings():
+            raise SuiteError(f"{path}, tuned_with: {unknown_name('launch setting', name, known_launch_settings())}")
+        setting = known_launch_settings()[name]
+        fields = {field: getattr(setting, field) for field in Tuned.model_fields}
+        found[name] = {**fields, "modes": modes}
+    return found
 
 
 @functools.cache

@@ -32,6 +32,7 @@ from .axes import option_of
 from .framework import Framework, Mode
 from .networks import LARGEST_BATCH
 from .plan import Plan
+from .settings import lacking
 from .suite import ProtocolSection, Suite
 
 GROUP = "dlbench.adapters"
@@ -193,7 +194,8 @@ def read_step(text: str, option: str = "--step") -> Framework:
     declared = declarations(path)
     ours = framework.shipped()["step"]
     mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
-    changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False}
+    tuning = {name: setting for name, setting in ours.tuning.items() if not lacking(name)}
+    changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False, "tuning": tuning}
     own = {
         "file": path,
         "modes": {"file": mode},

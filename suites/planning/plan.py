@@ -595,3 +595,21 @@ def memory_line(plan: Plan, machine: Machine) -> str:
     several = "1 cell does" if len(found) == 1 else f"{len(found)} cells do"
     of_first = f"{first.network}, mini-batch {first.batch_size}: {why}"
     return f"{several} not fit into memory and will not be launched; {of_first}."
+
+
+KEEP_HEAP = "keep_heap"
+"""The launch setting that lets freed memory stay with the process (`launch_settings.toml`)."""
+
+
+def heap_line(plan: Plan) -> str:
+    """Return in a sentence that steps of the user's own keep their freed memory, or why they cannot; else empty."""
+    own = [cell for cell in plan.cells if plan.row_of(cell).build.framework.file is not None and cell.on_cpu]
+    if not own:
+        return ""
+    if why := lacking(KEEP_HEAP):
+        return f"The setting {KEEP_HEAP} is not possible: {why}. Launches may differ by page faults."
+    if any(KEEP_HEAP in tuning.in_force(cell.tuning, plan.tunable(cell)) for cell in own):
+        return (
+            f"Freed memory stays with the process ({KEEP_HEAP}), so that launches are alike; --tuning installed: as is."
+        )
+    return ""

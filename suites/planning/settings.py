@@ -6,6 +6,7 @@ checks whether the machine has what launch settings need (a library, huge pages,
 
 import itertools
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -48,6 +49,7 @@ class LaunchSetting(Tuned):
     """A setting of how a process is started, for every framework that it means something to."""
 
     group: str = ""  # one of a group can be in force
+    glibc_malloc: bool = False  # for the malloc of this C library; several of these can be in force together
     openmp: tuple[OpenMP, ...] = ()  # for rows that compute with one of these OpenMP libraries; empty: for all
     libraries: tuple[str, ...] = ()  # file names: the first that is found is {library}
     package: str = ""  # that brings the library
@@ -96,6 +98,11 @@ def _of_loader() -> dict[str, str]:
     return dict(reversed(listed))  # of two with one name the first counts
 
 
+def c_library() -> str:
+    """Return the name of the system's C library, as "glibc"; empty where it does not say."""
+    return platform.libc_ver()[0]
+
+
 @cache
 def lacking(name: str) -> str:
     """Return why a launch setting is not possible on this machine, with what to do; empty where it is.
@@ -107,6 +114,8 @@ def lacking(name: str) -> str:
         return ""
     if setting.libraries and find_library(setting.libraries) is None:
         return f"{setting.libraries[0]} is not installed; install {setting.package}"
+    if setting.glibc_malloc and (library := c_library()) != "glibc":
+        return f"it is for glibc's malloc, and the C library of this system is {library or 'another one'}"
     if setting.huge_pages and (now := probe_memory().transparent_huge_pages) != "madvise":
         return f"/sys/kernel/mm/transparent_hugepage/enabled is {now or 'not there'}; set it to madvise"
     if setting.one_node and probe_cpu().numa_nodes < 2:
@@ -129,7 +138,8 @@ def check_launch_settings(names: Iterable[str]) -> None:
     for (name, one), (other, two) in itertools.combinations(chosen.items(), 2):
         both = sorted((one.variables.keys() & two.variables.keys()) - {PRELOAD})
         why = f"both set {', '.join(both)}" if both else f"one {one.group} can be in force"
-        if both or (one.group and one.group == two.group):
+        of_one_malloc = one.glibc_malloc and two.glibc_malloc
+        if both or (one.group and one.group == two.group and not of_one_malloc):
             raise UsageError(
                 f"The launch settings {name} and {other} exclude each other: {why}. Leave one of them out."
             )

@@ -1,6 +1,7 @@
 """CPUs, processes, and what the system saw of a launch."""
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -215,3 +216,47 @@ def test_peak_memory_is_that_of_all_processes():
     finally:
         helper.kill()
         helper.communicate()
+
+
+PAGES = 2000
+
+
+def test_faults_and_switches_belong_to_the_sample_in_which_they_happened():
+    size = mmap.PAGESIZE
+    counter = evidence.SampleCounter()
+    counter.begin()
+    counter.note()
+    with mmap.mmap(-1, PAGES * size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            fresh.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(PAGES):
+            fresh[page * size] = 1
+        counter.note()
+        for page in range(PAGES):
+            fresh[page * size] = 2  # there already
+        counter.note()
+        time.sleep(0.01)
+        counter.note()
+    counts = counter.counts(skipped=1)
+    first, second, third = counts.minor_faults
+    assert PAGES <= first < PAGES + 500
+    assert second < 100
+    assert third < 100
+    assert counts.voluntary_switches[2] >= 1  # it slept
+    assert len(counts.involuntary_switches) == 3
+
+
+def test_a_new_loop_of_samples_does_not_count_what_happened_before_it():
+    counter = evidence.SampleCounter()
+    counter.begin()
+    with mmap.mmap(-1, PAGES * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
+        fresh.write(bytes(len(fresh)))
+        counter.begin()
+        counter.note()
+    assert counter.counts(0).minor_faults[0] < 100
+
+
+def test_a_fault_costs_less_than_a_tenth_of_a_millisecond():
+    cost = evidence.fault_seconds()
+    assert cost is not None
+    assert 1e-8 < cost < 1e-4

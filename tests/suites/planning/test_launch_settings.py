@@ -9,9 +9,9 @@ from processes import plan_of, records_in, run_command
 
 from dlbench.adapters.protocol import TUNED, Status
 from dlbench.adapters.tuning import in_force
-from dlbench.suites.errors import UsageError
+from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import settings
-from dlbench.suites.planning.framework import find, offered
+from dlbench.suites.planning.framework import find, offered, read
 from dlbench.suites.planning.settings import check_launch_settings, known_launch_settings, lacking
 
 JEMALLOC = "libjemalloc.so.2"
@@ -78,7 +78,7 @@ def test_each_launch_setting_that_is_possible_comes_on_top_of_all_settings(insta
     ("words", "reported"),
     [
         ("tuned+active_waiting+passive_waiting", "both set OMP_WAIT_POLICY"),
-        ("tuned+nosuch", "No row has a setting 'nosuch'.*for any launch: jemalloc"),
+        ("tuned+nosuch", "No row has a setting 'nosuch'.*for any launch: keep_heap, jemalloc"),
         ("installed+short_blocktime", "No cell here has the setting short_blocktime"),
     ],
 )
@@ -93,9 +93,57 @@ def test_of_the_allocators_one_can_be_in_force(installed):
         check_launch_settings(["jemalloc", "mimalloc"])
 
 
-def test_no_row_has_a_setting_of_the_same_name():
-    named = {name for each in offered().values() for name in (*each.tuning, *each.alternatives)}
-    assert not set(known_launch_settings()) & named
+def test_no_row_has_another_setting_of_the_same_name():
+    for each in offered().values():
+        of_row = {*each.tuning, *each.alternatives} - set(each.tuned_with)
+        assert not set(known_launch_settings()) & of_row
+
+
+@pytest.fixture
+def musl(monkeypatch):
+    """Let the C library of this system be another one."""
+    monkeypatch.setattr(settings, "c_library", lambda: "musl")
+    monkeypatch.setattr(settings, "lacking", lacking.__wrapped__)  # without its cache
+
+
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736"}
+
+
+def test_memory_stays_in_tuned_rows_that_gain_and_wherever_it_is_named():
+    torch, jax, keras = find("torch"), find("jax"), find("keras")
+    assert torch.launch_variables("eager", 1).items() >= KEPT.items()
+    assert not torch.launch_variables("eager", 1, chosen=()).keys() & KEPT
+    assert "keep_heap" in torch.tunable("eager", "cpu")
+    assert "keep_heap" not in torch.tunable("eager", "cuda:0")
+    # On this network the row has two settings, and of two words for one choice the shorter stands.
+    words = planned("torch", "tuned,tuned-keep_heap,installed+keep_heap")
+    assert words == ["tuned", "installed+fused_update", "installed+keep_heap"]
+    assert not jax.launch_variables("jit", 1).keys() & KEPT
+    assert planned("jax", "tuned+keep_heap") == ["tuned+keep_heap"]
+    assert jax.launch_variables("jit", 1, chosen=("keep_heap",)).items() >= KEPT.items()
+    assert "keep_heap" in keras.tunable("torch")
+    assert "keep_heap" not in keras.tunable("jax")
+
+
+def test_memory_stays_in_huge_pages_too_but_not_under_another_allocator(installed):
+    check_launch_settings(["keep_heap"])
+    if not lacking("huge_pages"):
+        check_launch_settings(["keep_heap", "huge_pages"])
+    with pytest.raises(UsageError, match="keep_heap and jemalloc exclude each other: one allocator can be in force"):
+        check_launch_settings(["keep_heap", "jemalloc"])
+
+
+def test_a_system_with_another_c_library_has_the_reason(musl):
+    with pytest.raises(UsageError, match="keep_heap is not possible here: it is for glibc's malloc.* is musl"):
+        check_launch_settings(["keep_heap"])
+
+
+def test_a_framework_cannot_be_tuned_with_a_setting_that_does_not_exist(tmp_path):
+    (tmp_path / "framework.toml").write_text(
+        'name = "mine"\ntitle = ""\nsummary = ""\n[modes.a]\nsummary = ""\n[tuned_with]\nkeep_heaps = []\n'
+    )
+    with pytest.raises(SuiteError, match=r"tuned_with: There is no launch setting named 'keep_heaps'.*keep_heap"):
+        read(tmp_path / "framework.toml")
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "keras"])

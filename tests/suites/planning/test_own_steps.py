@@ -1,6 +1,7 @@
 """`--step FILE` as a person uses it, with plain NumPy."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -515,3 +516,40 @@ def test_a_step_is_explained_by_its_functions(folder):
     wrong = run_command(folder, "explain", "torch", "--step", "train_step.py")
     assert wrong.returncode == 2
     assert "Write train_step." in wrong.stderr
+
+
+ALLOCATING = """
+PAGES = 10_000
+
+
+def prepare(cell):
+    ones = bytes([1]) * PAGES
+
+    def step():
+        activations = bytearray(PAGES * 4096)
+        activations[::4096] = ones
+
+    return step
+"""
+
+
+def test_freed_memory_stays_with_a_step_unless_it_is_measured_as_installed(folder):
+    (folder / "train_step.py").write_text(ALLOCATING)
+    done = run(folder, "--step", "train_step.py", "--tuning", "installed,tuned", "--threads", "1", "--launches", "1")
+    assert done.returncode == 0, done.stderr
+    assert "Freed memory stays with the process (keep_heap)" in done.stderr
+    launches = dlbench.launches(folder / "dlbench.sqlite").set_index("tuning")
+    assert launches.faults["installed"] == pytest.approx(10_000, rel=0.05)
+    assert launches.faults["tuned"] < 100
+    assert launches.faults_share["installed"] > 0.3  # the step does nothing else
+    assert launches.faults_share["tuned"] < 0.05
+    cells = run_command(folder, "report", "matrix", "--quantity", "faults")
+    assert "Minor page faults per step" in cells.stdout
+    assert re.search(r"train_step file, installed +\d{5}\b", cells.stdout), cells.stdout
+
+
+def test_a_step_as_installed_is_said_to_be_nothing_else(folder):
+    (folder / "train_step.py").write_text(ALLOCATING)
+    done = run(folder, "--step", "train_step.py", "--tuning", "installed", "--threads", "1", "--launches", "1")
+    assert done.returncode == 0, done.stderr
+    assert "keep_heap" not in done.stderr

@@ -525,14 +525,14 @@ def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
 
 def test_each_setting_is_in_force_alone_and_left_out():
     words = [cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells]
-    names = ("allocator", "fused_update", "channels_last")
+    names = ("keep_heap", "fused_update", "channels_last")
     assert words == [INSTALLED, *(f"installed+{name}" for name in names), *(f"tuned-{name}" for name in names), TUNED]
 
 
 def test_words_that_mean_nothing_are_refused():
     for words, reported in (
         ("quick", "'quick' is not one of installed, tuned"),
-        ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: allocator"),
+        ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: keep_heap"),
         ("each", "No row here has such settings"),
         ("tuned-channels_last", r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)"),
         ("installed,tuned,installed+channels_last", "No cell here has the setting channels_last"),

@@ -133,7 +133,7 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     assert launcher.orders[-1].launch.gpu is None
     assert launcher.orders[-1].variables["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_CACHE_PATH" not in launcher.orders[-1].variables
-    software = {"version": "1", "tunable": ["allocator", "fused_update"]}
+    software = {"version": "1", "tunable": ["keep_heap", "fused_update"]}
     assert (on_cpu.outcome.software, on_cpu.telemetry) == (software, None)
 
 
