@@ -134,7 +134,7 @@ def test_memory_stays_in_huge_pages_too_but_not_under_another_allocator(installe
 
 
 def test_a_system_with_another_c_library_has_the_reason(musl):
-    with pytest.raises(UsageError, match="keep_heap is not possible here: it is for glibc's malloc.* is musl"):
+    with pytest.raises(UsageError, match=r"keep_heap is not possible here: it is for glibc's malloc.* is musl"):
         check_launch_settings(["keep_heap"])
 
 

@@ -541,8 +541,8 @@ def test_freed_memory_stays_with_a_step_unless_it_is_measured_as_installed(folde
     launches = dlbench.launches(folder / "dlbench.sqlite").set_index("tuning")
     assert launches.faults["installed"] == pytest.approx(10_000, rel=0.05)
     assert launches.faults["tuned"] < 100
-    assert launches.faults_share["installed"] > 0.3  # the step does nothing else
-    assert launches.faults_share["tuned"] < 0.05
+    # About a half on an idle machine: the step does nothing else.
+    assert launches.faults_share["installed"] > 0.05 > launches.faults_share["tuned"]
     cells = run_command(folder, "report", "matrix", "--quantity", "faults")
     assert "Minor page faults per step" in cells.stdout
     assert re.search(r"train_step file, installed +\d{5}\b", cells.stdout), cells.stdout
