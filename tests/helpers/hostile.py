@@ -204,7 +204,7 @@ _SVG_ACTIVE = {"script", "a", "foreignObject", "image", "animate", "set", "ifram
 
 def check_seen(text: str) -> None:
     """Check that a text holds nothing but what can be seen, and ends of lines."""
-    unseen = {character for character in text if character != "\n" and not character.isprintable()}
+    unseen = {character for character in set(text) - {"\n"} if not character.isprintable()}
     assert not unseen, unseen
     text.encode()
 
@@ -269,9 +269,10 @@ def check_latex(text: str) -> None:
         if line.startswith("%"):
             continue
         tokens = _TEX.findall(line)
-        words = {token[1:] for token in tokens if re.fullmatch(r"\\[A-Za-z]+", token)}
+        tokens_used = set(tokens)
+        words = {token[1:] for token in tokens_used if re.fullmatch(r"\\[A-Za-z]+", token)}
         assert words <= _TEX_WORDS, (words - _TEX_WORDS, line)
-        symbols = {token for token in tokens if re.fullmatch(r"\\[^A-Za-z]", token)}
+        symbols = {token for token in tokens_used if re.fullmatch(r"\\[^A-Za-z]", token)}
         assert symbols <= {"\\\\", r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"}, symbols
         assert not {"$", "#", "^", "_", "~", "%"} & set(tokens), line
         assert not [token for token in tokens if ord(token[0]) > 0xFF and token not in "–—‘’“”…→"], line  # noqa: RUF001

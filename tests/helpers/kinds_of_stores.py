@@ -1,10 +1,11 @@
-"""Stores of every kind that reports meet, each built once in a process.
+"""Stores of every kind that reports meet, each built once, whichever of several test processes is the first.
 
 `KINDS` has the functions that build them, by name. Imports, runs of the null framework and a user's own steps are made
 by the command, what takes a framework or a GPU was measured once, and the rest are records of the factory.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -595,7 +596,7 @@ _home: list[Path] = []
 
 
 def put_into(folder: Path) -> None:
-    """Name the folder in which stores are built."""
+    """Name the folder in which stores are built, one for all processes of a session."""
     _home[:] = [folder]
     _built.clear()
 
@@ -605,5 +606,10 @@ def built(kind: str) -> Path:
     if kind not in _built:
         folder = _home[0] / kind.replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
-        _built[kind] = KINDS[kind](folder)
+        finished = folder / "finished.txt"
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not finished.exists():
+                finished.write_text(str(KINDS[kind](folder)))
+        _built[kind] = Path(finished.read_text())
     return _built[kind]

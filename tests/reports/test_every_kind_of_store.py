@@ -7,6 +7,7 @@ left out or named unknown in every format, and is neither 0 nor a usual value.
 import io
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,6 +39,15 @@ pytestmark = pytest.mark.usefixtures("few_replicates", "folder")
 KIND = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}")) for kind in KINDS]
 )
+EVERYTHING = pytest.param("everything", marks=[pytest.mark.xdist_group("store: everything"), pytest.mark.slow])
+"""All stores in one: its page shows every report of it, and each report alone takes as long as those of all others."""
+KIND_OF_REPORTS = pytest.mark.parametrize(
+    "kind",
+    [
+        EVERYTHING if kind == "everything" else pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}"))
+        for kind in KINDS
+    ],
+)
 REPORTS = [name for name, report in catalogue.reports().items() if report.of_stores]
 SITES = ("imports", "imports without samples", "failures", "one launch", "interrupted", "own steps", "gates")
 """Kinds of which a whole site is written: each of its pages takes as long as the page of a store."""
@@ -47,11 +57,11 @@ DRAWN = ("imports", "imports without samples", "unknown mini-batches", "failures
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder in which stores are built, and commands run."""
-    found = tmp_path_factory.mktemp("stores")
-    stores.put_into(found)
+    """Give a folder in which commands run; the stores are built in one that all workers of a session share."""
+    base = tmp_path_factory.getbasetemp()
+    stores.put_into((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kinds-of-stores")
     _source.cache_clear()
-    return found
+    return tmp_path_factory.mktemp("stores")
 
 
 @cache
@@ -100,7 +110,7 @@ def check_command(said: Said) -> None:
 # Reports.
 
 
-@KIND
+@KIND_OF_REPORTS
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_report_in_every_format(kind: str, name: str) -> None:
     report: Report[Any] = catalogue.report(name)
