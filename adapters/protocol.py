@@ -19,7 +19,7 @@ OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
 
 HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
-BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
+BEGIN, TURN, END, RESET, STEPS, READ = ("begin", "turn", "end", "reset", "steps", "read")  # marks on it, in their order
 EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"  # the variable with matrix products to add to each step, see launch/worker.py
 PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
 
@@ -158,6 +158,7 @@ class Launch(NamedTuple):
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
     feed: Optional[str] = None  # folder with the files of the mini-batches that steps take; None: they are drawn
     helpers: int = 0  # threads or processes that load data beside those of the cell, as the user's own step declares
+    turn_seconds: Optional[float] = None  # it takes turns of this length with other launches; None: it runs in a row
 
     @property
     def all_threads(self) -> int:
@@ -214,6 +215,14 @@ class QuotaUse(NamedTuple):
     cpu_seconds: Optional[float]  # None where this system does not count them
 
 
+class TurnObservation(NamedTuple):
+    """The host's observation of one turn of a launch; of all threads of all its processes."""
+
+    seconds: float
+    cpu_seconds: float
+    waiting_seconds: float  # for a CPU, by the kernel's scheduler
+
+
 class HostObservation(NamedTuple):
     """The host's observation of a launch, by its own clock and the system's accounts.
 
@@ -234,6 +243,8 @@ class HostObservation(NamedTuple):
     checks: int = 1  # resetting and reading are those of this many checks, the steps those of the last one
     energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
     quota: Optional[QuotaUse] = None  # None without a CPU quota of the launch's own
+    turns: List[TurnObservation] = []  # in order; empty: its samples were timed in a row
+    stopped_cpu_seconds: float = 0.0  # CPU time that its processes used while other launches had their turns
 
     @property
     def checked_steps(self) -> int:
@@ -366,6 +377,7 @@ class Outcome(NamedTuple):
     sample_counts: Optional[SampleCounts] = None  # None: recorded before dlbench read them
     faults_before: Dict[str, int] = {}  # minor page faults of the process before each phase began, in order
     fault_seconds: Optional[float] = None  # the cost of one minor page fault, measured after the timed samples
+    turns: List[int] = []  # samples of each turn, in order; empty: they were timed in a row
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

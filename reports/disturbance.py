@@ -13,7 +13,7 @@ least two, have a reason that means something is wrong; such a launch is not rep
 import math
 from typing import NamedTuple
 
-from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence, TurnObservation
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
 from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
@@ -44,6 +44,12 @@ The kernel adds up the CPUs on which the group was throttled: the share may exce
 """
 GPU_THROTTLED_SHARE = 0.05
 """Slowed: more than this share of the GPU's samples had a slowing reason, and two of them at least."""
+
+
+def disturbed_turn(turn: TurnObservation) -> bool:
+    """Tell whether the threads of a launch waited for CPUs in a turn that was theirs alone."""
+    wanted = turn.cpu_seconds + turn.waiting_seconds
+    return wanted > 0 and turn.waiting_seconds / wanted > WAITING_SHARE
 
 
 def disturbed(record: Record, host: Host | None) -> bool:
@@ -138,6 +144,11 @@ def _causes(record: Record, host: Host | None) -> list[str]:
     if (found := _evidence(record, capacity)) is None:
         return []
     threads, contention, asked, within = found
+    if outcome.outside is not None and outcome.outside.turns:
+        turns = outcome.outside.turns
+        lost = sum(map(disturbed_turn, turns))
+        mostly = within and 2 * lost > len(turns)
+        return [f"its threads waited for a CPU in {lost} of {len(turns)} turns"] if mostly else []
     wall, waited, others = threads.wall_seconds, contention.run_queue_seconds, contention.others_cpu_seconds
     causes = []
     usable = len(outcome.cpus) if outcome.cpus else None if host is None else host.effective_cpus

@@ -10,9 +10,7 @@ import os
 import re
 import resource
 import time
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..protocol import Contention, Launch, ProtocolError, SampleCounts, ThreadEvidence, read_launch
 
@@ -311,6 +309,16 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
     )
 
 
+def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[Snapshot, Snapshot]:
+    """Return two readings as if the turns between them, so many seconds in all, had followed one another.
+
+    What counters of the whole machine saw in the pauses was done by the launches that had their turns then: it is
+    unknown what other programs did.
+    """
+    unknown: Dict[str, Any] = dict.fromkeys(("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled"))
+    return before._replace(**unknown), after._replace(wall=before.wall + seconds, **unknown)
+
+
 class SampleCounter:
     """Counts the kernel's events in each timed sample: page faults and context switches of this process.
 
@@ -354,17 +362,18 @@ def fault_seconds() -> Optional[float]:
     New pages are written to once, and the best of some rounds counts, since noise only adds.
     """
     size = resource.getpagesize()
+    ones = bytes([1]) * _FAULTS_TIMED
     best: Optional[float] = None
     for _ in range(_ROUNDS_OF_FAULTS):
         pages = mmap.mmap(-1, _FAULTS_TIMED * size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         try:
-            first_bytes = np.frombuffer(pages, np.uint8)[::size]
-            before = minor_faults()
-            start = time.perf_counter()
-            first_bytes[:] = 1
-            seconds = time.perf_counter() - start
-            faults = minor_faults() - before
-            del first_bytes  # a map with a view cannot be closed
+            # Without NumPy, whose threads must not start before `bind`.
+            with memoryview(pages) as every_byte, every_byte[::size] as first_bytes:
+                before = minor_faults()
+                start = time.perf_counter()
+                first_bytes[:] = ones
+                seconds = time.perf_counter() - start
+                faults = minor_faults() - before
         finally:
             pages.close()
         if faults > 0 and (best is None or seconds / faults < best):

@@ -18,7 +18,7 @@ from .. import networks
 from ..base import Adapter
 from ..families import ParityRecipe
 from ..networks import Network
-from ..protocol import END, HOST_LINE, READ, RESET, STEPS, Cell, Launch, Parity, ParitySample
+from ..protocol import END, HOST_LINE, READ, RESET, STEPS, TURN, Cell, Launch, Parity, ParitySample
 from . import batches, contract
 from .batches import sampled_entries
 
@@ -225,6 +225,10 @@ class Host:
             return {}
         answer = json.loads(line.decode("ascii") or "{}")
         return answer if isinstance(answer, dict) else {}
+
+    def turn(self, samples: int) -> bool:
+        """Send that a turn ended with this many samples, wait for the next one, and return whether there is one."""
+        return self.mark("%s %d" % (TURN, samples)).get("more") is True
 
     def end(self, steps: int) -> Optional[CheckRequest]:
         """Send that this many steps were timed, and return the check that is asked for."""

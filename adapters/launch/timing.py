@@ -14,7 +14,7 @@ alone; the tests compare it with ``ruptures``. Its reliability: adapters/README.
 import gc
 import math
 import time
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -150,6 +150,9 @@ def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float =
 #: the search for a steady state and to the telemetry.
 GPU_SECONDS = 1.0
 
+#: Of warm-up before the first turn of several launches, beside the usual steps.
+TURNS_WARM_UP_SECONDS = 0.5
+
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
 PENALTY = 6.0  # times the noise's variance and the logarithm of the length
 RELEVANT = 0.01  # relative: a smaller change of level is left alone
@@ -169,6 +172,9 @@ def warm_up(
         note_loss()
     if not launch.cell.on_cpu:
         spent += keep_busy(step, adapter.synchronize, GPU_SECONDS)
+    if launch.turn_seconds is not None:
+        # No search for a steady state follows: a change of level between turns has many causes.
+        spent += keep_busy(step, adapter.synchronize, TURNS_WARM_UP_SECONDS)
     count, tried = steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
     multiple = launch.cell.sample_steps
     return spent + tried, -(-count // multiple) * multiple
@@ -200,6 +206,67 @@ def timed_samples(
     if start is None or start > longest:
         return [], samples, False
     return samples[:start], samples[start:], True
+
+
+#: The caches are cold after a pause, and threads sleep: the first sample of a turn does not count if it is shorter.
+LEAD_IN_SECONDS = 0.05
+
+
+class TimedTurns(NamedTuple):
+    """Samples that were timed in turns with other launches, in nanoseconds."""
+
+    lead_ins: List[int]  # the first sample of each turn, where it does not count
+    samples: List[int]
+    turns: List[int]  # samples of each turn
+    seconds: float  # of all turns together
+
+
+def samples_in_turns(
+    sample: Callable[[], None],
+    synchronize: Callable[[], None],
+    turn_seconds: float,
+    with_lead_in: bool,
+    next_turn: Callable[[int], bool],
+    counter: SampleCounter,
+    clock: Callable[[], int] = nanoseconds,
+) -> TimedTurns:
+    """Time samples in turns of this length, one sample at least, until ``next_turn`` returns that there is no other.
+
+    ``next_turn`` takes the number of samples of a turn that has ended, and waits until other launches had theirs.
+    """
+    lead_ins: List[int] = []
+    samples: List[int] = []
+    turns: List[int] = []
+    spent = 0
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        more = True
+        while more:
+            synchronize()
+            begun = clock()
+            deadline = begun + int(turn_seconds * 1e9)
+            if with_lead_in:
+                sample()
+                synchronize()
+                lead_ins.append(clock() - begun)
+            counter.begin()
+            before = len(samples)
+            end = begun
+            while end < deadline or len(samples) == before:
+                start = clock()
+                sample()
+                synchronize()
+                end = clock()
+                samples.append(end - start)
+                counter.note()
+            turns.append(len(samples) - before)
+            spent += clock() - begun
+            more = next_turn(turns[-1])
+    finally:
+        if collecting:
+            gc.enable()
+    return TimedTurns(lead_ins, samples, turns, spent * 1e-9)
 
 
 def _logarithms(times: Sequence[float]) -> np.ndarray:

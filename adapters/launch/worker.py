@@ -235,7 +235,9 @@ class FirstWorker:
         watch = device.Watch(adapter, cell.on_cpu)
         sample = watch.around(timing.several(step, count))
         step_seconds = warmup[-1] * 1e-9
-        announce("timed", min(protocol.seconds, step_seconds * count * protocol.steps), step_seconds)
+        in_turns = launch.turn_seconds is not None
+        expected = None if in_turns else min(protocol.seconds, step_seconds * count * protocol.steps)
+        announce("timed", expected, step_seconds)
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         watch.begin()
@@ -246,9 +248,18 @@ class FirstWorker:
         host.mark(BEGIN)
         earlier = evidence.snapshot(cpus)
         begun = time.monotonic()
-        left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol, counter)
+        turns: List[int] = []
+        steady: Optional[bool] = None
+        if launch.turn_seconds is None:
+            left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol, counter)
+        else:
+            short = step_seconds * count < timing.LEAD_IN_SECONDS
+            timed = timing.samples_in_turns(sample, adapter.synchronize, launch.turn_seconds, short, host.turn, counter)
+            left_out, samples, turns = timed.lead_ins, timed.samples, timed.turns
         ended = time.monotonic()
         later = evidence.snapshot(cpus)
+        if in_turns:
+            earlier, later = evidence.without_pauses(earlier, later, timed.seconds)
         request = host.end((len(left_out) + len(samples)) * count)
         watch.end()
         loss = contract.loss(adapter) if adapter.has_loss else None
@@ -296,9 +307,10 @@ class FirstWorker:
             evidence_steps=(len(left_out) + len(samples)) * count,
             device=watch.evidence(len(left_out)),
             # Samples follow one another without a pause.
-            timed_between=[begun + sum(left_out) * 1e-9, ended],
+            timed_between=None if in_turns else [begun + sum(left_out) * 1e-9, ended],
             parity_sample=seen,
-            sample_counts=counter.counts(len(left_out)),
+            sample_counts=counter.counts(0 if in_turns else len(left_out)),
+            turns=turns,
             fault_seconds=fault_seconds,
         )
 

@@ -15,6 +15,7 @@ from scipy.special import bdtr, stdtrit
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
+from dlbench.reports.compare.rounds import seconds_in_turns, took_turns
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
@@ -352,6 +353,8 @@ def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
 
 def common_time(first: Record, second: Record) -> tuple[float, float] | None:
     """Return when both launches of a duet were timed, by the system's monotonic clock; None: one after the other."""
+    if took_turns(first.outcome, second.outcome):
+        return None
     spans = first.outcome.timed_between, second.outcome.timed_between
     if spans[0] is None or spans[1] is None:
         return None
@@ -360,10 +363,16 @@ def common_time(first: Record, second: Record) -> tuple[float, float] | None:
 
 
 def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float | None]:
-    """Return the median seconds per step of both launches; for a duet only over the samples of their common time.
+    """Return the seconds per step of both launches: medians, or by the rounds of launches that took turns.
+
+    For a duet only over the samples of their common time.
 
     Outside that time the slower side has the machine to itself.
     """
+    if took_turns(first.outcome, second.outcome):
+        if first.outcome.status is Status.OK is second.outcome.status:
+            return seconds_in_turns(first.outcome, second.outcome)
+        return None, None
     common = common_time(first, second)
     return _seconds(first, common), _seconds(second, common)
 

@@ -35,7 +35,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import resume, sides
-from ..run.duet import PAIRINGS, SEQUENTIAL, choose
+from ..run.pairing import PAIRINGS, SEQUENTIAL, choose
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
@@ -76,8 +76,8 @@ _SIDES: options.Options = {
     "same": flag("--same", "Compare identical code, to measure this machine's noise."),
     "pairing": option(
         "--pairing",
-        "Launch both sides of a pair at once, each on its own CPUs (duet), or one after the other (sequential). "
-        "Default: sequential.",
+        "How the launches of a pair run: alternating within tenths of a second (turns), one after the other "
+        "(sequential), or at once, each on its own CPUs (duet). Default: sequential.",
         metavar="|".join(PAIRINGS),
     ),
 }
@@ -277,7 +277,7 @@ def measure(
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
     helpers = {build.name: build.framework.helpers for build in plan.builds}
-    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
+    pairing = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
@@ -294,20 +294,21 @@ def measure(
                 resume.check_same_variables(record, source.digest, given_variables)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     if unfinished is None and seconds is not None:
-        first_pairs = PairSchedule(plan, (), pair_rule, duets).seconds_left()
+        first_pairs = PairSchedule(plan, (), pair_rule, pairing).seconds_left()
         if first_pairs > seconds:
             say(
                 f"The budget of {in_words(seconds)} is short: the first look at every cell takes roughly "
                 f"{in_words(first_pairs)}, and a cell without it is inconclusive. --resume continues the run."
             )
-    at_once = f", {len(duets)} of them in duet pairs" if duets else ""
+    at_once = f", {len(pairing.duets)} of them in duet pairs" if pairing.duets else ""
+    at_once += f", {len(pairing.in_turns)} of them in turns" if pairing.in_turns else ""
     profile = RunProfile(
         purpose,
-        lambda plan, records, _: PairSchedule(plan, records, pair_rule, duets),
+        lambda plan, records, _: PairSchedule(plan, records, pair_rule, pairing),
         pair,
         rule,
         ceilings=False,
-        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *remarks, heap_line(plan)),
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *pairing.remarks, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,
     )

@@ -27,7 +27,7 @@ from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides
-from ..run.duet import SEQUENTIAL, choose
+from ..run.pairing import SEQUENTIAL, choose
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairSchedule, for_gate
 from . import options
@@ -64,7 +64,7 @@ def qualify(given: Given) -> int:
     plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)
     helpers = {build.name: build.framework.helpers for build in plan.builds}
-    duets, _ = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
+    pairing = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
     same = replace(side, name=BASELINE)
     sources = sides.prepare(plan, (same, side), say, not given.no_build)
     gate, began = for_gate(host_of(machine), rule), time.monotonic()
@@ -78,7 +78,7 @@ def qualify(given: Given) -> int:
             extra = {EXTRA_PRODUCTS: products} if products else {}
             profile = RunProfile(
                 GATE,
-                lambda plan, records, _: PairSchedule(plan, records, gate, duets),
+                lambda plan, records, _: PairSchedule(plan, records, gate, pairing),
                 (same, replace(side, variables={**side.variables, **extra})),
                 rule,
                 ceilings=False,
@@ -88,7 +88,7 @@ def qualify(given: Given) -> int:
             )
             run, _ = run_plan(narrow_to(plan, tuple(cells)), machine, store, profile, budget_seconds=left)
             found, records = sides.report_of(store, run, rule), store.records(run=run.id)
-            return {each.cell: _measured(each, records, each.cell in duets) for each in found.cells}
+            return {each.cell: _measured(each, records, each.cell in pairing.duets) for each in found.cells}
 
         identical = measure(plan.cells)
         slowed: dict[Cell, Measured] = {}

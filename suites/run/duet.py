@@ -6,18 +6,10 @@ their timed steps together, and neither starts its parity check before the other
 over their common time (`reports.compare.comparison.common_time`).
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Cpu
 from dlbench.hardware_probe.cpu import bound_mask
-from dlbench.reports.naming import name_of
 
-from ..errors import UsageError
-from ..planning import values
-
-SEQUENTIAL, DUET = PAIRINGS = ("sequential", "duet")
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
 """The CPUs of each of two launches."""
 
@@ -48,21 +40,3 @@ def masks_of(cell: Cell, cpu: Cpu, helpers: int = 0) -> Masks | str:
     if len({tuple(sorted(kinds.get(number, 0) for number in side)) for side in (first, second)}) > 1:
         return f"both sides need {needed} cores, and there are fewer of one kind"
     return first, second
-
-
-def choose(
-    pairing: str, cells: Sequence[Cell], cpu: Cpu, helpers: Mapping[str, int] = MappingProxyType({})
-) -> tuple[dict[Cell, Masks], list[str]]:
-    """Return the CPUs of the cells to measure in duet pairs, and lines with the reasons why others are not.
-
-    Raises UsageError for an unknown pairing, and for duet pairs if no cell can have them.
-    """
-    values.one_of(pairing, "pairing", PAIRINGS)
-    if pairing == SEQUENTIAL:
-        return {}, []
-    masks = {cell: masks_of(cell, cpu, helpers.get(cell.framework, 0)) for cell in cells}
-    found = {cell: each for cell, each in masks.items() if not isinstance(each, str)}
-    refused = [f"{name_of(cell)}: {each}" for cell, each in masks.items() if isinstance(each, str)]
-    if refused and not found:
-        raise UsageError(f"No cell can be measured in duet pairs. {refused[0]}. Use --pairing sequential.")
-    return found, [f"sequential pairs of {each}" for each in refused]

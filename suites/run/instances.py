@@ -4,7 +4,6 @@ Each is a launch that is judged by itself. Together they take one over the sum o
 i-th samples of all make one sample. Only the time during which all were timed counts.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ import numpy as np
 
 from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
 
-from .launcher import Launched, LaunchRequest, Tick, at_once
+from .launcher import Launched, LaunchRequest, Meeting, Tick, at_once
 
 SAMPLES = "samples_ns_of_instances"
 """The key of a record's software with the nanoseconds of each step of each instance."""
@@ -24,7 +23,7 @@ SAMPLES = "samples_ns_of_instances"
 def run_instances(request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick) -> Launched:
     """Run the instances of a launch, which divide its CPUs and quota, and return their joint result."""
     count, cpus = request.launch.cell.instances, request.launch.cpus or []
-    each, meeting = len(cpus) // count, threading.Barrier(count)
+    each, meeting = len(cpus) // count, Meeting(count)
 
     def instance(number: int, look: Tick) -> Launched:
         own = cpus[number * each : (number + 1) * each]

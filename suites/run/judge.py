@@ -250,7 +250,7 @@ def implausible(
     ``telemetry`` is that of its GPU, by the driver.
     """
     assert outcome.outside is not None
-    found = [*_clock(outcome, outcome.outside), *_of_quota(cell, outcome.outside)]
+    found = [*_clock(outcome, outcome.outside), *_of_quota(cell, outcome.outside), *_of_turns(outcome.outside)]
     if computes:
         step = median_high(outcome.step_seconds())
         # The least that a step must compute: of a mini-batch of unknown size, nothing.
@@ -289,6 +289,12 @@ def _of_quota(cell: Cell, outside: HostObservation) -> Iterator[str]:
             f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in {_s(outside.timed_seconds)} under a "
             f"CPU quota of {cell.cpu_quota:g}: some of them left their control group"
         )
+
+
+def _of_turns(outside: HostObservation) -> Iterator[str]:
+    """A launch stands still while others have their turns, unless one of its processes escapes being stopped."""
+    if outside.stopped_cpu_seconds > _TICK_SECONDS:
+        yield (f"its processes used {_s(outside.stopped_cpu_seconds)} of CPU time while other launches had their turns")
 
 
 def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObservation, step: float) -> Iterator[str]:

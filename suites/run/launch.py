@@ -12,7 +12,6 @@ Records do not contain the user, the host's name, paths of files, or any passwor
 
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
@@ -41,11 +40,12 @@ from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launch_files import FeedFiles
-from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick, of_a_launch
+from .launcher import Launched, Launcher, LaunchRequest, Meeting, Tick, at_once, no_tick, of_a_launch
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
 from .texts import Text
+from .turns import TURN_SECONDS, Member, Turns
 
 _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
@@ -108,9 +108,12 @@ class LaunchRunner:
         tick: Tick = no_tick,
         *,
         skip: str = "",
-        meeting: threading.Barrier | None = None,
+        meeting: Meeting | None = None,
+        member: Member | None = None,
     ) -> Record:
-        """Return the record of one attempt at a launch; ``meeting`` is with the launch that runs at the same time.
+        """Return the record of one attempt at a launch.
+
+        ``meeting`` is with the launch that runs at the same time; as a ``member`` it takes turns with others.
 
         A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives a record of status SKIPPED
         and starts nothing. Raises FrameworkEnvironmentError where a launch cannot write its folder, and
@@ -121,7 +124,7 @@ class LaunchRunner:
         tunable = framework.tunable(cell.mode, cell.device, network.family.name)
         default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
         node, started = self.node(), datetime.now(UTC)
-        launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, meeting)
+        launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, meeting, member)
         outcome = launched.outcome
         note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
         if outcome.software:
@@ -167,7 +170,8 @@ class LaunchRunner:
         skip: str,
         tunable: Sequence[str],
         tick: Tick,
-        meeting: threading.Barrier | None,
+        meeting: Meeting | None,
+        member: Member | None,
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
         """Launch a cell on its device and judge it; return it with additions to the record's software."""
         cell = planned.cell
@@ -197,6 +201,7 @@ class LaunchRunner:
             text=None if text is None else str(text.file()),
             feed=None if feed is None else str(feed.folder),
             helpers=framework.helpers,
+            turn_seconds=None if member is None else TURN_SECONDS,
         )
         described = {
             "feed": None if feed is None else feed.described,
@@ -223,6 +228,7 @@ class LaunchRunner:
             framework.computes,
             self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
             meeting,
+            member,
         )
         # Of several GPUs, which do the same, the first is watched.
         watched = gpus[0].uuid if gpus else None
@@ -302,12 +308,17 @@ def run_attempts(
     for attempt in range(most):
         if attempt and gate is not None and not gate.before_repeat():
             return
-        meeting = threading.Barrier(len(launches)) if len(launches) > 1 else None
-        calls = [
-            partial(runners[each.side].attempt, each, protocol, attempt, skip=skip, meeting=meeting)
-            for each in launches
-        ]
-        records = [calls[0](tick)] if meeting is None else at_once(calls, meeting, tick)
+        attempts = [partial(runners[each.side].attempt, each, protocol, attempt, skip=skip) for each in launches]
+        if len(launches) == 1:
+            records = [attempts[0](tick)]
+        elif launches[0].in_turns:
+            first = launches[0]
+            turns = Turns(len(launches), f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}")
+            calls = [partial(each, member=Member(turns, number)) for number, each in enumerate(attempts)]
+            records = at_once(calls, turns, tick)
+        else:
+            meeting = Meeting(len(launches))
+            records = at_once([partial(each, meeting=meeting) for each in attempts], meeting, tick)
         yield records
         if not any(disturbed(record, runners[record.side].host) for record in records):
             return

@@ -42,12 +42,14 @@ from dlbench.adapters.protocol import (
     RESET,
     STEPS,
     TRAINING,
+    TURN,
     CpuEnergy,
     HostObservation,
     Launch,
     Outcome,
     QuotaUse,
     Status,
+    TurnObservation,
     write_launch,
 )
 from dlbench.hardware_probe.energy import Microjoules, PackageCounters
@@ -57,7 +59,7 @@ from dlbench.reports.formats.inert import one_line
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.variables import GIVEN_NAMES, INHERITED, LAUNCH_MARK
-from . import quota
+from . import quota, turns
 from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .supervisor import TAIL_BYTES
 
@@ -83,8 +85,10 @@ class LaunchRequest:
     computes: bool = True  # False: the framework says of itself that it computes nothing
     first_losses: tuple[float, ...] | None = None
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
-    meeting: threading.Barrier | None = None
+    meeting: "Meeting | None" = None
     """Where it begins and ends its timed steps together with another launch; see `duet`."""
+    member: turns.Member | None = None
+    """Its place among launches that take turns."""
     shown: bool = False
     """Whether the guest's output is shown as it comes; else it is dropped."""
 
@@ -127,8 +131,16 @@ class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
     """Another of the launches at once was interrupted."""
 
 
-def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Barrier, tick: Tick) -> list[Result]:
-    """Run launches that meet at this barrier, each in a thread, and return their results.
+class Meeting(threading.Barrier):
+    """Where launches begin and end their timed steps together."""
+
+    def leave(self, number: int) -> None:
+        """Let the others wait for this launch no longer."""
+        self.abort()
+
+
+def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: "Meeting | turns.Turns", tick: Tick) -> list[Result]:
+    """Run launches that meet or take turns, each in a thread, and return their results.
 
     The first shows the progress of all. Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
     any launch is left then.
@@ -145,7 +157,7 @@ def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Bar
         try:
             return launches[number](partial(look, number=number))
         finally:
-            meeting.abort()  # the others need not wait any longer
+            meeting.leave(number)
 
     with ThreadPoolExecutor(len(launches)) as pool:
         try:
@@ -188,15 +200,16 @@ class LaunchMonitor:
         line: socket.socket,
         supervisor: int,
         check_steps: Sequence[int],
-        meeting: threading.Barrier | None = None,
+        meeting: Meeting | None = None,
         group: quota.Group | None = None,
         counters: PackageCounters | None = None,
+        member: turns.Member | None = None,
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``.
 
         A check takes one of ``check_steps``; without any there is no check. ``meeting`` joins it with the monitor of
-        another launch, in another thread. ``group`` is that of a launch with a CPU quota, ``counters`` are those of
-        the packages' energy (None: here).
+        another launch, in another thread; as a ``member`` it takes turns with others. ``group`` is that of a launch
+        with a CPU quota, ``counters`` are those of the packages' energy (None: here).
         """
         line.setblocking(False)
         self.line = line
@@ -208,7 +221,12 @@ class LaunchMonitor:
         """Whether the guest can send nothing more."""
         self.held_seconds = 0.0
         """Seconds that the guest had to wait for the other launch."""
-        self._meeting, self._group = meeting, group
+        self._meeting, self._group, self._member = meeting, group, member
+        self._turns: list[TurnObservation] = []
+        self.turn_samples: list[int] = []
+        """How many samples the guest says each turn had."""
+        self._in_turn = (0.0, 0.0)  # CPU time and waiting of all threads when the turn began
+        self._stopped_cpu_seconds = 0.0
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
         self._counters = PackageCounters() if counters is None else counters
         self._microjoules: list[Microjoules | str] = []  # before and after the timed samples
@@ -250,11 +268,19 @@ class LaunchMonitor:
         used = quota.used_between(*self._quota) if len(self._quota) == 2 else None
         check = (steps, rounds, *reset, *checked, *read)
         return HostObservation(
-            seconds, cpu_seconds, *check, waiting, self._checks, energy=self._energy(seconds), quota=used
+            seconds,
+            cpu_seconds,
+            *check,
+            waiting,
+            self._checks,
+            energy=self._energy(seconds),
+            quota=used,
+            turns=self._turns,
+            stopped_cpu_seconds=self._stopped_cpu_seconds,
         )
 
     def _energy(self, seconds: float) -> CpuEnergy:
-        if self._meeting is not None:
+        if self._meeting is not None or self._member is not None:
             return CpuEnergy(None, "several launches ran at once, and the counters are of all programs")
         before, after = self._microjoules
         return CpuEnergy(*self._counters.spent(before, after, seconds))
@@ -264,18 +290,16 @@ class LaunchMonitor:
             self._microjoules.append(self._counters.read())
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
-        if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
+        if not self._expected or word != self._expected[0] or (word in (END, TURN)) != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
             self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
             return
         self._expected.pop(0)
-        spent = self._spent.get(word, (0.0, 0.0, 0.0))
-        since = (max(0.0, here - there) for here, there in zip(now, self._last, strict=True))
-        self._spent[word] = (spent[0] + next(since), spent[1] + next(since), spent[2] + next(since))
+        self._add(END if word == TURN else word, now)
         if self._group is not None and word in (BEGIN, END):
             self._quota.append(self._group.use())
         if word == BEGIN:
-            self._expected = [END]
+            self._expected = [END if self._member is None else TURN]
         answer = b"{}\n"
         if word == END:
             self.timed_steps = int(number[:18])
@@ -294,6 +318,13 @@ class LaunchMonitor:
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
+        if self._member is not None and word in (BEGIN, TURN):
+            if word == TURN:
+                self.turn_samples.append(int(number[:18]))
+            more = self._wait_for_turn(self._member, now[0], ended=word == TURN)
+            self._expected = [TURN if more or word == BEGIN else END]
+            answer = b'{"more": true}\n' if more else b"{}\n"
+            now = (now[0], *used_and_awaited(self._supervisor))
         if word == BEGIN:
             self._microjoules = [self._counters.read()]
         # The guest waits meanwhile: it used no CPU time since.
@@ -303,6 +334,34 @@ class LaunchMonitor:
             self.line.sendall(answer, socket.MSG_NOSIGNAL)
         except OSError:
             self.wrong = "it closed the connection"
+
+    def _add(self, word: str, now: tuple[float, float, float]) -> None:
+        """Add what was spent since the last mark to what leads to this one."""
+        spent = self._spent.get(word, (0.0, 0.0, 0.0))
+        since = [max(0.0, here - there) for here, there in zip(now, self._last, strict=True)]
+        self._spent[word] = (spent[0] + since[0], spent[1] + since[1], spent[2] + since[2])
+
+    def _wait_for_turn(self, member: turns.Member, came: float, ended: bool) -> bool:
+        """Stop the launch until it may run again; return whether that is for another turn, and not to end.
+
+        ``came`` is when its mark came, ``ended`` whether that was the end of a turn.
+        """
+        processes = turns.descendants(self._supervisor)
+        last = None
+        if ended:
+            used, waited = turns.cpu_and_waiting(processes)
+            last = TurnObservation(
+                came - self._last[0], max(0.0, used - self._in_turn[0]), max(0.0, waited - self._in_turn[1])
+            )
+            self._turns.append(last)
+        turns.stop(processes)
+        before = turns.cpu_and_waiting(processes)
+        more = member.turns.next_turn(member.number, last)
+        self._in_turn = turns.cpu_and_waiting(turns.descendants(self._supervisor))
+        self._stopped_cpu_seconds += max(0.0, self._in_turn[0] - before[0])
+        turns.let_run(processes)
+        self.held_seconds += time.monotonic() - came
+        return more
 
     def _step_seconds(self) -> float:
         return self._spent[END][0] / max(1, self.timed_steps or 0)
@@ -366,7 +425,7 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
         start, kills = time.monotonic(), oom_kills()
         child = _start(request, directory, theirs.fileno(), group)
         theirs.close()
-        monitor = LaunchMonitor(ours, child.pid, check_steps, request.meeting, group)
+        monitor = LaunchMonitor(ours, child.pid, check_steps, request.meeting, group, member=request.member)
         try:
             try:
                 ended, suspended = _wait(child, request.timeout, monitor, directory, tick)
@@ -546,7 +605,9 @@ def outcome_of(
         if outcome.status is not Status.OK or not launch.times_steps:
             return outcome
         observation = monitor.observation()
-        if observation is not None and monitor.timed_steps == outcome.observed_steps():
+        if observation is not None and outcome.turns != monitor.turn_samples:
+            wrong = "its outcome and its messages have different numbers of samples in turns"
+        elif observation is not None and monitor.timed_steps == outcome.observed_steps():
             return outcome._replace(outside=observation)
         said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
         wrong = wrong or (said if observation else "it came without the requested parity check")

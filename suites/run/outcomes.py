@@ -182,14 +182,16 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
         return
     if not outcome.samples_ns or outcome.steps_per_sample < 1:
         yield f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
-    counts = outcome.sample_counts
-    if counts is not None and any(len(each) != len(outcome.samples_ns) for each in counts):
+    of_samples = outcome.sample_counts
+    if of_samples is not None and any(len(counted) != len(outcome.samples_ns) for counted in of_samples):
         yield f"sample_counts: there must be one of each kind for each of {len(outcome.samples_ns)} samples"
     steps = outcome.observed_steps()
     if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
         yield f"{outcome.timed_steps()} steps timed of {steps} observed"
+    if sum(outcome.turns) != (len(outcome.samples_ns) if launch.turn_seconds is not None else 0):
+        yield f"turns of {sum(outcome.turns)} samples, where there are {len(outcome.samples_ns)}"
     most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
-    if steps // outcome.steps_per_sample > most:
+    if launch.turn_seconds is None and steps // outcome.steps_per_sample > most:
         yield f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
     requested = None if outcome.threads is None else outcome.threads.requested
     if requested != launch.all_threads:

@@ -204,8 +204,7 @@ class Runner:
                 if not self.schedule.wants(launches[0].cell, launches[0].block):
                     continue
                 if self._fits(launches):
-                    at_once = launches[0].cpus is not None
-                    for each in [launches] if at_once else [(planned,) for planned in launches]:
+                    for each in [launches] if launches[0].at_once else [(planned,) for planned in launches]:
                         self._launch(each)
                     continue
                 complete = False
@@ -227,8 +226,8 @@ class Runner:
         left = self._seconds_of_budget()
         if left is None or self.budget_seconds is None or self._launched == 0:
             return True
-        duet = launches[0].cpus is not None
-        expected = sum(self.schedule.seconds(each.cell) for each in launches[: 1 if duet else None])
+        counted = launches[:1] if launches[0].cpus is not None else launches
+        expected = sum(self.schedule.seconds(each.cell) for each in counted)
         reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
         return expected <= left - min(reserved, self.budget_seconds / 2)
 

@@ -24,7 +24,7 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -53,6 +53,7 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_att
 from dlbench.reports.storage.results import Results
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
+from .pairing import Pairing
 
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: the two sides of a pair, else one."""
@@ -454,15 +455,10 @@ class PairSchedule(Schedule):
 
     strict = True
 
-    def __init__(
-        self,
-        plan: Plan,
-        records: Iterable[Record],
-        rule: PairRule,
-        duets: Mapping[Cell, Sequence[tuple[int, ...]]] | None = None,
-    ) -> None:
-        """Take up the records so far; ``duets`` are cells whose pairs are launched at once, on these CPUs."""
-        self._rule, self._duets = rule, duets or {}
+    def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule, pairing: Pairing | None = None) -> None:
+        """Take up the records so far; without a ``pairing`` the launches of all pairs are made in a row."""
+        pairing = pairing or Pairing()
+        self._rule, self._duets, self._in_turns = rule, pairing.duets, pairing.in_turns
         super().__init__(replace(plan, interval=None), records)
 
     def _update(self, cell: Cell) -> None:
@@ -481,7 +477,8 @@ class PairSchedule(Schedule):
             index, sides = pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
             random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
             placed = zip(sides, self._duets.get(cell, (None, None)), strict=True)
-            pairs.append(tuple(PlannedLaunch(cell, index, side, cpus) for side, cpus in placed))
+            in_turns = cell in self._in_turns
+            pairs.append(tuple(PlannedLaunch(cell, index, side, cpus, in_turns) for side, cpus in placed))
         random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
         return pairs
 

@@ -49,9 +49,10 @@ from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import Plan, PlannedLaunch, expand, narrow_to
 from dlbench.suites.run import preparation, sides
-from dlbench.suites.run.duet import DUET, SEQUENTIAL, masks_of
+from dlbench.suites.run.duet import masks_of
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
+from dlbench.suites.run.pairing import DUET, SEQUENTIAL, Pairing
 from dlbench.suites.run.schedules import PairSchedule
 
 SUITE = """
@@ -183,12 +184,12 @@ class Study:
         if isinstance(masks, str):
             raise typer.BadParameter(f"no duet here: {masks}")
         launchers = {side: self.launcher(run, extra) for side, extra in run.sides.items()}
-        duets = {cell: masks} if kind.pairing == DUET else {}
+        pairing = Pairing({cell: masks}) if kind.pairing == DUET else Pairing()
         plan = replace(narrow_to(self.plan, [cell]), seed=run.seed)
-        schedule = PairSchedule(plan, self.store.records(run=run.id), lambda _: 1, duets)
+        schedule = PairSchedule(plan, self.store.records(run=run.id), lambda _: 1, pairing)
         (planned,) = schedule.wanted(0)
         with beside(kind.neighbour):
-            if duets:
+            if pairing.duets:
                 (records,) = run_attempts(launchers, planned, plan.protocol)
             else:
                 records = [launchers[each.side].attempt(each, plan.protocol) for each in planned]

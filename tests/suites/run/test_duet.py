@@ -26,9 +26,10 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
-from dlbench.suites.run.duet import choose, masks_of
+from dlbench.suites.run.duet import masks_of
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
-from dlbench.suites.run.launcher import LaunchMonitor, launch_process
+from dlbench.suites.run.launcher import LaunchMonitor, Meeting, launch_process
+from dlbench.suites.run.pairing import Pairing, choose
 
 MACHINE = probe()
 two_cpus = pytest.mark.skipif(
@@ -82,15 +83,16 @@ def test_why_both_sides_cannot_run_at_once(tmp_path: Path, changes: dict[str, An
 def test_cells_that_cannot_be_a_duet_are_named_and_an_error_where_none_can(tmp_path: Path) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon(**SMT)))
     small, large = null_cell(), null_cell(threads=2)
-    duets, (line,) = choose("duet", [small, large], cpu)
-    assert set(duets) == {small}
+    chosen = choose("duet", [small, large], cpu)
+    (line,) = chosen.remarks
+    assert set(chosen.duets) == {small}
     assert "2 threads" in line
-    assert choose("sequential", [small, large], cpu) == ({}, [])
+    assert choose("sequential", [small, large], cpu) == Pairing()
     with pytest.raises(UsageError, match="No cell can be measured in duet pairs"):
         choose("duet", [large], cpu)
 
 
-def monitor(meeting: threading.Barrier | None) -> tuple[LaunchMonitor, socket.socket]:
+def monitor(meeting: Meeting | None) -> tuple[LaunchMonitor, socket.socket]:
     """Return a monitor that listens in a thread of its own, and the guest's end of its line."""
     ours, guest = socket.socketpair()
     made = LaunchMonitor(ours, os.getpid(), (), meeting)
@@ -108,7 +110,7 @@ def monitor(meeting: threading.Barrier | None) -> tuple[LaunchMonitor, socket.so
 
 @pytest.mark.parametrize("words", [[BEGIN], [BEGIN, f"{END} 4"]])
 def test_a_guest_is_answered_when_the_other_has_come_or_is_gone(words: list[str]) -> None:
-    meeting = threading.Barrier(2)
+    meeting = Meeting(2)
     (first, one), (_, other) = monitor(meeting), monitor(meeting)
     *before, last = words
     for word in before:
@@ -121,7 +123,7 @@ def test_a_guest_is_answered_when_the_other_has_come_or_is_gone(words: list[str]
     other.sendall(last.encode() + b"\n")
     assert [guest.recv(10) for guest in (one, other)] == [b"{}\n"] * 2
     assert first.held_seconds > 0.2  # the guest waited for 0.3 s, the monitor from when it had read the word
-    third, alone = monitor(broken := threading.Barrier(2))
+    third, alone = monitor(broken := Meeting(2))
     alone.sendall(BEGIN.encode() + b"\n")
     broken.abort()
     assert alone.recv(10) == b"{}\n"

@@ -1,0 +1,56 @@
+"""How the two launches of a pair are made: in turns, at once on their own CPUs (duet), or one after the other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import Cpu
+from dlbench.reports.naming import name_of
+
+from ..errors import UsageError
+from ..planning import values
+from . import duet, turns
+
+TURNS, SEQUENTIAL, DUET = PAIRINGS = ("turns", "sequential", "duet")
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The cells whose pairs are not measured one launch after the other, and why others are."""
+
+    duets: Mapping[Cell, duet.Masks] = field(default_factory=dict)
+    in_turns: frozenset[Cell] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+
+def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu, helpers: Mapping[str, int] = MappingProxyType({})) -> Pairing:
+    """Return how the pairs of these cells are made, with a line for each cell that cannot have it so.
+
+    ``helpers`` load the data of a user's own step, by row. Raises UsageError for an unknown pairing, and for duet pairs
+    if no cell can have them.
+    """
+    values.one_of(pairing, "pairing", PAIRINGS)
+    if pairing == SEQUENTIAL:
+        return Pairing()
+    if pairing == TURNS:
+        refused = {cell: why for cell in cells if (why := turns.refusal(cell))}
+        in_turns = frozenset(cell for cell in cells if cell not in refused)
+        return Pairing(in_turns=in_turns, remarks=_remarks(refused))
+    masks = {cell: duet.masks_of(cell, cpu, helpers.get(cell.framework, 0)) for cell in cells}
+    duets = {cell: each for cell, each in masks.items() if not isinstance(each, str)}
+    refused = {cell: each for cell, each in masks.items() if isinstance(each, str)}
+    if refused and not duets:
+        raise UsageError(
+            f"No cell can be measured in duet pairs. {_words(*next(iter(refused.items())))}. "
+            f"Use --pairing {SEQUENTIAL}."
+        )
+    return Pairing(duets, remarks=_remarks(refused))
+
+
+def _remarks(refused: Mapping[Cell, str]) -> tuple[str, ...]:
+    return tuple(f"sequential pairs of {_words(cell, why)}" for cell, why in refused.items())
+
+
+def _words(cell: Cell, why: str) -> str:
+    return f"{name_of(cell)}: {why}"

@@ -1,0 +1,223 @@
+"""Launches that take turns: all are alive at once, and one at a time runs while the others stand still.
+
+The machine's speed drifts within seconds, so launches are compared best when they alternate within tenths of a second.
+A round is one turn of each launch, in an order drawn by the seed. Between its turns a launch is stopped (SIGSTOP to
+each of its processes), so that neither spinning threads nor helpers disturb the others. CPU time that it used all the
+same is in its record.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench.adapters.launch.evidence import cpu_seconds_of
+from dlbench.adapters.protocol import Cell, TurnObservation
+from dlbench.reports.disturbance import disturbed_turn
+
+TURN_SECONDS = 0.1
+"""A turn lasts this long, or one step where that is longer."""
+_STANDING = "TtZX"
+"""States of threads that use no CPU: stopped, traced, or ended."""
+_STANDSTILL_SECONDS = 1.0
+"""A process that still runs this long after SIGSTOP does not stop."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many rounds launches take turns for."""
+
+    fewest: int = 12
+    """Undisturbed ones."""
+    seconds: float = 2.0
+    """Of turns that each launch should have."""
+    most: int = 40
+    """Disturbed ones included."""
+
+
+def refusal(cell: Cell) -> str:
+    """Return why launches of a cell cannot take turns; empty where they can."""
+    if not cell.on_cpu:
+        return "on a GPU both would share its memory"
+    if cell.instances > 1 or cell.world_size > 1:
+        return "its processes run at once already"
+    if cell.cpu_quota:
+        return "a CPU quota is granted in periods as long as a turn"
+    if not Path("/proc/self/schedstat").exists():
+        return "this system does not show how long threads wait for a CPU"
+    return ""
+
+
+class Turns:
+    """Decides which of several launches may run; each launch's monitor asks from its own thread."""
+
+    def __init__(self, members: int, seed: object, rounds: Rounds | None = None) -> None:
+        """Begin with all members starting up; the seed decides the order of each round."""
+        self._rounds = rounds or Rounds()
+        self._chance = random.Random(f"turns:{seed}")
+        self._changed = threading.Condition()
+        self._members = members
+        self._present = set(range(members))
+        self._waiting: set[int] = set()
+        self._order: list[int] = []
+        """Members whose turn is still to come in this round."""
+        self._holder: int | None = None
+        """The one that runs."""
+        self._ending = self._aborted = False
+        self._undisturbed = self._made = 0
+        """Rounds."""
+        self._disturbed = False
+        """Whether a turn of this round was."""
+        self._seconds = dict.fromkeys(range(members), 0.0)
+
+    def next_turn(self, member: int, last: TurnObservation | None) -> bool:
+        """Wait until this member may run; return whether that is a turn, and not the time to end.
+
+        ``last`` is its turn that has just ended; None before its first one.
+        """
+        with self._changed:
+            if last is not None:
+                self._seconds[member] += last.seconds
+                self._disturbed |= disturbed_turn(last)
+                self._holder = None
+            self._waiting.add(member)
+            self._choose()
+            self._changed.wait_for(lambda: self._holder == member or self._aborted)
+            self._waiting.discard(member)
+            return not self._ending and not self._aborted
+
+    def leave(self, member: int) -> None:
+        """Take a launch out that has ended, however it did."""
+        with self._changed:
+            self._present.discard(member)
+            self._waiting.discard(member)
+            if member in self._order:
+                self._order.remove(member)
+            if self._holder == member:
+                self._holder = None
+            if not self._ending and len(self._present) < self._members:
+                self._ending = True  # there is nothing left to compare
+                self._order = []
+            self._choose()
+
+    def abort(self) -> None:
+        """Let nobody wait any longer."""
+        with self._changed:
+            self._aborted = True
+            self._changed.notify_all()
+
+    def _choose(self) -> None:
+        """Give the next turn, once every launch waits and none runs."""
+        if self._holder is not None or not self._present or self._waiting != self._present:
+            return
+        if not self._order:
+            self._end_round()
+        self._holder = self._order.pop()
+        self._changed.notify_all()
+
+    def _end_round(self) -> None:
+        """Count the round that has ended, if any, and draw the order of the next one."""
+        if not self._ending and any(self._seconds.values()):
+            self._made += 1
+            self._undisturbed += not self._disturbed
+            enough = self._undisturbed >= self._rounds.fewest and self._least_seconds() >= self._rounds.seconds
+            self._ending = enough or self._made >= self._rounds.most
+        self._disturbed = False
+        self._order = sorted(self._present)
+        self._chance.shuffle(self._order)
+
+    def _least_seconds(self) -> float:
+        return min(self._seconds[member] for member in self._present)
+
+
+class Member:
+    """One launch's place among those that take turns, with the processes that it stops and lets run."""
+
+    def __init__(self, turns: Turns, number: int) -> None:
+        self.turns, self.number = turns, number
+
+    def leave(self) -> None:
+        """End its part: the others go on without it."""
+        self.turns.leave(self.number)
+
+
+def descendants(root: int) -> list[int]:
+    """Return the living descendants of a process, itself left out."""
+    children: dict[int, list[int]] = {}
+    for name in _numbers("/proc"):
+        if fields := _stat_fields(f"/proc/{name}/stat"):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        own = children.get(waiting.pop(), [])
+        found += own
+        waiting += own
+    return found
+
+
+def _numbers(folder: str) -> list[str]:
+    """Return the processes or threads that this folder of /proc lists; none once it is gone."""
+    try:
+        return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208 - names alone, in a hot path
+    except OSError:
+        return []
+
+
+def _stat_fields(path: str) -> list[str]:
+    """Return the fields of a process's or thread's stat from its state on; empty once it has ended."""
+    try:
+        return Path(path).read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def stop(processes: Sequence[int]) -> bool:
+    """Stop processes and wait until all of their threads stand still; return whether they do."""
+    for process in processes:
+        _send(process, signal.SIGSTOP)
+    deadline = time.monotonic() + _STANDSTILL_SECONDS
+    while not all(map(_stands_still, processes)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+def let_run(processes: Sequence[int]) -> None:
+    """Let stopped processes run again."""
+    for process in processes:
+        _send(process, signal.SIGCONT)
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _stands_still(process: int) -> bool:
+    """Tell whether all threads of a process are stopped, or it has ended."""
+    threads = _numbers(f"/proc/{process}/task")
+    states = [_stat_fields(f"/proc/{process}/task/{thread}/stat")[:1] for thread in threads]
+    return all(state[0] in _STANDING for state in states if state)
+
+
+def cpu_and_waiting(processes: Sequence[int]) -> tuple[float, float]:
+    """Return the CPU seconds of all living threads of processes, and those they waited for a CPU.
+
+    CPU time is counted in ticks of 0.01 s where the kernel's scheduler reports none.
+    """
+    used, waited = 0.0, 0.0
+    for process in processes:
+        for thread in _numbers(f"/proc/{process}/task"):
+            folder = f"/proc/{process}/task/{thread}"
+            with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+                words = Path(f"{folder}/schedstat").read_text().split()
+                waited += int(words[1]) * 1e-9
+                used += int(words[0]) * 1e-9 or cpu_seconds_of(_stat_fields(f"{folder}/stat"))
+    return used, waited
