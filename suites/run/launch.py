@@ -45,7 +45,7 @@ from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
 from .texts import Text
-from .turns import TURN_SECONDS, Member, Turns
+from .turns import Member, Turns, rounds_of, turn_seconds
 
 _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
@@ -201,7 +201,7 @@ class LaunchRunner:
             text=None if text is None else str(text.file()),
             feed=None if feed is None else str(feed.folder),
             helpers=framework.helpers,
-            turn_seconds=None if member is None else TURN_SECONDS,
+            turn_seconds=None if member is None else turn_seconds(protocol),
         )
         described = {
             "feed": None if feed is None else feed.described,
@@ -313,7 +313,8 @@ def run_attempts(
             records = [attempts[0](tick)]
         elif launches[0].in_turns:
             first = launches[0]
-            turns = Turns(len(launches), f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}")
+            seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
+            turns = Turns(len(launches), seed, rounds_of(protocol))
             calls = [partial(each, member=Member(turns, number)) for number, each in enumerate(attempts)]
             records = at_once(calls, turns, tick)
         else:

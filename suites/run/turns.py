@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.adapters.launch.evidence import cpu_seconds_of
-from dlbench.adapters.protocol import Cell, TurnObservation
+from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
 from dlbench.reports.disturbance import disturbed_turn
 
 TURN_SECONDS = 0.1
-"""A turn lasts this long, or one step where that is longer."""
+"""A turn lasts this long at most, or one step where that is longer."""
 _STANDING = "TtZX"
 """States of threads that use no CPU: stopped, traced, or ended."""
 _STANDSTILL_SECONDS = 1.0
@@ -38,6 +38,16 @@ class Rounds:
     """Of turns that each launch should have."""
     most: int = 40
     """Disturbed ones included."""
+
+
+def rounds_of(protocol: Protocol) -> Rounds:
+    """Return how many rounds launches of this protocol take turns for: no longer than it times samples in a row."""
+    return Rounds(seconds=min(Rounds.seconds, protocol.seconds))
+
+
+def turn_seconds(protocol: Protocol) -> float:
+    """Return how long a turn of a launch of this protocol lasts."""
+    return min(TURN_SECONDS, protocol.seconds / Rounds.fewest)
 
 
 def refusal(cell: Cell) -> str:

@@ -338,7 +338,7 @@ def test_the_shipped_references_agree_with_automatic_differentiation(guests, tmp
     assert verdict.update_error < 1e-8, verdict.worst_parameter
 
 
-@pytest.mark.parametrize("mode", ["float64", "float32"])
+@pytest.mark.parametrize("mode", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_reset_reference_is_as_a_fresh_one(guests, mode):
     asked.reset(dtype=mode)(guests("reference", mode))
 

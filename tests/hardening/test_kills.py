@@ -144,18 +144,30 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
         assert all(record.outcome.samples_ns for record in records)
 
 
-DUETS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairing", "duet", "--pairs", "4")
+PAIRS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "4", "--pairing")
 
 
-@pytest.mark.skipif(isinstance(masks_of(null_cell(), probe_cpu()), str), reason="no two launches at once here")
-# A duet that is killed loses the most; Ctrl-C of an ordinary run is tried in test_command.py.
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
-def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal.Signals, tmp_path: Path) -> None:
+# A pair that is killed loses the most; Ctrl-C of an ordinary run is tried in test_command.py.
+@pytest.mark.parametrize(
+    ("pairing", "number"),
+    [
+        pytest.param("duet", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("duet", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("turns", signal.SIGINT, marks=pytest.mark.slow),
+        ("turns", signal.SIGKILL),
+    ],
+)
+def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(
+    pairing: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    if pairing == "duet" and isinstance(masks_of(null_cell(), probe_cpu()), str):
+        pytest.skip("no two launches at once here")
+    words = *PAIRS, pairing
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.02, protocol={"steps": 10}))
     (tmp_path / "output").mkdir()
-    pid = fork_command(tmp_path, tmp_path / "output", *DUETS)
+    pid = fork_command(tmp_path, tmp_path / "output", *words)
     wait_until(lambda: len(records_in(tmp_path)[1]) >= 2, "a pair")
-    wait_until(lambda: len(list(guests_of(pid))) == 4, "a duet")
+    wait_until(lambda: len(list(guests_of(pid))) == 4, "both launches of a pair")
     os.kill(pid, number)
     assert ended(pid) == (130 if number is signal.SIGINT else -number)
     wait_until(lambda: not list(of_launches(tmp_path)), "the end of both guests")
@@ -163,10 +175,14 @@ def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal
     assert "Traceback" not in said
     assert number is signal.SIGKILL or "--resume" in said
     _, before = records_in(tmp_path)
-    resumed = fork_command(tmp_path, tmp_path / "output", *DUETS, "--resume")
+    resumed = fork_command(tmp_path, tmp_path / "output", *words, "--resume")
     assert ended(resumed) in (0, 1, 6)  # 1 and 6: this machine was too busy
     ((finished,), records) = records_in(tmp_path)
     assert records[: len(before)] == before
     assert finished.finished
-    assert all(common_time(*pair) for pair in complete_pairs(records))
+    for first, second in complete_pairs(records):
+        if pairing == "duet":
+            assert common_time(first, second)
+        else:
+            assert len(first.outcome.turns) == len(second.outcome.turns) > 0
     assert len(complete_pairs(records)) >= 4

@@ -1,0 +1,305 @@
+"""Launches that take turns: one runs at a time, the others stand still, and no process is left whatever ends them."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import factory_of_records as make
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_pythons import script
+from processes import plan_of, records_in, run_command, wait_until
+from properties import examples
+
+from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
+from dlbench.hardware_probe import probe
+from dlbench.reports.compare.comparison import common_time, complete_pairs, seconds_of_pair
+from dlbench.reports.compare.rounds import seconds_in_turns
+from dlbench.reports.disturbance import disturbed, disturbed_turn
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
+from dlbench.suites.environments.environment import Source
+from dlbench.suites.planning.plan import PlannedLaunch
+from dlbench.suites.run import turns
+from dlbench.suites.run.judge import implausible
+from dlbench.suites.run.launch import LaunchRunner, run_attempts
+from dlbench.suites.run.launcher import launch_process
+from dlbench.suites.run.turns import Rounds, Turns
+
+MACHINE = probe()
+QUIET = TurnObservation(0.1, 0.1, 0.0)
+DISTURBED = TurnObservation(0.1, 0.05, 0.05)
+
+
+# Who may run.
+
+
+def play(members, rounds, seed=1, observed=lambda member, turn: QUIET, lasts=None):
+    """Let members take turns in threads; return who ran, in order, and how many turns each had."""
+    table = Turns(members, seed, rounds)
+    running, ran, counts = threading.Lock(), [], Counter()
+
+    def member(number):
+        last = None
+        try:
+            while table.next_turn(number, last):
+                assert running.acquire(blocking=False), "two run at once"
+                ran.append(number)
+                counts[number] += 1
+                last = observed(number, counts[number])
+                running.release()
+                if lasts is not None and counts[number] == lasts.get(number):
+                    return
+        finally:
+            table.leave(number)
+
+    threads = [threading.Thread(target=member, args=(number,)) for number in range(members)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    return ran, counts
+
+
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_each_round_has_one_turn_of_each_in_an_order_that_varies(members):
+    ran, counts = play(members, Rounds(fewest=12, seconds=0.0, most=40))
+    assert set(counts.values()) == {12}
+    orders = [tuple(ran[start : start + members]) for start in range(0, len(ran), members)]
+    assert all(sorted(order) == list(range(members)) for order in orders)
+    assert members == 1 or len(set(orders)) > 1
+    again, _ = play(members, Rounds(fewest=12, seconds=0.0, most=40))
+    assert ran == again
+    other, _ = play(members, Rounds(fewest=12, seconds=0.0, most=40), seed=2)
+    assert members == 1 or ran != other
+
+
+def test_rounds_go_on_until_each_has_its_seconds():
+    _, counts = play(2, Rounds(fewest=3, seconds=2.0, most=100))
+    assert set(counts.values()) == {20}
+
+
+def test_disturbed_rounds_are_repeated_and_not_for_ever():
+    def observed(member, turn):
+        return DISTURBED if member == 1 and turn % 3 == 0 else QUIET
+
+    _, counts = play(2, Rounds(fewest=12, seconds=0.0, most=40), observed=observed)
+    assert counts == {0: 17, 1: 17}  # five of them were disturbed
+    _, counts = play(2, Rounds(fewest=12, seconds=0.0, most=40), observed=lambda *_: DISTURBED)
+    assert counts == {0: 40, 1: 40}
+
+
+def test_when_one_leaves_the_others_end():
+    _, counts = play(2, Rounds(fewest=12, seconds=0.0, most=40), lasts={1: 4})
+    assert counts[1] == 4
+    assert counts[0] <= 5
+
+
+def test_nobody_waits_once_it_is_aborted():
+    table = Turns(2, 1)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(table.next_turn(0, None)))
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()  # the other is still starting up
+    table.abort()
+    thread.join(10)
+    assert answers == [False]
+
+
+# Standing still.
+
+SPINNING = """
+import os, subprocess, sys, threading
+if len(sys.argv) > 1:
+    os.setsid()
+else:
+    subprocess.Popen([sys.executable, __file__, "helper"])
+def spin():
+    while True:
+        pass
+threading.Thread(target=spin, daemon=True).start()
+spin()
+"""
+
+
+def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
+    path = tmp_path / "spinning.py"
+    path.write_text(SPINNING)
+    starting = f"import subprocess, sys; subprocess.run([sys.executable, {str(path)!r}])"
+    root = subprocess.Popen([sys.executable, "-c", starting])
+    try:
+        found = wait_until(lambda: len(each := turns.descendants(root.pid)) == 2 and each, "the helper")
+        wait_until(lambda: turns.cpu_and_waiting(found)[0] > 0.2, "work")
+        assert turns.stop(found)
+        before = turns.cpu_and_waiting(found)
+        time.sleep(0.3)
+        assert turns.cpu_and_waiting(found) == before
+        turns.let_run(found)
+        wait_until(lambda: turns.cpu_and_waiting(found)[0] > before[0] + 0.1, "work again")
+    finally:
+        for process in reversed(psutil.Process(root.pid).children(recursive=True)):
+            process.kill()
+        root.wait()
+
+
+def test_a_process_that_has_ended_stands_still():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert turns.stop([ended.pid])
+    turns.let_run([ended.pid])
+    assert turns.cpu_and_waiting([ended.pid]) == (0.0, 0.0)
+    assert turns.descendants(ended.pid) == []
+
+
+# The ratio of a pair.
+
+
+def in_turns(steps_of_turns, observed=QUIET, steps_per_sample=1):
+    """Return an outcome with these seconds of steps in each turn."""
+    samples = [step * steps_per_sample for turn in steps_of_turns for step in turn]
+    observation = HostObservation(sum(samples), sum(samples), turns=[observed] * len(steps_of_turns))
+    counts = [len(turn) for turn in steps_of_turns]
+    return make.outcome(samples, turns=counts, outside=observation, steps_per_sample=steps_per_sample)
+
+
+@examples(50)
+@given(st.lists(st.floats(0.5, 2.0), min_size=8, max_size=20), st.floats(0.8, 1.3), st.integers(1, 50))
+def test_a_drift_of_the_machine_leaves_the_ratio_alone(drift, ratio, steps_per_sample):
+    first = in_turns([[0.02 * level, 0.021 * level] for level in drift], steps_per_sample=steps_per_sample)
+    slower = [[ratio * 0.025 * level, ratio * 0.02 * level] for level in drift]
+    second = in_turns(slower, steps_per_sample=steps_per_sample)
+    one, other = seconds_in_turns(first, second)
+    assert other / one == pytest.approx(ratio, rel=1e-3)
+    assert one == pytest.approx(0.02 * float(np.median(drift)), rel=0.5)
+
+
+def test_disturbed_rounds_are_left_out_as_long_as_others_are_left():
+    usual, slow = [0.02, 0.02], [0.2, 0.2]
+    first = in_turns([usual] * 10)
+    second = in_turns([slow, slow, slow, slow, *[usual] * 6])
+    observed = [DISTURBED] * 4 + [QUIET] * 6
+    seen = second._replace(outside=second.outside._replace(turns=observed))
+    assert seconds_in_turns(first, seen) == pytest.approx((0.02, 0.02))
+    mostly = [DISTURBED] * 9 + [QUIET]
+    slower = in_turns([slow] * 9 + [usual])
+    unseen = slower._replace(outside=slower.outside._replace(turns=mostly))
+    assert seconds_in_turns(first, unseen)[1] == pytest.approx(0.2)
+
+
+def test_a_pair_in_turns_is_no_duet_and_has_no_number_if_a_side_has_none():
+    pair = [replace(make.record(result=in_turns([[0.02]] * 10)), side=side) for side in (BASELINE, CANDIDATE)]
+    assert common_time(*pair) is None
+    assert seconds_of_pair(*pair) == pytest.approx((0.02, 0.02))
+    failed = replace(pair[1], outcome=pair[1].outcome._replace(status=Status.PARITY_FAILED))
+    assert seconds_of_pair(pair[0], failed) == (None, None)
+
+
+def test_turns_are_disturbed_by_waiting_alone():
+    assert not disturbed_turn(TurnObservation(0.1, 0.1, 0.005))
+    assert disturbed_turn(TurnObservation(0.1, 0.08, 0.02))
+    assert not disturbed_turn(TurnObservation(0.1, 0.0, 0.0))
+
+
+def test_cpu_time_while_others_had_their_turns_is_implausible():
+    cell, network = make.record().cell, plan_of(networks="fcn5", frameworks="null", threads="1")
+    outcome = in_turns([[0.02]] * 10)
+    for seconds, said in ((0.0, ""), (0.4, "0.4 s of CPU time while other launches had their turns")):
+        seen = outcome._replace(outside=outcome.outside._replace(stopped_cpu_seconds=seconds))
+        found = implausible(cell, network.network_of(network.cells[0]), seen, None, computes=False)
+        assert said in found
+        assert bool(found) is bool(said)
+
+
+# Real launches.
+
+PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
+PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
+
+
+def launched(folder, bodies):
+    """Return the records of launches in turns; each side's guest is a shell script that may do something first."""
+    (row,) = PLAN.rows
+    run = Run("r1", "quick", PROTOCOL, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1)
+    runners = {}
+    for side, body in bodies.items():
+        plan = replace(PLAN, settings={"null": {"step_seconds": 0.01}})
+        path = script(folder / side, f'#!/bin/sh\n{body}\nexec {sys.executable} "$@"\n')
+        source = {"null": Source(row.build, path, "CPython 3", "env-1", "")}
+        runners[side] = LaunchRunner(plan, run, launch_process, source, lambda cell: None, machine=MACHINE)
+    group = [PlannedLaunch(PLAN.cells[0], 0, side, in_turns=True) for side in bodies]
+    (records,) = run_attempts(runners, group, PROTOCOL)
+    return records
+
+
+def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_stopped(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    records = launched(tmp_path, {BASELINE: "", CANDIDATE: "sleep 1"})
+    assert [record.outcome.status for record in records] == [Status.OK] * 2
+    for record in records:
+        outcome = record.outcome
+        assert outcome.turns
+        assert sum(outcome.turns) == len(outcome.samples_ns)
+        assert len(outcome.outside.turns) == len(outcome.turns) >= 12
+        # Pauses are not in the samples, nor in the time that the host saw.
+        assert max(outcome.samples_ns) * 1e-9 < 0.1
+        assert outcome.outside.timed_seconds < 0.75 * record.wall_seconds
+        assert outcome.outside.stopped_cpu_seconds < 0.03
+        assert len(outcome.sample_counts.minor_faults) == len(outcome.samples_ns)
+        assert not disturbed(record, None)
+    assert len({len(record.outcome.turns) for record in records}) == 1
+    one, other = seconds_of_pair(*records)
+    assert other / one == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("body", ["exit 3", "sleep 0.5; exit 3"])
+def test_a_side_that_crashes_has_its_reason_and_the_other_ends(tmp_path, monkeypatch, body):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    first, second = launched(tmp_path, {BASELINE: "", CANDIDATE: body})
+    assert first.outcome.status is Status.OK
+    assert (second.outcome.status, "exit code 3" in second.outcome.reason) == (Status.CRASHED, True)
+
+
+STEP = """
+import numpy as np
+
+def prepare(cell):
+    a = np.ones((64, 64), dtype=np.float32)
+    state = {"loss": 1.0}
+
+    def step():
+        for _ in range(COUNT):
+            a @ a
+        state["loss"] *= 0.5
+
+    return step, lambda: state["loss"]
+"""
+
+
+def test_a_slower_step_of_ones_own_is_found_in_turns(tmp_path):
+    (tmp_path / "fast.py").write_text(STEP.replace("COUNT", "200"))
+    (tmp_path / "slow.py").write_text(STEP.replace("COUNT", "300"))
+    words = ("compare", "--now", "--step", "fast.py", "--candidate-step", "slow.py", "--threads", "1")
+    done = run_command(tmp_path, *words, "--pairing", "turns", "--pairs", "5")
+    assert done.returncode in (1, 6), done.stderr + done.stdout
+    pairs = complete_pairs(records_in(tmp_path))
+    assert len(pairs) >= 5
+    ratios = sorted(other / one for one, other in (seconds_of_pair(*pair) for pair in pairs))
+    assert 1.3 < ratios[len(ratios) // 2] < 1.7
+    assert all(pair[0].outcome.turns for pair in pairs)
+
+
+def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
+    """Order of start and turns are drawn, so that what a place costs becomes noise and no bias."""
+    firsts = Counter()
+    for seed in range(40):
+        ran, _ = play(2, Rounds(fewest=1, seconds=0.0, most=1), seed=seed)
+        firsts[ran[0]] += 1
+    assert min(firsts.values()) > 8
