@@ -117,18 +117,18 @@ OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
         "GPU MiB",
         lambda outcome: None if outcome.device is None else _mebibytes(outcome.device.peak_memory_bytes),
     ),
-    "cpu_joules": ("Joules per mini-batch, of the CPU packages", "CPU J", cpu_joules),
+    "cpu_joules": ("Joules per step, of the CPU packages", "CPU J", cpu_joules),
 }
 """Title, unit and value of what is measured once in a launch."""
 QUANTITIES = {
-    SECONDS: Quantity("Seconds per mini-batch", lambda cell: _of_summary(cell.seconds), unit="s/batch", of_time=True),
+    SECONDS: Quantity("Seconds per mini-batch", lambda cell: _of_summary(cell.seconds), unit="s/step", of_time=True),
     "items": Quantity("Items per second", follows_time(lambda cell: cell.items_per_second), of_time=True),
     "gflops": Quantity("GFLOP/s", follows_time(lambda cell: cell.gflops), of_time=True),
     "ceiling": Quantity("Per cent of the measured ceiling", follows_time(_ceiling), of_time=True),
     **{name: _measured(title, unit, name) for name, (title, unit, _) in OF_LAUNCHES.items()},
     "faults": Quantity("Minor page faults per step", _faults, "faults"),
     "break_even": Quantity("Steps until a mode has made up for its start", _break_even, unit="even at"),
-    "joules": Quantity("Joules per mini-batch, of the GPU", _of_device("joules_per_minibatch")),
+    "joules": Quantity("Joules per step, of the GPU", _of_device("joules_per_minibatch")),
     "busy": Quantity("Per cent of a step in which the GPU worked", _of_device("busy_share", 100)),
 }
 COMPARED = (SECONDS, *OF_LAUNCHES)

@@ -631,10 +631,10 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     lines += [LAWS_LEGEND] if any(each.laws for each in fits) else []
     lines += [f"Intervals of the laws: {how}." for how in dict.fromkeys(e.intervals for e in fits if e.has_intervals)]
     if untried := [each for each in fits if each.rejected]:
-        sizes = ", ".join(map(str, sorted({len(each.fitted_threads) for each in untried})))
+        most = max(len(each.fitted_threads) for each in untried)
         lines.append(
-            f"No scaling law fitted to {len(untried)} of {len(curves)} rows: {sizes} thread counts to fit, "
-            f"{POINTS_NEEDED} needed (counts past the effective CPUs do not count)."
+            f"No scaling law fitted to {len(untried)} of {len(curves)} rows: {counted(most, 'thread count')} to fit at "
+            f"most, {POINTS_NEEDED} needed (counts past the effective CPUs do not count)."
         )
     used = [kind for kind in flags.KINDS if kind in raised and kind not in _IRRELEVANT]
     return [*lines, *(f"{kind.symbol} {kind.legend}" for kind in used)]

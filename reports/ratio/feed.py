@@ -39,8 +39,8 @@ WAITING = 0.1
 """With this many threads waiting for a CPU on average, there are too few CPUs."""
 _RESIDENT = PLACEMENTS[0]
 _LEGEND = (
-    "p: threads of the step; s/batch: its seconds (*: the split of the CPUs to use; 1 + 2: one thread and two loader "
-    "workers); stall: share of the step that does not compute, 1 - resident / s/batch; needs: GB/s that would hide the "
+    "p: threads of the step; s/step: its seconds (*: the split of the CPUs to use; 1 + 2: one thread and two loader "
+    "workers); stall: share of the step that does not compute, 1 - resident / s/step; needs: GB/s that would hide the "
     "mini-batches (4 bytes per number, over the resident time); link: measured GB/s to the GPU or of the CPU's "
     "memory; model: seconds by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
     f"hidden: the interval is below {HIDDEN_BELOW:g} times the resident time; link: copies cause at least half of the "
@@ -272,7 +272,7 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
         *attributes(lambda each: each.cell, "status", "reason"),
         Column(
             "seconds_per_minibatch",
-            "s/batch",
+            "s/step",
             lambda each: each.cell.seconds,
             lambda each: entry(each.cell, QUANTITIES["seconds"], common)._replace(
                 best=Place(each.cell.machine, each.cell.cell) in best, interval=""

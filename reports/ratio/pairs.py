@@ -143,7 +143,7 @@ def seconds_column(
     of: Callable[[Row], CellResult | None],
     common: Collection[FlagKind] = (),
     key: str = "seconds_per_minibatch",
-    heading: str = "s/batch",
+    heading: str = "s/step",
 ) -> Column[Row]:
     """Return the seconds of a row's cell, marked with its flags but those that all have, and not with a star."""
 

@@ -38,7 +38,7 @@ from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
 
 NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
 _LEGEND = (
-    "s/batch: with its 95 % interval; to the one before: time relative to the previous release that has a number; to "
+    "s/step: with its 95 % interval; to the one before: time relative to the previous release that has a number; to "
     "the first: relative to the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t over "
     "launches, at least 3, Holm-adjusted over all steps here). different: it computes something else, as the "
     "first losses of your own step differ from those of the one before by more than --loss-tolerance."

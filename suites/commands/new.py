@@ -58,4 +58,4 @@ def step_command(given: Given) -> None:
         raise UsageError(f"{file} exists already. Name a new file, or remove it first.")
     options.write_file(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"), "The file")
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
-    say(f"{file} is written. Next: {shlex.quote(program())} run threads --step {shlex.quote(file)}{interpreter}")
+    say(f"{file} is written. Next: {shlex.quote(program())} try {shlex.quote(file)}{interpreter}")

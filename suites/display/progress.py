@@ -12,6 +12,7 @@ from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import counted, name_of
 from dlbench.reports.ratio.fastest import headline
+from dlbench.reports.storage.networks import is_own_step
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
 from ..planning.plan import Plan, PlannedLaunch
@@ -54,7 +55,10 @@ def result_line(record: Record) -> str:
     if outcome.gives_a_number():
         seconds = median(outcome.step_seconds())
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
-        text = f"{seconds:.4g} s, parity {verdict}"
+        # Nobody knows the mathematics of a user's own step: its launches are compared with one another.
+        checked = "losses" if is_own_step(record.cell) and verdict != "unchecked" else "parity"
+        verdict = verdict.removesuffix("s") if checked == "losses" else verdict
+        text = f"{seconds:.4g} s, {checked} {verdict}"
         return text if outcome.status is Status.OK else f"{text}: {outcome.reason}"
     return f"{outcome.status.value.replace('_', ' ')}: {outcome.reason}"
 

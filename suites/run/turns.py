@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from dlbench.adapters.launch.evidence import cpu_seconds_of
 from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
 from dlbench.reports.disturbance import disturbed_turn
@@ -158,17 +160,10 @@ class Member:
 
 def descendants(root: int) -> list[int]:
     """Return the living descendants of a process, itself left out."""
-    children: dict[int, list[int]] = {}
-    for name in _numbers("/proc"):
-        if fields := _stat_fields(f"/proc/{name}/stat"):
-            children.setdefault(int(fields[1]), []).append(int(name))
-    found: list[int] = []
-    waiting = [root]
-    while waiting:
-        own = children.get(waiting.pop(), [])
-        found += own
-        waiting += own
-    return found
+    try:
+        return [process.pid for process in psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return []
 
 
 def _numbers(folder: str) -> list[str]:
