@@ -45,7 +45,7 @@ from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
 from .texts import Text
-from .turns import Member, Turns, rounds_of, turn_seconds
+from .turns import Member, Turns, places, rounds_of, turn_seconds
 
 _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
@@ -277,6 +277,13 @@ class LaunchRunner:
             launch = request.launch._replace(cache_directory=folder)
             return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
+    def places(self, cell: Cell) -> list[tuple[int, ...]]:
+        """Return the sets of CPUs that a cell may have in a round of launches that take turns; none: any CPUs."""
+        helpers = self.sources[cell.framework].build.framework.helpers
+        if self.machine is None or binds(cell) or not cell.threads:
+            return []
+        return places(self.machine.cpu, cell.all_threads + helpers)
+
     def _cpus(self, cell: Cell, framework: Framework, chosen: Iterable[str]) -> list[int] | None:
         """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
         if not binds(cell):
@@ -314,7 +321,7 @@ def run_attempts(
         elif launches[0].in_turns:
             first = launches[0]
             seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
-            turns = Turns(len(launches), seed, rounds_of(protocol))
+            turns = Turns(len(launches), seed, rounds_of(protocol), runners[first.side].places(first.cell))
             calls = [partial(each, member=Member(turns, number)) for number, each in enumerate(attempts)]
             records = at_once(calls, turns, tick)
         else:

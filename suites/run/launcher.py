@@ -359,6 +359,7 @@ class LaunchMonitor:
         more = member.turns.next_turn(member.number, last)
         self._in_turn = turns.cpu_and_waiting(turns.descendants(self._supervisor))
         self._stopped_cpu_seconds += max(0.0, self._in_turn[0] - before[0])
+        member.place(processes, more)
         turns.let_run(processes)
         self.held_seconds += time.monotonic() - came
         return more

@@ -4,6 +4,9 @@ The machine's speed drifts within seconds, so launches are compared best when th
 A round is one turn of each launch, in an order drawn by the seed. Between its turns a launch is stopped (SIGSTOP to
 each of its processes), so that neither spinning threads nor helpers disturb the others. CPU time that it used all the
 same is in its record.
+
+CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours. Launches with fewer
+threads than CPUs therefore have the same CPUs in a round, other ones in the next.
 """
 
 import contextlib
@@ -20,6 +23,8 @@ import psutil
 
 from dlbench.adapters.launch.evidence import cpu_seconds_of
 from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
+from dlbench.hardware_probe import Cpu
+from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.disturbance import disturbed_turn
 
 TURN_SECONDS = 0.1
@@ -68,12 +73,20 @@ def refusal(cell: Cell) -> str:
 class Turns:
     """Decides which of several launches may run; each launch's monitor asks from its own thread."""
 
-    def __init__(self, members: int, seed: object, rounds: Rounds | None = None) -> None:
-        """Begin with all members starting up; the seed decides the order of each round."""
+    def __init__(
+        self, members: int, seed: object, rounds: Rounds | None = None, places: Sequence[tuple[int, ...]] = ()
+    ) -> None:
+        """Begin with all members starting up.
+
+        The seed decides the order of each round, and which of the ``places`` (sets of CPUs) all have in it; without
+        any they run where the system lets them.
+        """
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
         self._changed = threading.Condition()
-        self._members = members
+        self._members, self._places = members, places
+        self.cpus: tuple[int, ...] | None = None
+        """Those of this round; None: any."""
         self._present = set(range(members))
         self._waiting: set[int] = set()
         self._order: list[int] = []
@@ -140,6 +153,8 @@ class Turns:
             enough = self._undisturbed >= self._rounds.fewest and self._least_seconds() >= self._rounds.seconds
             self._ending = enough or self._made >= self._rounds.most
         self._disturbed = False
+        if self._places:
+            self.cpus = self._chance.choice(self._places)
         self._order = sorted(self._present)
         self._chance.shuffle(self._order)
 
@@ -148,14 +163,51 @@ class Turns:
 
 
 class Member:
-    """One launch's place among those that take turns, with the processes that it stops and lets run."""
+    """One launch's place among those that take turns, and the CPUs of its threads."""
 
     def __init__(self, turns: Turns, number: int) -> None:
         self.turns, self.number = turns, number
+        self._allowed: frozenset[int] | None = None
+        """The CPUs that each of its threads could use before its first turn; none where they differ."""
 
-    def leave(self) -> None:
-        """End its part: the others go on without it."""
-        self.turns.leave(self.number)
+    def place(self, processes: Sequence[int], in_turn: bool) -> None:
+        """Move its threads to the CPUs of the round, or let them use all again where it is not ``in_turn``.
+
+        Threads that bound themselves to CPUs of their own stay there.
+        """
+        cpus = self.turns.cpus
+        if cpus is None:
+            return
+        if self._allowed is None:
+            masks = {_allowed(thread) for thread in _threads(processes)} - {frozenset()}
+            self._allowed = masks.pop() if len(masks) == 1 else frozenset()
+        if not set(cpus) < self._allowed:
+            return
+        for thread in _threads(processes):
+            with contextlib.suppress(OSError):  # it has ended
+                os.sched_setaffinity(thread, cpus if in_turn else self._allowed)
+
+
+def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
+    """Return the sets of CPUs that a launch with so many threads may have in a round, a core for each thread.
+
+    None where it has no fewer threads than there are cores, or no thread count.
+    """
+    cores = bound_mask(cpu, cpu.usable_physical_cores) or ()
+    if not 0 < threads < len(cores):
+        return []
+    return [tuple(cores[first : first + threads]) for first in range(len(cores) - threads + 1)]
+
+
+def _threads(processes: Sequence[int]) -> list[int]:
+    return [int(thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
+
+
+def _allowed(thread: int) -> frozenset[int]:
+    try:
+        return frozenset(os.sched_getaffinity(thread))
+    except OSError:
+        return frozenset()
 
 
 def descendants(root: int) -> list[int]:

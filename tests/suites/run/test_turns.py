@@ -1,5 +1,6 @@
 """Launches that take turns: one runs at a time, the others stand still, and no process is left whatever ends them."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,14 +13,16 @@ import factory_of_records as make
 import numpy as np
 import psutil
 import pytest
+import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
 from processes import plan_of, records_in, run_command, wait_until
 from properties import examples
+from recorded_trees import write_tree
 
 from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
-from dlbench.hardware_probe import probe
+from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.compare.comparison import common_time, complete_pairs, seconds_of_pair
 from dlbench.reports.compare.rounds import seconds_in_turns
 from dlbench.reports.disturbance import disturbed, disturbed_turn
@@ -303,3 +306,46 @@ def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
         ran, _ = play(2, Rounds(fewest=1, seconds=0.0, most=1), seed=seed)
         firsts[ran[0]] += 1
     assert min(firsts.values()) > 8
+
+
+def test_all_have_the_same_cpus_in_a_round_and_other_ones_later(tmp_path):
+    table = Turns(1, 1, Rounds(fewest=30, seconds=0.0, most=30), [(0,), (1,)])
+    drawn = []
+    last = None
+    while table.next_turn(0, last):
+        drawn.append(table.cpus)
+        last = QUIET
+    assert set(drawn) == {(0,), (1,)}
+    assert Turns(1, 1).cpus is None
+
+
+def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
+    cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon(sockets=1, cores=4)))
+    found = turns.places(cpu, 2)
+    assert len(found) == 3
+    for cpus in found:
+        cores = {core for core in cpu.core_siblings for number in cpus if number in core}
+        assert len(cpus) == len(cores) == 2
+    assert turns.places(cpu, 4) == turns.places(cpu, 9) == turns.places(cpu, 0) == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
+def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_path):
+    everywhere = os.sched_getaffinity(0)
+    one = (min(everywhere),)
+    table = Turns(1, 1, Rounds(), [one])
+    table.next_turn(0, None)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        member = turns.Member(table, 0)
+        member.place([process.pid], in_turn=True)
+        assert os.sched_getaffinity(process.pid) == set(one)
+        member.place([process.pid], in_turn=False)
+        assert os.sched_getaffinity(process.pid) == everywhere
+        other = {max(everywhere)}
+        os.sched_setaffinity(process.pid, other)
+        turns.Member(table, 0).place([process.pid], in_turn=True)
+        assert os.sched_getaffinity(process.pid) == other
+    finally:
+        process.kill()
+        process.wait()
