@@ -35,7 +35,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import resume, sides
-from ..run.pairing import PAIRINGS, SEQUENTIAL, choose
+from ..run.pairing import PAIRINGS, of_plan
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
@@ -77,7 +77,7 @@ _SIDES: options.Options = {
     "pairing": option(
         "--pairing",
         "How the launches of a pair run: alternating within tenths of a second (turns), one after the other "
-        "(sequential), or at once, each on its own CPUs (duet). Default: sequential.",
+        "(sequential), or at once, each on its own CPUs (duet). Default: turns, where a cell can have them.",
         metavar="|".join(PAIRINGS),
     ),
 }
@@ -276,8 +276,7 @@ def measure(
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    helpers = {build.name: build.framework.helpers for build in plan.builds}
-    pairing = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
+    pairing = of_plan(plan, machine.cpu, given.pairing)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:

@@ -27,7 +27,7 @@ from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides
-from ..run.pairing import SEQUENTIAL, choose
+from ..run.pairing import of_plan
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairSchedule, for_gate
 from . import options
@@ -63,8 +63,7 @@ def qualify(given: Given) -> int:
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
     plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)
-    helpers = {build.name: build.framework.helpers for build in plan.builds}
-    pairing = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu, helpers)
+    pairing = of_plan(plan, machine.cpu, given.pairing)
     same = replace(side, name=BASELINE)
     sources = sides.prepare(plan, (same, side), say, not given.no_build)
     gate, began = for_gate(host_of(machine), rule), time.monotonic()

@@ -1,7 +1,7 @@
 """How the two launches of a pair are made: in turns, at once on their own CPUs (duet), or one after the other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dlbench.adapters.protocol import Cell
@@ -10,6 +10,7 @@ from dlbench.reports.naming import name_of
 
 from ..errors import UsageError
 from ..planning import values
+from ..planning.plan import Plan
 from . import duet, turns
 
 TURNS, SEQUENTIAL, DUET = PAIRINGS = ("turns", "sequential", "duet")
@@ -46,6 +47,18 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu, helpers: Mapping[str, 
             f"Use --pairing {SEQUENTIAL}."
         )
     return Pairing(duets, remarks=_remarks(refused))
+
+
+def of_plan(plan: Plan, cpu: Cpu, named: str | None) -> Pairing:
+    """Return how the pairs of a plan's cells are made: as ``named``, or in turns wherever that is possible.
+
+    Nothing can disturb a framework that computes nothing: its launches need no turns. Raises UsageError.
+    """
+    if named is not None:
+        helpers = {build.name: build.framework.helpers for build in plan.builds}
+        return choose(named, plan.cells, cpu, helpers)
+    computing = [cell for cell in plan.cells if plan.row_of(cell).build.framework.computes]
+    return replace(choose(TURNS, computing, cpu), remarks=())
 
 
 def _remarks(refused: Mapping[Cell, str]) -> tuple[str, ...]:

@@ -315,7 +315,7 @@ def test_a_fleets_jobs_get_the_variables_but_no_secret_in_their_commands(folder)
 def test_both_sides_get_the_variables_and_a_side_its_own(folder) -> None:
     words = ("compare", "--now", "--suite", "mine.toml", "--frameworks", "null", "--pairs", "2", "--env", "A=1")
     done = run_command(folder, *words, "--candidate-env", "B=2", "--budget", "1s")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 6), done.stderr  # 6: other programs disturbed the pair
     assert "Both sides were launched with A=1 (--env)." in done.stdout
     by_side = {record.side: record for record in records_in(folder)}
     assert by_side["baseline"].variables == {"A": "1"}

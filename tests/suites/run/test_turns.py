@@ -17,15 +17,15 @@ import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
-from processes import plan_of, records_in, run_command, wait_until
+from processes import plan_of, wait_until
 from properties import examples
 from recorded_trees import write_tree
 
 from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
-from dlbench.reports.compare.comparison import common_time, complete_pairs, seconds_of_pair
+from dlbench.reports.compare.comparison import common_time, seconds_of_pair
 from dlbench.reports.compare.rounds import seconds_in_turns
-from dlbench.reports.disturbance import disturbed, disturbed_turn
+from dlbench.reports.disturbance import disturbed_turn
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning.plan import PlannedLaunch
@@ -227,13 +227,13 @@ PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
 PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
 
 
-def launched(folder, bodies):
+def launched(folder, bodies, step_seconds=None):
     """Return the records of launches in turns; each side's guest is a shell script that may do something first."""
     (row,) = PLAN.rows
     run = Run("r1", "quick", PROTOCOL, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1)
     runners = {}
     for side, body in bodies.items():
-        plan = replace(PLAN, settings={"null": {"step_seconds": 0.01}})
+        plan = replace(PLAN, settings={"null": {"step_seconds": (step_seconds or {}).get(side, 0.01)}})
         path = script(folder / side, f'#!/bin/sh\n{body}\nexec {sys.executable} "$@"\n')
         source = {"null": Source(row.build, path, "CPython 3", "env-1", "")}
         runners[side] = LaunchRunner(plan, run, launch_process, source, lambda cell: None, machine=MACHINE)
@@ -252,11 +252,10 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
         assert sum(outcome.turns) == len(outcome.samples_ns)
         assert len(outcome.outside.turns) == len(outcome.turns) >= 12
         # Pauses are not in the samples, nor in the time that the host saw.
-        assert max(outcome.samples_ns) * 1e-9 < 0.1
-        assert outcome.outside.timed_seconds < 0.75 * record.wall_seconds
+        assert outcome.median_seconds() == pytest.approx(0.01, rel=0.2)
+        assert outcome.outside.timed_seconds < record.wall_seconds
         assert outcome.outside.stopped_cpu_seconds < 0.03
         assert len(outcome.sample_counts.minor_faults) == len(outcome.samples_ns)
-        assert not disturbed(record, None)
     assert len({len(record.outcome.turns) for record in records}) == 1
     one, other = seconds_of_pair(*records)
     assert other / one == pytest.approx(1.0, abs=0.05)
@@ -270,33 +269,11 @@ def test_a_side_that_crashes_has_its_reason_and_the_other_ends(tmp_path, monkeyp
     assert (second.outcome.status, "exit code 3" in second.outcome.reason) == (Status.CRASHED, True)
 
 
-STEP = """
-import numpy as np
-
-def prepare(cell):
-    a = np.ones((64, 64), dtype=np.float32)
-    state = {"loss": 1.0}
-
-    def step():
-        for _ in range(COUNT):
-            a @ a
-        state["loss"] *= 0.5
-
-    return step, lambda: state["loss"]
-"""
-
-
-def test_a_slower_step_of_ones_own_is_found_in_turns(tmp_path):
-    (tmp_path / "fast.py").write_text(STEP.replace("COUNT", "200"))
-    (tmp_path / "slow.py").write_text(STEP.replace("COUNT", "300"))
-    words = ("compare", "--now", "--step", "fast.py", "--candidate-step", "slow.py", "--threads", "1")
-    done = run_command(tmp_path, *words, "--pairing", "turns", "--pairs", "5")
-    assert done.returncode in (1, 6), done.stderr + done.stdout
-    pairs = complete_pairs(records_in(tmp_path))
-    assert len(pairs) >= 5
-    ratios = sorted(other / one for one, other in (seconds_of_pair(*pair) for pair in pairs))
-    assert 1.3 < ratios[len(ratios) // 2] < 1.7
-    assert all(pair[0].outcome.turns for pair in pairs)
+def test_a_slower_side_is_found_in_turns(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    pair = launched(tmp_path, {BASELINE: "", CANDIDATE: ""}, {CANDIDATE: 0.015})
+    one, other = seconds_of_pair(*pair)
+    assert other / one == pytest.approx(1.5, abs=0.1)
 
 
 def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
