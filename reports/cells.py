@@ -510,7 +510,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
     if cell.on_cpu and all(flag.kind is not MEMORY_STATES for flag in flags):
-        flags += memory_states(outcomes)
+        flags += memory_states(timed)
     if fraction is not None and fraction > CEILING_SLACK:
         flags.append(Flag(OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     flags += failed_launches([record for record in records if record not in timed], len(records))

@@ -15,9 +15,10 @@ from statistics import median
 
 from dlbench.adapters.families.own import ADAPTER as OWN_STEP
 from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.reports import disturbance
 from dlbench.reports.gpu_evidence import observe_launch
-from dlbench.reports.memory_evidence import states_between, states_within
+from dlbench.reports.memory_evidence import KEEP_HEAP, states_between, states_within
 from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import IMPORTED, Record
@@ -124,7 +125,7 @@ def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
             sentence += "; if the others load data, say how many in the file: HELPERS = 2"
         found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
         found.append((THROTTLED, disturbance.throttled(record, capacity)))
-        found.append((MEMORY_STATES, states_within(outcome)))
+        found.append((MEMORY_STATES, states_within(outcome, _keeps_heap(record))))
     elif record.cell.on_gpu:
         found += _of_device(record, by_others)
     if outcome.statistics is not None:
@@ -156,9 +157,14 @@ def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
     return [Flag(FAILED_LAUNCHES, f"{len(failed)} of {launches} launches: {how}")]
 
 
-def memory_states(outcomes: Sequence[Outcome]) -> list[Flag]:
+def _keeps_heap(record: Record) -> bool:
+    """Tell whether freed memory stayed with the processes of a launch."""
+    return KEEP_HEAP in in_force(record.cell.tuning, record.outcome.software.get(TUNABLE, ()))
+
+
+def memory_states(records: Sequence[Record]) -> list[Flag]:
     """Return the flag of a cell whose launches differ in their page faults; none where they do not."""
-    sentence = states_between(outcomes)
+    sentence = states_between([record.outcome for record in records], any(map(_keeps_heap, records)))
     return [Flag(MEMORY_STATES, sentence)] if sentence else []
 
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from dlbench.adapters.protocol import Outcome
 
+KEEP_HEAP = "keep_heap"
+"""The launch setting that lets freed memory stay with the process."""
 NOTICEABLE = 0.02
 """States differ where their faults account for more than this share of a step."""
 _LOW, _HIGH = 0.1, 0.9
@@ -59,30 +61,31 @@ def observe_memory(outcomes: Sequence[Outcome]) -> MemoryObserved | None:
     return MemoryObserved(median(means), min(means), max(means), median(known_shares) if known_shares else None)
 
 
-def states_within(outcome: Outcome) -> str:
-    """Return in words how the samples of a launch differ in their page faults; empty where it does not matter."""
+def states_within(outcome: Outcome, kept: bool = False) -> str:
+    """Return in words how the samples of a launch differ in their page faults; empty where it does not matter.
+
+    ``kept``: freed memory stays with the process already, so that there is nothing to advise.
+    """
     counts = outcome.sample_counts
     if counts is None or len(counts.minor_faults) < 2:
         return ""
     of_steps = np.asarray(counts.minor_faults) / outcome.steps_per_sample
     fewest, most = (float(value) for value in np.quantile(of_steps, (_LOW, _HIGH)))
-    return _in_words("the steps of a launch", fewest, most, share_of_step(outcome, most - fewest))
+    return _in_words("the steps of a launch", fewest, most, share_of_step(outcome, most - fewest), kept)
 
 
-def states_between(outcomes: Sequence[Outcome]) -> str:
+def states_between(outcomes: Sequence[Outcome], kept: bool = False) -> str:
     """Return in words how launches of a cell differ in their page faults; empty where it does not matter."""
     observed = observe_memory(outcomes)
     if observed is None:
         return ""
     shares = [share_of_step(outcome, observed.most - observed.fewest) for outcome in outcomes]
     known = [share for share in shares if share is not None]
-    return _in_words("launches", observed.fewest, observed.most, median(known) if known else None)
+    return _in_words("launches", observed.fewest, observed.most, median(known) if known else None, kept)
 
 
-def _in_words(what: str, fewest: float, most: float, share: float | None) -> str:
+def _in_words(what: str, fewest: float, most: float, share: float | None, kept: bool) -> str:
     if share is None or share < NOTICEABLE:
         return ""
-    return (
-        f"{what} fault in {fewest:,.0f} to {most:,.0f} pages a step, a difference of about {share:.0%} of its time; "
-        "the setting keep_heap (--tuning) lets the memory stay"
-    )
+    remedy = "" if kept else f"; the setting {KEEP_HEAP} (--tuning) lets the memory stay"
+    return f"{what} fault in {fewest:,.0f} to {most:,.0f} pages a step, about {share:.0%} of its time{remedy}"

@@ -300,7 +300,9 @@ def measure(
                 f"{in_words(first_pairs)}, and a cell without it is inconclusive. --resume continues the run."
             )
     at_once = f", {len(pairing.duets)} of them in duet pairs" if pairing.duets else ""
-    at_once += f", {len(pairing.in_turns)} of them in turns" if pairing.in_turns else ""
+    if pairing.in_turns:
+        some = "" if len(pairing.in_turns) == len(plan.cells) else f"{len(pairing.in_turns)} of them "
+        at_once += f", {some}in turns"
     profile = RunProfile(
         purpose,
         lambda plan, records, _: PairSchedule(plan, records, pair_rule, pairing),

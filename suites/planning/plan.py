@@ -14,6 +14,7 @@ from dlbench.adapters.axes import BLANK, order_of
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import BOUND, COPIED, EVERY_STEP, LOADER, OVERSUBSCRIBED, STORAGES, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
+from dlbench.reports.memory_evidence import KEEP_HEAP
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
@@ -602,10 +603,6 @@ def memory_line(plan: Plan, machine: Machine) -> str:
     several = "1 cell does" if len(found) == 1 else f"{len(found)} cells do"
     of_first = f"{first.network}, mini-batch {first.batch_size}: {why}"
     return f"{several} not fit into memory and will not be launched; {of_first}."
-
-
-KEEP_HEAP = "keep_heap"
-"""The launch setting that lets freed memory stay with the process (`launch_settings.toml`)."""
 
 
 def heap_line(plan: Plan) -> str:

@@ -61,8 +61,16 @@ def test_launches_in_different_states_are_flagged_with_both_and_the_remedy():
     (flag,) = [flag for flag in cell.flags if flag.kind is MEMORY_STATES]
     assert "launches fault in 3,300 to 9,250 pages a step" in flag.sentence
     assert "about 24% of its time" in flag.sentence
-    assert "keep_heap" in flag.sentence
+    assert "keep_heap (--tuning) lets the memory stay" in flag.sentence
     assert QUANTITIES["faults"].value(cell) == (5000, None, None)
+
+
+def test_what_is_in_force_already_is_not_advised():
+    kept = launch([0] * 10 + [9000] * 10)._replace(software={"tunable": ["keep_heap"]})
+    (cell,) = build_matrix(results_of([kept] * 3)).cells.values()
+    (flag,) = [flag for flag in cell.flags if flag.kind is MEMORY_STATES]
+    assert "0 to 9,000 pages" in flag.sentence
+    assert "keep_heap" not in flag.sentence
 
 
 def results_of(outcomes):

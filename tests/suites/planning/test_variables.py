@@ -253,11 +253,12 @@ def test_a_launch_heeds_variables_of_python_itself(folder) -> None:
 
 STEP = ("--step", "layers.py", "--threads", "1", "--env", "MY_LAYERS=2", "--env", "OMP_WAIT_POLICY=passive")
 QUIETLY = "--no-quiet-gate"
+ALONE = ("--pairing", "sequential")
 BUILDS = ("--python", f"old={sys.executable},new={sys.executable}")
 COMMANDS = {
     "run": ("run", "mine.toml", QUIETLY, "--no-ceilings", *STEP),
-    "compare": ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", *STEP),
-    "gate": ("gate", "mine.toml", "--same", "--budget", "1s", "--undecided", "pass", *STEP),
+    "compare": ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", *ALONE, *STEP),
+    "gate": ("gate", "mine.toml", "--same", "--budget", "1s", "--undecided", "pass", *ALONE, *STEP),
     "releases": ("releases", "numpy", "--suite", "mine.toml", QUIETLY, "--launches", "1", *BUILDS, *STEP),
     "bisect": ("bisect", "--suite", "mine.toml", QUIETLY, "--budget", "1s", *BUILDS, *STEP),
 }
