@@ -338,7 +338,8 @@ def test_the_shipped_references_agree_with_automatic_differentiation(guests, tmp
     assert verdict.update_error < 1e-8, verdict.worst_parameter
 
 
-@pytest.mark.parametrize("mode", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.slow  # its steps are those of the slow reference, on every family of networks
+@pytest.mark.parametrize("mode", ["float64", "float32"])
 def test_a_reset_reference_is_as_a_fresh_one(guests, mode):
     asked.reset(dtype=mode)(guests("reference", mode))
 

@@ -32,6 +32,9 @@ def test_the_package_runs_as_the_command() -> None:
     assert "list" in done.stdout
 
 
+QUICKLY = {"no_ceilings": True, "no_quiet_gate": True}
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working folder with a suite of made-up times."""
@@ -42,20 +45,19 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_run_returns_its_cells_and_stores_its_launches(folder, capsys):
-    quickly = {"no_ceilings": True, "no_quiet_gate": True}
-    first = dlbench.run(folder / "mine.toml", threads=[1, 2], launches=1, env={"A": "x y", "B": "1"}, **quickly)
+    first = dlbench.run(folder / "mine.toml", threads=[1, 2], launches=1, env={"A": "x y", "B": "1"}, **QUICKLY)
     assert list(first.threads) == [1, 2]
     assert first.seconds.between(0.0005, 0.02).all()
     assert first.variables.str.contains("x y").all()
     assert "fcn5" in capsys.readouterr().err  # progress
-    second = dlbench.run("mine.toml", threads=1, launches=1, **quickly)
+    second = dlbench.run("mine.toml", threads=1, launches=1, **QUICKLY)
     assert len(second) == 1
     assert [record.run for record in records_in(folder)] == [*first.run, *second.run]
 
 
 def test_a_run_whose_cells_all_fail_returns_the_reasons(folder):
     (folder / "bad.py").write_text("def make_step():\n    raise RuntimeError('no data')\n")
-    cells = dlbench.run("quick", store="other.sqlite", step="bad.py", threads=1, launches=1, no_quiet_gate=True)
+    cells = dlbench.run("quick", store="other.sqlite", step="bad.py", threads=1, launches=1, **QUICKLY)
     assert set(cells.status) == {"crashed"} or "no data" in cells.reason.iloc[0]
     assert not (folder / "dlbench.sqlite").exists()
 

@@ -264,6 +264,7 @@ def test_options_that_do_not_fit_are_one_line(session, project, words, said):
     assert said in line
 
 
+@pytest.mark.slow
 def test_another_root_folder_of_pytest_is_seen(session, pytester):
     # Without an ini file the root folder is what all paths on the command line have in common.
     (pytester.path / "inner").mkdir()
@@ -331,6 +332,7 @@ def test_files_of_the_session_are_written_once(session, project):
     assert "plain" not in (project / "log.txt").read_text()
 
 
+@pytest.mark.slow
 def test_the_ini_file_may_name_the_number(session, project, saved):
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_processes = 3\ndlbench_verdict = true\n")
     assert "dlbench verdicts" not in plain(session).stdout.str()  # nothing to judge
@@ -501,6 +503,7 @@ def test_code_of_a_checkout_that_is_installed_is_shared(monkeypatch, tmp_path, s
     assert bool(wrong_code(tmp_path, Path("/other"), shared)) is shared
 
 
+@pytest.mark.slow
 def test_times_below_the_clock_give_no_ratio(session, project):
     (project / "seconds.txt").write_text("0")
     plain(session, "--benchmark-json", "base.json")
