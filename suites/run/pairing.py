@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..planning import values
 from ..planning.plan import Plan
 from . import duet, turns
+from .sides import Side
 
 TURNS, SEQUENTIAL, DUET = PAIRINGS = ("turns", "sequential", "duet")
 
@@ -49,14 +50,17 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu, helpers: Mapping[str, 
     return Pairing(duets, remarks=_remarks(refused))
 
 
-def of_plan(plan: Plan, cpu: Cpu, named: str | None) -> Pairing:
+def of_plan(plan: Plan, cpu: Cpu, named: str | None, of_run: Sequence[Side]) -> Pairing:
     """Return how the pairs of a plan's cells are made: as ``named``, or in turns wherever that is possible.
 
-    Nothing can disturb a framework that computes nothing: its launches need no turns. Raises UsageError.
+    Nothing can disturb a framework that computes nothing: its launches need no turns. Adapters of another revision may
+    not know of turns. Raises UsageError.
     """
     if named is not None:
         helpers = {build.name: build.framework.helpers for build in plan.builds}
         return choose(named, plan.cells, cpu, helpers)
+    if any(side.revision for side in of_run):
+        return Pairing()
     computing = [cell for cell in plan.cells if plan.row_of(cell).build.framework.computes]
     return replace(choose(TURNS, computing, cpu), remarks=())
 

@@ -226,7 +226,7 @@ class Runner:
         left = self._seconds_of_budget()
         if left is None or self.budget_seconds is None or self._launched == 0:
             return True
-        counted = launches[:1] if launches[0].cpus is not None else launches
+        counted = launches[:1] if launches[0].at_once else launches
         expected = sum(self.schedule.seconds(each.cell) for each in counted)
         reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
         return expected <= left - min(reserved, self.budget_seconds / 2)

@@ -486,8 +486,8 @@ class PairSchedule(Schedule):
         return self._left[cell] > 0
 
     def seconds_left(self) -> float:
-        # Two launches of a duet take the time of one.
-        at_once = sum(self._left[cell] * self.seconds(cell) for cell in self._duets)
+        # Two launches that are alive at once take the time of one.
+        at_once = sum(self._left[cell] * self.seconds(cell) for cell in (*self._duets, *self._in_turns))
         return super().seconds_left() - at_once / 2
 
     def protocol(self, cell: Cell) -> Protocol:

@@ -33,6 +33,9 @@ from dlbench.suites.run import turns
 from dlbench.suites.run.judge import implausible
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
+from dlbench.suites.run.pairing import Pairing, of_plan
+from dlbench.suites.run.schedules import PairSchedule
+from dlbench.suites.run.sides import Side
 from dlbench.suites.run.turns import Rounds, Turns
 
 MACHINE = probe()
@@ -326,3 +329,26 @@ def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_pat
     finally:
         process.kill()
         process.wait()
+
+
+def test_cells_take_turns_unless_something_speaks_against_it():
+    cpu = MACHINE.cpu
+    torch = plan_of(networks="fcn5", frameworks="torch,null", threads="1,2")
+    chosen = of_plan(torch, cpu, None, [Side(BASELINE), Side(CANDIDATE)])
+    assert {cell.framework for cell in chosen.in_turns} == {"torch"}
+    assert len(chosen.in_turns) == 2
+    assert not chosen.remarks
+    assert of_plan(torch, cpu, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]) == Pairing()
+    assert of_plan(torch, cpu, "sequential", []) == Pairing()
+    quota = plan_of(networks="fcn5", frameworks="torch", threads="1", cpu_quota="none,1")
+    named = of_plan(quota, cpu, "turns", [])
+    assert len(named.in_turns) == 1
+    (remark,) = named.remarks
+    assert "a CPU quota is granted in periods as long as a turn" in remark
+
+
+def test_a_pair_in_turns_takes_the_time_of_one_launch():
+    plan = plan_of(networks="fcn5", frameworks="torch", threads="1")
+    in_turns = of_plan(plan, MACHINE.cpu, None, [])
+    alone, together = (PairSchedule(plan, (), lambda _: 3, each).seconds_left() for each in (None, in_turns))
+    assert together == pytest.approx(alone / 2)
