@@ -276,7 +276,7 @@ def measure(
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    pairing = of_plan(plan, machine.cpu, given.pairing, pair)
+    pairing = of_plan(plan, machine, given.pairing, pair)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:

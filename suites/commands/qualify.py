@@ -63,7 +63,7 @@ def qualify(given: Given) -> int:
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
     plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)
-    pairing = of_plan(plan, machine.cpu, given.pairing, (side,))
+    pairing = of_plan(plan, machine, given.pairing, (side,))
     same = replace(side, name=BASELINE)
     sources = sides.prepare(plan, (same, side), say, not given.no_build)
     gate, began = for_gate(host_of(machine), rule), time.monotonic()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dlbench.adapters.protocol import Cell
-from dlbench.hardware_probe import Cpu
+from dlbench.hardware_probe import Cpu, Machine
 from dlbench.reports.naming import name_of
 
 from ..errors import UsageError
@@ -15,6 +15,10 @@ from . import duet, turns
 from .sides import Side
 
 TURNS, SEQUENTIAL, DUET = PAIRINGS = ("turns", "sequential", "duet")
+
+
+PEAK_PER_LEAST = 4
+"""A launch's peak of memory, in multiples of its weights, gradients and mini-batch, with room to spare."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,29 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu, helpers: Mapping[str, 
     return Pairing(duets, remarks=_remarks(refused))
 
 
-def of_plan(plan: Plan, cpu: Cpu, named: str | None, of_run: Sequence[Side]) -> Pairing:
+def of_plan(plan: Plan, machine: Machine, named: str | None, of_run: Sequence[Side]) -> Pairing:
     """Return how the pairs of a plan's cells are made: as ``named``, or in turns wherever that is possible.
 
     Nothing can disturb a framework that computes nothing: its launches need no turns. Adapters of another revision may
-    not know of turns. Raises UsageError.
+    not know of turns, and both sides must fit into memory at once. Raises UsageError.
     """
     if named is not None:
         helpers = {build.name: build.framework.helpers for build in plan.builds}
-        return choose(named, plan.cells, cpu, helpers)
+        return choose(named, plan.cells, machine.cpu, helpers)
     if any(side.revision for side in of_run):
         return Pairing()
     computing = [cell for cell in plan.cells if plan.row_of(cell).build.framework.computes]
-    return replace(choose(TURNS, computing, cpu), remarks=())
+    fitting = [cell for cell in computing if _both_fit(plan, cell, machine)]
+    return replace(choose(TURNS, fitting, machine.cpu), remarks=())
+
+
+def _both_fit(plan: Plan, cell: Cell, machine: Machine) -> bool:
+    """Tell whether two launches of a cell fit into memory; of a mini-batch of unknown size it is assumed."""
+    if cell.batch_size is None:
+        return True
+    least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size)
+    there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
+    return 2 * PEAK_PER_LEAST * least <= there
 
 
 def _remarks(refused: Mapping[Cell, str]) -> tuple[str, ...]:

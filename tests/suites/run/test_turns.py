@@ -332,16 +332,18 @@ def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_pat
 
 
 def test_cells_take_turns_unless_something_speaks_against_it():
-    cpu = MACHINE.cpu
     torch = plan_of(networks="fcn5", frameworks="torch,null", threads="1,2")
-    chosen = of_plan(torch, cpu, None, [Side(BASELINE), Side(CANDIDATE)])
+    chosen = of_plan(torch, MACHINE, None, [Side(BASELINE), Side(CANDIDATE)])
     assert {cell.framework for cell in chosen.in_turns} == {"torch"}
     assert len(chosen.in_turns) == 2
     assert not chosen.remarks
-    assert of_plan(torch, cpu, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]) == Pairing()
-    assert of_plan(torch, cpu, "sequential", []) == Pairing()
+    assert of_plan(torch, MACHINE, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]) == Pairing()
+    assert of_plan(torch, MACHINE, "sequential", []) == Pairing()
+    # The weights of fcn5 take 0.5 GB.
+    small = replace(MACHINE, memory=replace(MACHINE.memory, total_bytes=3 * 10**9))
+    assert of_plan(torch, small, None, []) == Pairing()
     quota = plan_of(networks="fcn5", frameworks="torch", threads="1", cpu_quota="none,1")
-    named = of_plan(quota, cpu, "turns", [])
+    named = of_plan(quota, MACHINE, "turns", [])
     assert len(named.in_turns) == 1
     (remark,) = named.remarks
     assert "a CPU quota is granted in periods as long as a turn" in remark
@@ -349,6 +351,6 @@ def test_cells_take_turns_unless_something_speaks_against_it():
 
 def test_a_pair_in_turns_takes_the_time_of_one_launch():
     plan = plan_of(networks="fcn5", frameworks="torch", threads="1")
-    in_turns = of_plan(plan, MACHINE.cpu, None, [])
+    in_turns = of_plan(plan, MACHINE, None, [])
     alone, together = (PairSchedule(plan, (), lambda _: 3, each).seconds_left() for each in (None, in_turns))
     assert together == pytest.approx(alone / 2)
