@@ -334,6 +334,10 @@ class LaunchMonitor:
             self.line.sendall(answer, socket.MSG_NOSIGNAL)
         except OSError:
             self.wrong = "it closed the connection"
+        if self._member is not None and self._member.turns.cpus is not None and word in (BEGIN, TURN):
+            # Its threads run where they were placed, and stay there unless they get into one another's way.
+            time.sleep(turns.PLACING_SECONDS)
+            self._member.place(turns.descendants(self._supervisor), in_turn=False)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
         """Add what was spent since the last mark to what leads to this one."""

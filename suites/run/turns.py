@@ -6,7 +6,8 @@ each of its processes), so that neither spinning threads nor helpers disturb the
 same is in its record.
 
 CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours. Launches with fewer
-threads than CPUs therefore have the same CPUs in a round, other ones in the next.
+threads than CPUs therefore begin their turns of a round on the same CPUs, those of the next on others. They are let go
+then: a framework's further threads need the CPUs that are left.
 """
 
 import contextlib
@@ -29,6 +30,8 @@ from dlbench.reports.disturbance import disturbed_turn
 
 TURN_SECONDS = 0.1
 """A turn lasts this long at most, or one step where that is longer."""
+PLACING_SECONDS = 0.005
+"""A launch is confined to the CPUs of its round for this long, so that its threads begin there."""
 _STANDING = "TtZX"
 """States of threads that use no CPU: stopped, traced, or ended."""
 _STANDSTILL_SECONDS = 1.0
