@@ -96,7 +96,7 @@ def cpu_seconds_of(fields: List[str]) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, float]]]:
+def thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, float]]]:
     """Return a process's CPU seconds, and those waited for a CPU, by thread id; None without a list of threads."""
     names = _names("/proc/%s/task" % process)
     if names is None:
@@ -135,7 +135,7 @@ def companions() -> Companions:
     companions = Companions({}, usage.ru_utime + usage.ru_stime, {}, {})
     for process, fields in _descendants().items():
         companions.living[process] = cpu_seconds_of(fields)
-        for kept, times in zip((companions.threads, companions.waits), _thread_times(process) or ()):
+        for kept, times in zip((companions.threads, companions.waits), thread_times(process) or ()):
             kept.update(("%s/%s" % (process, thread), seconds) for thread, seconds in times.items())
     return companions
 
@@ -291,7 +291,7 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     total = _pressure("total")
     machine_cpu, steal = _machine_times(cpus)
-    thread_cpu, waited = _thread_times("self") or (None, None)
+    thread_cpu, waited = thread_times("self") or (None, None)
     return Snapshot(
         wall=time.perf_counter(),
         cpu=usage.ru_utime + usage.ru_stime,
@@ -322,7 +322,7 @@ def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[S
 class SampleCounter:
     """Counts the kernel's events in each timed sample: page faults and context switches of this process.
 
-    It is read between two samples, so that the cost of reading is in none of them.
+    The counters are read between two samples, so no sample includes the cost of reading them.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from dlbench.adapters.launch.evidence import cpu_seconds_of
+from dlbench.adapters.launch.evidence import read_file, stat_fields, thread_times
 from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
 from dlbench.hardware_probe import Cpu
 from dlbench.hardware_probe.cpu import bound_mask
@@ -134,7 +134,7 @@ class Turns:
             self._choose()
 
     def abort(self) -> None:
-        """Let nobody wait any longer."""
+        """Wake every waiting launch and end its turns."""
         with self._changed:
             self._aborted = True
             self._changed.notify_all()
@@ -229,14 +229,6 @@ def _numbers(folder: str) -> list[str]:
         return []
 
 
-def _stat_fields(path: str) -> list[str]:
-    """Return the fields of a process's or thread's stat from its state on; empty once it has ended."""
-    try:
-        return Path(path).read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
 def stop(processes: Sequence[int]) -> bool:
     """Stop processes and wait until all of their threads stand still; return whether they do."""
     for process in processes:
@@ -262,9 +254,11 @@ def _send(process: int, number: signal.Signals) -> None:
 
 def _stands_still(process: int) -> bool:
     """Tell whether all threads of a process are stopped, or it has ended."""
-    threads = _numbers(f"/proc/{process}/task")
-    states = [_stat_fields(f"/proc/{process}/task/{thread}/stat")[:1] for thread in threads]
-    return all(state[0] in _STANDING for state in states if state)
+    for thread in _numbers(f"/proc/{process}/task"):
+        content = read_file(f"/proc/{process}/task/{thread}/stat")
+        if content is not None and stat_fields(content)[0] not in _STANDING:
+            return False
+    return True
 
 
 def cpu_and_waiting(processes: Sequence[int]) -> tuple[float, float]:
@@ -274,10 +268,9 @@ def cpu_and_waiting(processes: Sequence[int]) -> tuple[float, float]:
     """
     used, waited = 0.0, 0.0
     for process in processes:
-        for thread in _numbers(f"/proc/{process}/task"):
-            folder = f"/proc/{process}/task/{thread}"
-            with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
-                words = Path(f"{folder}/schedstat").read_text().split()
-                waited += int(words[1]) * 1e-9
-                used += int(words[0]) * 1e-9 or cpu_seconds_of(_stat_fields(f"{folder}/stat"))
+        times = thread_times(str(process))
+        if times is not None:
+            cpu, waiting = times
+            used += sum(cpu.values())
+            waited += sum(waiting.values())
     return used, waited
