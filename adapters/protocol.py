@@ -221,6 +221,7 @@ class TurnObservation(NamedTuple):
     seconds: float
     cpu_seconds: float
     waiting_seconds: float  # for a CPU, by the kernel's scheduler
+    round: int = -1  # index of the round that it belongs to; -1: its place in the list
 
 
 class HostObservation(NamedTuple):

@@ -7,7 +7,7 @@ root may read it, because it shows what other programs compute (CVE-2020-8694). 
 are not added to it, nor is ``psys``, which covers more than the CPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dlbench.hardware_probe.files import ROOT, read_int, read_text
@@ -52,23 +52,26 @@ class PackageCounters:
         return found or _NONE
 
     def spent(
-        self, before: Microjoules | str, after: Microjoules | str, seconds: float
+        self, parts: Sequence[tuple[Microjoules | str, Microjoules | str]], seconds: float
     ) -> tuple[dict[str, float] | None, str]:
-        """Return the joules of each package between two readings this many seconds apart, or None and the reason."""
-        if isinstance(before, str):
-            return None, before
-        if isinstance(after, str):
-            return None, after
+        """Return the joules of each package in some stretches of time, or None and the reason.
+
+        ``parts`` has the readings before and after each stretch, ``seconds`` is how long all of them were together.
+        """
+        grown = dict.fromkeys(self._ranges, 0)
+        for before, after in parts:
+            if isinstance(before, str):
+                return None, before
+            if isinstance(after, str):
+                return None, after
+            for name, range_of in self._ranges.items():
+                more = after[name] - before[name]
+                grown[name] += more if more >= 0 else more + range_of
         if seconds < SHORTEST_SECONDS:
             return None, f"the timed steps lasted {seconds:.3f} s, too short for counters that grow once a millisecond"
-        joules = {}
         for name, range_of in self._ranges.items():
-            grown = after[name] - before[name]
-            if 0 < range_of * 1e-6 < MOST_WATTS * seconds:
+            if 0 < range_of * 1e-6 < MOST_WATTS * seconds / max(1, len(parts)):
                 return None, f"in {seconds:.0f} s the energy counter of {name} may have wrapped more than once"
-            if grown < 0:
-                grown += range_of
-            if grown <= 0:
+            if grown[name] <= 0:
                 return None, f"the energy counter of {name} did not grow in {seconds:.1f} s"
-            joules[name] = grown * 1e-6
-        return joules, ""
+        return {name: microjoules * 1e-6 for name, microjoules in grown.items()}, ""

@@ -41,6 +41,8 @@ from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.quantities import SECONDS, measure, why_no_joules
+from dlbench.reports.rounds import seconds_in_turns
+from dlbench.reports.side_by_side import side_by_side
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
     BreakEven,
@@ -284,11 +286,57 @@ def build_matrix(results: Results) -> Matrix:
         row: max(of_row, key=lambda record: record.started)
         for row, of_row in grouped(ran, lambda record: (record.machine, row_of(record.cell))).items()
     }
+    in_turns = _seconds_in_turns(counting)
     cells = []
     for place, records in of_cell.items():
-        made = _cell(records, results.hosts.get(place.machine), ceiling(place))
+        made = _cell(records, results.hosts.get(place.machine), ceiling(place), in_turns)
         cells.append(_flag_older_environment(made, records[-1], newest.get((place.machine, row_of(place.cell)))))
-    return assemble(_with_common_spread(cells), results.hosts, _notes(results, counting))
+    cells = _with_common_spread(_put_side_by_side(cells, counting, in_turns))
+    return assemble(cells, results.hosts, _notes(results, counting))
+
+
+InTurns = Mapping[tuple[str, str, Cell], float]
+"""Seconds of a step of launches that took turns, by run, group and cell."""
+
+
+def _in_a_group(record: Record) -> tuple[str, str, Cell]:
+    return record.run, record.group, record.cell
+
+
+def _was_timed(record: Record) -> bool:
+    return record.outcome.was_timed() and record.outcome.status in (Status.OK, Status.PARITY_FAILED)
+
+
+def _seconds_in_turns(records: Sequence[Record]) -> InTurns:
+    found: dict[tuple[str, str, Cell], float] = {}
+    timed = [record for record in records if record.group and record.outcome.turns and _was_timed(record)]
+    for of_group in grouped(timed, lambda record: (record.run, record.group)).values():
+        seconds = seconds_in_turns([record.outcome for record in of_group])
+        found |= zip(map(_in_a_group, of_group), seconds, strict=True)
+    return found
+
+
+def _put_side_by_side(cells: Sequence[CellResult], records: Sequence[Record], in_turns: InTurns) -> list[CellResult]:
+    """Return the cells with what the groups of their launches say about their ratios, machine by machine."""
+    machine_of = {record.run: record.machine for record in records}
+    places = [Place(cell.machine, cell.cell) for cell in cells]
+    groups: dict[tuple[str, str], dict[Place, float]] = {}
+    for (run, group, cell), seconds in in_turns.items():
+        place = Place(machine_of[run], axes.project(cell, axes.NAMES))
+        groups.setdefault((run, group), {})[place] = seconds
+    found = list(cells)
+    for work, of_work in grouped(range(len(cells)), lambda number: (cells[number].machine, cells[number].group)).items():
+        wanted = [number for number in of_work if cells[number].seconds is not None]
+        names = {places[number]: place for place, number in enumerate(wanted)}
+        shared = [{names[each]: value for each, value in group.items() if each in names} for group in groups.values()]
+        known = side_by_side(shared, len(wanted))
+        if known is None:
+            continue
+        for place, number in enumerate(wanted):
+            summary = cells[number].seconds
+            assert summary is not None, work
+            found[number] = replace(cells[number], seconds=replace(summary, beside=known, place=place))
+    return found
 
 
 def _flag_older_environment(cell: CellResult, record: Record, newest: Record | None) -> CellResult:
@@ -309,8 +357,14 @@ def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
     found: list[CellResult] = []
     for of_machine in grouped(cells, lambda cell: cell.machine).values():
         summaries = iter(with_common_spread([cell.seconds for cell in of_machine if cell.seconds is not None]))
-        found += [cell if cell.seconds is None else replace(cell, seconds=next(summaries)) for cell in of_machine]
+        found += [cell if cell.seconds is None else _with_seconds(cell, next(summaries)) for cell in of_machine]
     return found
+
+
+def _with_seconds(cell: CellResult, seconds: Summary) -> CellResult:
+    """Return a cell with its final time, without the flag of few launches where the interval covers them."""
+    kept = tuple(flag for flag in cell.flags if flag.kind is not FEW_LAUNCHES or not seconds.covers_launches)
+    return replace(cell, seconds=seconds, flags=kept)
 
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:
@@ -478,12 +532,12 @@ def _ceilings(results: Results) -> Callable[[Place], float | None]:
     return ceiling
 
 
-def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> CellResult:
+def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_turns: InTurns) -> CellResult:
     """Return the cell that these records of one cell, machine and environment make; the newest is last."""
     newest = records[-1]
     cell = newest.cell
     status, reason = _status(records)
-    timed = [r for r in records if r.outcome.was_timed() and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
+    timed = [record for record in records if _was_timed(record)]
     place = CellResult(
         machine=newest.machine,
         cell=axes.project(cell, axes.NAMES),
@@ -500,7 +554,9 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         return replace(place, reason=TOO_SHORT)
     outcomes = [record.outcome for record in timed]
     without_samples = [outcome.statistics for outcome in outcomes if outcome.statistics is not None]
-    summary, measured = summarise([each.step_seconds() for each in outcomes], without_samples), measure(outcomes)
+    of_turns = [in_turns.get(_in_a_group(record)) for record in timed]
+    summary = summarise([each.step_seconds() for each in outcomes], without_samples, of_turns)
+    measured = measure(outcomes)
     family = family_of_record(newest)
     gflops = items_per_second = None
     if cell.batch_size is not None:

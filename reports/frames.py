@@ -29,6 +29,7 @@ from dlbench.reports.memory_evidence import faults_per_step, share_of_step
 from dlbench.reports.naming import variables_in_a_field
 from dlbench.reports.quantities import cpu_joules
 from dlbench.reports.selection import suggestion
+from dlbench.reports.rounds import seconds_by_round
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
@@ -53,7 +54,8 @@ def launches(
 
     Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``, ``framework``, ``threads``,
     ...), ``run``, ``suite``, ``environment``, ``variables`` (given by --env: "A=1 B=2"), ``side`` and ``stage`` (of a
-    comparison), ``block`` (index of the launch, from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
+    comparison), ``block`` (index of the launch, from 0), ``group`` (that of the launches which took turns with it;
+    empty: none did) and ``rounds`` (in which they did), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
     ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
     ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``,
     ``cpu_joules`` (of a step, by the CPU packages), ``faults`` (minor page faults of a step) and ``faults_share`` (of
@@ -117,7 +119,7 @@ def _with_whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 LAUNCHES = (
     *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "variables"),
-    *("side", "stage", "block", "attempt"),
+    *("side", "stage", "block", "group", "rounds", "attempt"),
     *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
     *(
         "wall_seconds",
@@ -139,7 +141,7 @@ CELLS = (
     *("environment", "variables", "interpreter"),
 )
 _OF_COSTS = (("start_seconds", "start"), ("cpu_joules", "cpu_joules"))
-_OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "attempt", "started", "wall_seconds")
+_OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "group", "attempt", "started", "wall_seconds")
 _OF_OUTCOME = ("reason", "import_seconds", "prepare_seconds", "first_step_seconds", "peak_memory_bytes")
 _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
 
@@ -155,6 +157,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         "variables": variables_in_a_field(record.variables),
         "machine_name": None if host is None else host.name,
         "block": record.launch,
+        "rounds": len(seconds_by_round(outcome)) if outcome.turns else 0,
         "status": outcome.status.value,
         "seconds": outcome.median_seconds(),
         "steps": outcome.timed_steps(),

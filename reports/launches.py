@@ -46,7 +46,14 @@ def seconds_of_phases(record: Record) -> dict[str, float]:
     if not begun:
         return {}
     ends = [time for _, time in begun[1:]] + [begun[0][1] + record.wall_seconds]
-    return {name: max(0.0, end - time) for (name, time), end in zip(begun, ends, strict=True)}
+    seconds = {name: max(0.0, end - time) for (name, time), end in zip(begun, ends, strict=True)}
+    outcome = record.outcome
+    if outcome.turns and outcome.outside is not None and "timed" in seconds:
+        # Between its turns it stood still, which its wall seconds leave out already.
+        stood_still = max(0.0, seconds["timed"] - outcome.outside.timed_seconds)
+        seconds["timed"] -= stood_still
+        seconds[begun[-1][0]] = max(0.0, ends[-1] + stood_still - begun[-1][1])
+    return seconds
 
 
 def phases_of_cells(records: Iterable[Record]) -> list[Phases]:

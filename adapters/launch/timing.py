@@ -174,7 +174,8 @@ def warm_up(
         spent += keep_busy(step, adapter.synchronize, GPU_SECONDS)
     if launch.turn_seconds is not None:
         # No search for a steady state follows: a change of level between turns has many causes.
-        spent += keep_busy(step, adapter.synchronize, TURNS_WARM_UP_SECONDS)
+        left = TURNS_WARM_UP_SECONDS - sum(spent) * 1e-9
+        spent += keep_busy(step, adapter.synchronize, left) if left > 0 else []
     count, tried = steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
     multiple = launch.cell.sample_steps
     return spent + tried, -(-count // multiple) * multiple

@@ -218,7 +218,7 @@ def answers(questions: Sequence[Question]) -> list[Answer]:
         over, under = each.times
         for bound in _bounds(each):
             # The p-value of the ratio being the bound.
-            p = welch(replace(over, median=over.median / bound), under)
+            p = welch(over, under, bound)
             if p is not None:
                 p_values[number, bound] = p
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))

@@ -15,7 +15,7 @@ from scipy.special import bdtr, stdtrit
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
-from dlbench.reports.compare.rounds import seconds_in_turns, took_turns
+from dlbench.reports.rounds import seconds_in_turns, took_turns
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
@@ -371,7 +371,8 @@ def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float 
     """
     if took_turns(first.outcome, second.outcome):
         if first.outcome.status is Status.OK is second.outcome.status:
-            return seconds_in_turns(first.outcome, second.outcome)
+            before, after = seconds_in_turns([first.outcome, second.outcome])
+            return before, after
         return None, None
     common = common_time(first, second)
     return _seconds(first, common), _seconds(second, common)

@@ -45,7 +45,7 @@ _MOST_NANOSECONDS = 10**19  # three centuries
 
 _LEFT_OUT = ("telemetry", "network", "node", "doctor")
 """Not written where there is none."""
-_LEFT_OUT_EMPTY = ("rule", "variables")
+_LEFT_OUT_EMPTY = ("rule", "variables", "group")
 """Not written where they are empty."""
 
 
@@ -197,6 +197,8 @@ class Record(Kept):
     """Environment variables that the user gave the launch, without private parts: a secret is ``***``."""
     node: Annotated[Node | None, _IF_KNOWN] = None
     """In a fleet, the node that it was measured on and who else used it; None outside fleets."""
+    group: str = ""
+    """That of the launches which took turns with it; empty where it ran alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started))

@@ -32,7 +32,9 @@ from ..planning import own, values
 from ..planning.framework import Framework, find, modes_meant
 from ..planning.plan import check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
+from ..run import groups
 from ..run.runner import RunProfile, run_plan
+from ..run.schedules import of_plan
 from . import options
 from .options import Given, option, takes
 from .plan import kind_of_protocol, plan_of, size_of
@@ -51,6 +53,7 @@ _WHICH: options.Options = {
     ),
     "suite": options.suite_of_network("tuning"),
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "sequential": options.SEQUENTIAL,
     "plot": option("--plot", "Also draw a picture (.png or .svg).", Path | None, metavar="FILE"),
     "form": option("--format", f"{', '.join(FORMATS)}."),
     "as_json": options.JSON,
@@ -114,8 +117,10 @@ def releases_command(given: Given) -> None:
     if given.resume:
         chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
+    grouping = None if given.sequential else groups.of_plan(plan, machine)
     profile = RunProfile(
         RELEASES,
+        partial(of_plan, grouping=grouping),
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
         lines=lambda: (size_of(plan), kind_of_protocol(plan), heap_line(plan), memory_line(plan, machine)),

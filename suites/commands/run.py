@@ -28,9 +28,9 @@ from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.settings import not_possible
 from ..planning.suite import load, rerun_command
-from ..run import deployment, preparation, resume, search
+from ..run import deployment, groups, preparation, resume, search
 from ..run.runner import RunProfile, run_plan
-from ..run.schedules import Schedule
+from ..run.schedules import Schedule, of_plan
 from ..run.search import PAIRS, SPARE, HalvingSchedule
 from ..run.sides import Side
 from . import options
@@ -41,6 +41,7 @@ from .report import matrix_so_far
 CONDITIONS: options.Options = {  # a fleet passes them on
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "sequential": options.SEQUENTIAL,
     "corpus": option(
         "--corpus", "Train on this text instead of the generated one (suite `char` only).", Path | None, metavar="FILE"
     ),
@@ -94,7 +95,9 @@ def run_command(given: Given) -> None:
         of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
+    grouping = None if given.sequential else groups.of_plan(plan, machine)
     profile = RunProfile(
+        schedule=partial(of_plan, grouping=grouping),
         ceilings=not given.no_ceilings,
         quiet_gate=not given.no_quiet_gate,
         text=text,

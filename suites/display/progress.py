@@ -15,7 +15,8 @@ from dlbench.reports.ratio.fastest import headline
 from dlbench.reports.storage.networks import is_own_step
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.plan import Plan
+from ..run.groups import Group
 from ..run.schedules import ContestSchedule, Schedule, half_width
 from .screen import StatusLine
 
@@ -126,15 +127,22 @@ class ProgressDisplay(StatusLine):
         """Say with each launch how its cell's interval and the run's estimates change."""
         self._schedule = schedule
 
-    def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
-        """Name the launch that begins."""
+    def starts(self, launches: Group, index: int, total: int, expected_seconds: float) -> None:
+        """Name the launch that begins, or the group; ``index`` is that of its last launch."""
+        planned = launches[0]
         if planned.side in (BASELINE, CANDIDATE):
-            side = planned.side if planned.cpus is None else "both sides at once"
+            side = planned.side if len(launches) == 1 else "both sides"
             self._what = f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
             return
-        about = "~" if self._schedule and self._schedule.plan.launches_most else ""
-        self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
+        name = name_of(planned.cell)
+        if len(launches) > 1:
+            name = f"{name_of(launches[0].cell)} and {counted(len(launches) - 1, 'other cell')} in turns"
+        self._what = f"{self._number(index, total)} {name}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
+
+    def _number(self, index: int, total: int) -> str:
+        about = "~" if self._schedule and self._schedule.plan.launches_most else ""
+        return f"[{index}/{about}{total}]"
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """Redraw the line, at most once a second."""
@@ -153,7 +161,7 @@ class ProgressDisplay(StatusLine):
             return
         said = remark(self._schedule, record) if self._schedule else ""
         said = f"; {said}" if said else ""
-        self.print(f"{self._what}: {result_line(record)}{said}{left}")
+        self.print(f"{self._number(index, total)} {name_of(record.cell)}: {result_line(record)}{said}{left}")
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and time.monotonic() - self._matrix_at > pause:
             for line in self._matrix_so_far().splitlines():

@@ -11,6 +11,7 @@ Records do not contain the user, the host's name, paths of files, or any passwor
 """
 
 import os
+import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -277,12 +278,21 @@ class LaunchRunner:
             launch = request.launch._replace(cache_directory=folder)
             return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
+    def threads(self, cell: Cell) -> int:
+        """Return the threads that a launch asks for, those that load its data included; 0: the framework decides."""
+        if not cell.threads:
+            return 0
+        return cell.all_threads + self.sources[cell.framework].build.framework.helpers
+
+    def has_a_cpu_each(self, cell: Cell) -> bool:
+        """Tell whether there is a CPU for each thread of a launch."""
+        return self.machine is None or self.threads(cell) <= self.machine.cpu.effective_cpus
+
     def places(self, cell: Cell) -> list[tuple[int, ...]]:
         """Return the sets of CPUs that a cell may have in a round of launches that take turns; none: any CPUs."""
-        helpers = self.sources[cell.framework].build.framework.helpers
-        if self.machine is None or binds(cell) or not cell.threads:
+        if self.machine is None or binds(cell):
             return []
-        return places(self.machine.cpu, cell.all_threads + helpers)
+        return places(self.machine.cpu, self.threads(cell))
 
     def _cpus(self, cell: Cell, framework: Framework, chosen: Iterable[str]) -> list[int] | None:
         """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
@@ -300,13 +310,13 @@ class LaunchRunner:
 def run_attempts(
     runners: Mapping[str, LaunchRunner],
     launches: Sequence[PlannedLaunch],
-    protocol: Protocol,
+    protocol_of: Callable[[Cell], Protocol],
     *,
     most: int = 1,
-    skip: str = "",
+    skip_reason: Callable[[Cell], str] = lambda cell: "",
     tick: Tick = no_tick,
 ) -> Iterator[list[Record]]:
-    """Yield the records of each attempt at a launch, or at several at once, by the runner of its side.
+    """Yield the records of each attempt at a launch, or at a group of them, by the runner of its side.
 
     There are attempts until no launch was disturbed, at most ``most``. Raises what `LaunchRunner.attempt` raises; no
     process of any launch is left then.
@@ -315,18 +325,43 @@ def run_attempts(
     for attempt in range(most):
         if attempt and gate is not None and not gate.before_repeat():
             return
-        attempts = [partial(runners[each.side].attempt, each, protocol, attempt, skip=skip) for each in launches]
+        attempts = [
+            partial(
+                runners[each.side].attempt, each, protocol_of(each.cell), attempt, skip=skip_reason(each.cell)
+            )
+            for each in launches
+        ]
         if len(launches) == 1:
             records = [attempts[0](tick)]
         elif launches[0].in_turns:
-            first = launches[0]
-            seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
-            turns = Turns(len(launches), seed, rounds_of(protocol), runners[first.side].places(first.cell))
-            calls = [partial(each, member=Member(turns, number)) for number, each in enumerate(attempts)]
-            records = at_once(calls, turns, tick)
+            members = _members(runners, launches, protocol_of(launches[0].cell), attempt)
+            calls = [partial(each, member=member) for each, member in zip(attempts, members, strict=True)]
+            records = at_once(calls, members[0].turns, tick)
+            group = secrets.token_hex(4)
+            records = [replace(record, group=group) for record in records]
         else:
             meeting = Meeting(len(launches))
             records = at_once([partial(each, meeting=meeting) for each in attempts], meeting, tick)
         yield records
         if not any(disturbed(record, runners[record.side].host) for record in records):
             return
+
+
+def _members(
+    runners: Mapping[str, LaunchRunner], launches: Sequence[PlannedLaunch], protocol: Protocol, attempt: int
+) -> list[Member]:
+    """Return the places of launches among those that take turns: of the two sides of a cell, or of several cells."""
+    first = launches[0]
+    seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
+    cells = len({each.cell for each in launches})
+    if cells == 1:
+        turns = Turns(len(launches), seed, rounds_of(protocol, cells))
+    else:
+        machine = runners[first.side].machine
+        cpus = 1 if machine is None else machine.cpu.effective_cpus
+        wanted = [runners[each.side].threads(each.cell) or cpus for each in launches]
+        turns = Turns(len(launches), seed, rounds_of(protocol, cells), needed=1, starting=wanted, cpus=cpus)
+    return [
+        Member(turns, number, runners[each.side].places(each.cell), runners[each.side].has_a_cpu_each(each.cell))
+        for number, each in enumerate(launches)
+    ]

@@ -24,7 +24,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -109,10 +108,11 @@ class LaunchRequest:
 
 @dataclass(frozen=True)
 class Launched:
-    """The outcome of a launch, and how long all of it took, in seconds."""
+    """The outcome of a launch, and how long all of it took."""
 
     outcome: Outcome
     wall_seconds: float
+    """Without the time in which it stood still for others."""
     suspended: bool = False
     """Whether this process was stopped meanwhile, so that its observations are worthless."""
 
@@ -134,6 +134,10 @@ class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
 class Meeting(threading.Barrier):
     """Where launches begin and end their timed steps together."""
 
+    def wait_to_start(self, number: int) -> bool:
+        """Return at once: the launches start together."""
+        return not self.broken
+
     def leave(self, number: int) -> None:
         """Let the others wait for this launch no longer."""
         self.abort()
@@ -142,20 +146,21 @@ class Meeting(threading.Barrier):
 def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: "Meeting | turns.Turns", tick: Tick) -> list[Result]:
     """Run launches that meet or take turns, each in a thread, and return their results.
 
-    The first shows the progress of all. Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
+    Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
     any launch is left then.
     """
     stopped = threading.Event()
 
-    def look(directory: Path, number: int) -> None:
+    def look(directory: Path) -> None:
         if stopped.is_set():
             raise _Stopped
-        if number == 0:
-            tick(directory)
+        tick(directory)
 
     def carry_out(number: int) -> Result:
         try:
-            return launches[number](partial(look, number=number))
+            if not meeting.wait_to_start(number):
+                raise _Stopped
+            return launches[number](look)
         finally:
             meeting.leave(number)
 
@@ -229,7 +234,8 @@ class LaunchMonitor:
         self._stopped_cpu_seconds = 0.0
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
         self._counters = PackageCounters() if counters is None else counters
-        self._microjoules: list[Microjoules | str] = []  # before and after the timed samples
+        self._energy_before: Microjoules | str = ""  # the timed samples, or those of this turn
+        self._energy_parts: list[tuple[Microjoules | str, Microjoules | str]] = []
         self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
@@ -280,14 +286,13 @@ class LaunchMonitor:
         )
 
     def _energy(self, seconds: float) -> CpuEnergy:
-        if self._meeting is not None or self._member is not None:
-            return CpuEnergy(None, "several launches ran at once, and the counters are of all programs")
-        before, after = self._microjoules
-        return CpuEnergy(*self._counters.spent(before, after, seconds))
+        if self._meeting is not None:
+            return CpuEnergy(None, "two launches ran at once, and the counters are of all programs")
+        return CpuEnergy(*self._counters.spent(self._energy_parts, seconds))
 
     def _mark(self, words: str) -> None:
-        if words.startswith(END):
-            self._microjoules.append(self._counters.read())
+        if words.startswith(END if self._member is None else TURN):
+            self._energy_parts.append((self._energy_before, self._counters.read()))
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word in (END, TURN)) != number.isdecimal():
@@ -325,8 +330,8 @@ class LaunchMonitor:
             self._expected = [TURN if more or word == BEGIN else END]
             answer = b'{"more": true}\n' if more else b"{}\n"
             now = (now[0], *used_and_awaited(self._supervisor))
-        if word == BEGIN:
-            self._microjoules = [self._counters.read()]
+        if word in (BEGIN, TURN):
+            self._energy_before = self._counters.read()
         # The guest waits meanwhile: it used no CPU time since.
         self._last = (time.monotonic(), now[1], now[2])
         try:
@@ -334,7 +339,7 @@ class LaunchMonitor:
             self.line.sendall(answer, socket.MSG_NOSIGNAL)
         except OSError:
             self.wrong = "it closed the connection"
-        if self._member is not None and self._member.turns.cpus is not None and word in (BEGIN, TURN):
+        if self._member is not None and self._member.cpus is not None and word in (BEGIN, TURN):
             # Its threads run where they were placed, and stay there unless they get into one another's way.
             time.sleep(turns.PLACING_SECONDS)
             self._member.place(turns.descendants(self._supervisor), in_turn=False)
@@ -355,12 +360,15 @@ class LaunchMonitor:
         if ended:
             used, waited = turns.cpu_and_waiting(processes)
             last = TurnObservation(
-                came - self._last[0], max(0.0, used - self._in_turn[0]), max(0.0, waited - self._in_turn[1])
+                came - self._last[0],
+                max(0.0, used - self._in_turn[0]),
+                max(0.0, waited - self._in_turn[1]),
+                member.turns.round,
             )
             self._turns.append(last)
         turns.stop(processes)
         before = turns.cpu_and_waiting(processes)
-        more = member.turns.next_turn(member.number, last)
+        more = member.next_turn(last, self.turn_samples[-1] if ended else 0)
         self._in_turn = turns.cpu_and_waiting(turns.descendants(self._supervisor))
         self._stopped_cpu_seconds += max(0.0, self._in_turn[0] - before[0])
         member.place(processes, more)
@@ -445,7 +453,7 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
         finally:
             _reap(child)
             end_strays(str(directory))
-        wall_seconds = time.monotonic() - start
+        wall_seconds = time.monotonic() - start - monitor.held_seconds
         outcome = outcome_of(request.launch, directory, monitor, child.returncode, stderr, ended, kills)
         outcome = outcome._replace(phases={"start": start, **outcome.phases})
         return Launched(outcome, wall_seconds, suspended)

@@ -12,13 +12,10 @@ from ..errors import UsageError
 from ..planning import values
 from ..planning.plan import Plan
 from . import duet, turns
+from .groups import expected_peak, memory_for_launches
 from .sides import Side
 
 TURNS, SEQUENTIAL, DUET = PAIRINGS = ("turns", "sequential", "duet")
-
-
-PEAK_PER_LEAST = 4
-"""A launch's peak of memory, in multiples of its weights, gradients and mini-batch, with room to spare."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,7 @@ def of_plan(plan: Plan, machine: Machine, named: str | None, of_run: Sequence[Si
 
 def _both_fit(plan: Plan, cell: Cell, machine: Machine) -> bool:
     """Tell whether two launches of a cell fit into memory; of a mini-batch of unknown size it is assumed."""
-    if cell.batch_size is None:
-        return True
-    least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size)
-    there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    return 2 * PEAK_PER_LEAST * least <= there
+    return cell.batch_size is None or 2 * expected_peak(plan, cell) <= memory_for_launches(machine)
 
 
 def _remarks(refused: Mapping[Cell, str]) -> tuple[str, ...]:

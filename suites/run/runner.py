@@ -33,7 +33,8 @@ from .launcher import launch_process
 from .outcomes import read_phase
 from .privacy import recorded
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
-from .schedules import Group, Schedule, of_plan
+from .groups import Group
+from .schedules import Schedule, of_plan
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
 
@@ -201,7 +202,8 @@ class Runner:
                 self._gate.before(block, self._seconds_of_budget())
             before, complete = self._launched, bool(fitting)
             for launches in wanted if fitting else ():
-                if not self.schedule.wants(launches[0].cell, launches[0].block):
+                launches = tuple(each for each in launches if self.schedule.wants(each.cell, each.block))
+                if not launches:
                     continue
                 if self._fits(launches):
                     for each in [launches] if launches[0].at_once else [(planned,) for planned in launches]:
@@ -226,32 +228,39 @@ class Runner:
         left = self._seconds_of_budget()
         if left is None or self.budget_seconds is None or self._launched == 0:
             return True
-        counted = launches[:1] if launches[0].at_once else launches
-        expected = sum(self.schedule.seconds(each.cell) for each in counted)
+        expected = self.schedule.seconds_of(launches)
         reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
         return expected <= left - min(reserved, self.budget_seconds / 2)
 
     def _launch(self, launches: Group) -> None:
-        """Make one launch, or the two of a duet at once, with the attempts that it takes."""
+        """Make one launch, or a group of them at once, with the attempts that it takes."""
         planned = launches[0]
-        cell, build = planned.cell, self._plan.row_of(planned.cell).build
+        build = self._plan.row_of(planned.cell).build
         self._launched += len(launches)
-        seconds = self.schedule.seconds(cell)
+        seconds = self.schedule.seconds_of(launches)
         total = self._launched + self.schedule.launches_left() - len(launches)
-        self.observer.starts(planned, self._launched, total, seconds)
-        # A framework that computes nothing is not worth repeating.
-        repeats = self._gate is not None and build.framework.computes
-        protocol, most = self.schedule.protocol(cell), self.schedule.most_attempts() if repeats else 1
-        tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds))
-        skip = self.schedule.skip_reason(cell)
+        self.observer.starts(launches, self._launched, total, seconds)
+        # A framework that computes nothing is not worth repeating, and of several cells the disturbed turns were.
+        several = len({each.cell for each in launches}) > 1
+        repeats = self._gate is not None and build.framework.computes and not several
+        most = self.schedule.most_attempts() if repeats else 1
+        tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds), planned.in_turns)
+        attempts = run_attempts(
+            self.launchers,
+            launches,
+            self.schedule.protocol,
+            most=most,
+            skip_reason=self.schedule.skip_reason,
+            tick=tick,
+        )
         records: list[Record] = []
-        for records in run_attempts(self.launchers, launches, protocol, most=most, skip=skip, tick=tick):
+        for records in attempts:
             for record in records:
                 self.store.append(record)
                 self.schedule.add(record)
         total = self._launched + self.schedule.launches_left()
-        for record in records:
-            self.observer.ends(record, self._launched, total, self._seconds_left())
+        for index, record in enumerate(records, self._launched - len(records) + 1):
+            self.observer.ends(record, index, total, self._seconds_left())
             self._check_named(record)
 
     def _check_named(self, record: Record) -> None:
@@ -271,7 +280,7 @@ class Runner:
         left, of_budget = self.schedule.seconds_left(), self._seconds_of_budget()
         return left if of_budget is None else max(0.0, min(left, of_budget))
 
-    def _tick(self, expected: float, afterwards: float) -> Callable[[Path], None]:
+    def _tick(self, expected: float, afterwards: float, in_turns: bool) -> Callable[[Path], None]:
         began = time.monotonic()
         first_read: dict[tuple[str, float], float] = {}
         """When each phase with its expected seconds was first read."""
@@ -280,7 +289,7 @@ class Runner:
             phase, timed = read_phase(directory)
             now = time.monotonic()
             left = expected - (now - began)
-            if timed is not None:
+            if timed is not None and not in_turns:
                 left = timed - (now - first_read.setdefault((phase, timed), now))
             left = max(0.0, left)
             self.observer.ticks(phase or "starting", left, left + afterwards)

@@ -53,10 +53,8 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_att
 from dlbench.reports.storage.results import Results
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
+from .groups import Group, Grouping
 from .pairing import Pairing
-
-Group = tuple[PlannedLaunch, ...]
-"""Launches that belong together, in order: the two sides of a pair, else one."""
 
 MOST_ATTEMPTS = 3
 """A disturbed launch is repeated until it was attempted this often."""
@@ -250,8 +248,15 @@ class Schedule:
     strict = False
     """Whether the run ends with the first launch that does not fit its budget."""
 
-    def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
-        self.plan, self.host = plan, host
+    def __init__(
+        self,
+        plan: Plan,
+        records: Iterable[Record] = (),
+        host: Host | None = None,
+        grouping: Grouping | None = None,
+    ) -> None:
+        """Take up the records so far; without a ``grouping`` all launches are made in a row."""
+        self.plan, self.host, self._grouping = plan, host, grouping
         self.count = self.repeated = 0
         """Records in all, and those that repeat a disturbed launch."""
         self._durations = LaunchDurations(plan)
@@ -315,7 +320,14 @@ class Schedule:
             if sum(seconds.values()) > seconds_left:
                 interval = self.plan.interval
                 found.sort(key=lambda each: -gain(self.stats[each.cell], seconds[each], interval, self.spread))
-        return [(planned,) for planned in found]
+        if self._grouping is None:
+            return [(planned,) for planned in found]
+        peaks = {planned.cell: self._peak(planned.cell) for planned in found}
+        return self._grouping.groups(found, peaks, {planned.cell: self.seconds(planned.cell) for planned in found})
+
+    def _peak(self, cell: Cell) -> int:
+        """Return the most bytes that a launch of a cell needed; 0: not known yet."""
+        return max((record.outcome.peak_memory_bytes or 0 for record in self._records[cell]), default=0)
 
     def _learn(self, block: int) -> None:
         """Take the spread from all launches before a block: a resumed run then decides as one never interrupted."""
@@ -345,6 +357,12 @@ class Schedule:
     def seconds(self, cell: Cell) -> float:
         """Return the expected seconds of a launch."""
         return self._durations.launch_duration(cell)
+
+    def seconds_of(self, launches: Group) -> float:
+        """Return the expected seconds of a group of launches."""
+        expected = [self.seconds(launch.cell) for launch in launches]
+        # In a duet both run at once, else one at a time.
+        return max(expected) if launches[0].cpus is not None else sum(expected)
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
@@ -396,13 +414,19 @@ class ContestSchedule(Schedule):
     report, or if deciding it would need more launches than the plan allows.
     """
 
-    def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Iterable[Record] = (),
+        host: Host | None = None,
+        grouping: Grouping | None = None,
+    ) -> None:
         self._looks = list(_looks(max(plan.launches, ENOUGH_LAUNCHES), plan.most))
         self._blocks = range(0)
         """From the last look to the next: those in which contenders are launched."""
         self._contenders: frozenset[Cell] = frozenset()
         """Without the folders of their adapters, as in a matrix."""
-        super().__init__(plan, records, host)
+        super().__init__(plan, records, host, grouping)
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
         needed = super()._needed(cell, counting)
@@ -437,9 +461,11 @@ def _near(cell: CellResult, first: CellResult) -> bool:
     return behind is None or behind <= FAR_BEHIND
 
 
-def of_plan(plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> Schedule:
+def of_plan(
+    plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
+) -> Schedule:
     """Return the schedule of a suite's plan."""
-    return (ContestSchedule if plan.decides else Schedule)(plan, records, host)
+    return (ContestSchedule if plan.decides else Schedule)(plan, records, host, grouping)
 
 
 PairRule = Callable[[Sequence[Record]], int]
@@ -486,9 +512,8 @@ class PairSchedule(Schedule):
         return self._left[cell] > 0
 
     def seconds_left(self) -> float:
-        # Two launches that are alive at once take the time of one.
-        at_once = sum(self._left[cell] * self.seconds(cell) for cell in (*self._duets, *self._in_turns))
-        return super().seconds_left() - at_once / 2
+        # Both launches of a duet take the time of one.
+        return super().seconds_left() - sum(self._left[cell] * self.seconds(cell) for cell in self._duets) / 2
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how both launches of the next pair measure, from the whole pairs before it.

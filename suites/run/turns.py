@@ -3,7 +3,7 @@
 The machine's speed drifts within seconds, so launches are compared best when they alternate within tenths of a second.
 A round is one turn of each launch, in an order drawn by the seed. Between its turns a launch is stopped (SIGSTOP to
 each of its processes), so that neither spinning threads nor helpers disturb the others. CPU time that it used all the
-same is in its record.
+same is in its record. A turn that other programs disturbed is taken again before the round ends.
 
 CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours. Launches with fewer
 threads than CPUs therefore begin their turns of a round on the same CPUs, those of the next on others. They are let go
@@ -11,15 +11,18 @@ then: a framework's further threads need the CPUs that are left.
 """
 
 import contextlib
+import math
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import psutil
 
 from dlbench.adapters.launch.evidence import read_file, stat_fields, thread_times
@@ -32,6 +35,10 @@ TURN_SECONDS = 0.1
 """A turn lasts this long at most, or one step where that is longer."""
 PLACING_SECONDS = 0.005
 """A launch is confined to the CPUs of its round for this long, so that its threads begin there."""
+MOST_TRIES = 3
+"""A disturbed turn is taken again at the end of its round, until a launch had so many in it."""
+PATIENCE = 3
+"""Where rounds are disturbed to the end, there are so many times the fewest of them."""
 _STANDING = "TtZX"
 """States of threads that use no CPU: stopped, traced, or ended."""
 _STANDSTILL_SECONDS = 1.0
@@ -40,24 +47,47 @@ _STANDSTILL_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds launches take turns for."""
+    """How many rounds launches take turns for: until they are known well enough, or have had their seconds."""
 
-    fewest: int = 12
-    """Undisturbed ones."""
-    seconds: float = 2.0
-    """Of turns that each launch should have."""
-    most: int = 40
-    """Disturbed ones included."""
+    fewest: int = 8
+    """In which no launch was disturbed to the end."""
+    seconds: float = 4.0
+    """Of turns that a launch has at most, on average. Starting a launch and checking it takes about as long: by sharing
+    its time so, a measurement takes at most twice as long as by the best division (Kalibera and Jones 2013)."""
+    deviation: float = 0.005
+    """Standard error of a launch within its group with which rounds end sooner: it adds little to how launches differ
+    from one another."""
+    most: int = 60
 
 
-def rounds_of(protocol: Protocol) -> Rounds:
-    """Return how many rounds launches of this protocol take turns for: no longer than it times samples in a row."""
-    return Rounds(seconds=min(Rounds.seconds, protocol.seconds))
+def rounds_of(protocol: Protocol, cells: int) -> Rounds:
+    """Return how many rounds launches of so many cells take turns for.
+
+    Between several cells a round costs a step of each.
+    """
+    fewest = Rounds.fewest if cells == 1 else max(4, protocol.minimum_steps)
+    return Rounds(fewest, min(Rounds.seconds, 5 * protocol.seconds))
 
 
 def turn_seconds(protocol: Protocol) -> float:
     """Return how long a turn of a launch of this protocol lasts."""
     return min(TURN_SECONDS, protocol.seconds / Rounds.fewest)
+
+
+def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
+    """Return the standard error of a launch's median over rounds, given the logarithm of a step by launch and round.
+
+    It is that of all launches together: the root of the mean square of what launches and rounds do not explain, divided
+    by the root of the rounds, and larger for a median than for a mean by the root of pi / 2. Launches that are not in
+    all of the rounds are left out.
+    """
+    members = set.intersection(*map(set, rounds)) if rounds else set()
+    if len(rounds) < 2 or len(members) < 2:
+        return math.inf
+    logs = np.array([[of_round[member] for member in sorted(members)] for of_round in rounds])
+    left = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
+    freedom = (logs.shape[0] - 1) * (logs.shape[1] - 1)
+    return math.sqrt(float((left**2).sum()) / freedom * math.pi / 2 / len(rounds))
 
 
 def refusal(cell: Cell) -> str:
@@ -74,61 +104,122 @@ def refusal(cell: Cell) -> str:
 
 
 class Turns:
-    """Decides which of several launches may run; each launch's monitor asks from its own thread."""
+    """Decides which of several launches may start and run; each launch's monitor asks from its own thread."""
 
     def __init__(
-        self, members: int, seed: object, rounds: Rounds | None = None, places: Sequence[tuple[int, ...]] = ()
+        self,
+        members: int,
+        seed: object,
+        rounds: Rounds | None = None,
+        needed: int | None = None,
+        starting: Sequence[int] = (),
+        cpus: int = 1,
     ) -> None:
-        """Begin with all members starting up.
+        """Begin before any of the members has started.
 
-        The seed decides the order of each round, and which of the ``places`` (sets of CPUs) all have in it; without
-        any they run where the system lets them.
+        The seed decides the order of starts and of each round. With fewer than ``needed`` members left (all of them, if
+        it is None) the turns end. ``starting`` are the CPUs that each member needs while it starts: members start
+        beside one another as far as they fit on ``cpus``. Without them all start at once.
         """
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
         self._changed = threading.Condition()
-        self._members, self._places = members, places
-        self.cpus: tuple[int, ...] | None = None
-        """Those of this round; None: any."""
+        self._needed = members if needed is None else needed
         self._present = set(range(members))
+        self._cpus_wanted = {number: min(wanted, cpus) for number, wanted in enumerate(starting)}
+        self._free_cpus = cpus
+        self._to_start = list(self._cpus_wanted)
+        self._chance.shuffle(self._to_start)
         self._waiting: set[int] = set()
         self._order: list[int] = []
         """Members whose turn is still to come in this round."""
         self._holder: int | None = None
         """The one that runs."""
         self._ending = self._aborted = False
-        self._undisturbed = self._made = 0
+        self.round = -1
+        """Index of the round that is being made."""
+        self.place = 0.0
+        """Which CPUs launches begin on in this round, as a share of the places that they may have."""
+        self._undisturbed = 0
         """Rounds."""
-        self._disturbed = False
-        """Whether a turn of this round was."""
+        self._tries: Counter[int] = Counter()
+        """Turns of each member in this round."""
+        self._disturbed: set[int] = set()
+        """Members whose last turn in this round was."""
+        self._repeated = 0
+        self._rounds_made: list[dict[int, float]] = []
+        """By round, the logarithm of a sample's seconds of each member."""
         self._seconds = dict.fromkeys(range(members), 0.0)
 
-    def next_turn(self, member: int, last: TurnObservation | None) -> bool:
+    def wait_to_start(self, member: int) -> bool:
+        """Wait until this member may start; return False where the turns were given up meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._may_start(member) or self._aborted)
+            if member in self._to_start:
+                self._to_start.remove(member)
+                self._free_cpus -= self._cpus_wanted[member]
+                self._changed.notify_all()
+            return not self._aborted
+
+    def _may_start(self, member: int) -> bool:
+        if member not in self._to_start:
+            return True
+        return self._to_start[0] == member and self._cpus_wanted[member] <= self._free_cpus
+
+    def _has_started(self, member: int) -> None:
+        self._free_cpus += self._cpus_wanted.pop(member, 0)
+        self._changed.notify_all()
+
+    def next_turn(
+        self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True
+    ) -> bool:
         """Wait until this member may run; return whether that is a turn, and not the time to end.
 
-        ``last`` is its turn that has just ended; None before its first one.
+        ``last`` is its turn that has just ended, with so many ``samples``; None before its first one. ``judged`` is
+        whether waiting for a CPU in it shows that others disturbed it.
         """
         with self._changed:
-            if last is not None:
-                self._seconds[member] += last.seconds
-                self._disturbed |= disturbed_turn(last)
-                self._holder = None
+            if last is None:
+                self._has_started(member)
+            else:
+                self._take_note(member, last, samples, judged)
             self._waiting.add(member)
             self._choose()
             self._changed.wait_for(lambda: self._holder == member or self._aborted)
             self._waiting.discard(member)
             return not self._ending and not self._aborted
 
+    def _take_note(self, member: int, last: TurnObservation, samples: int, judged: bool) -> None:
+        """Take note of a turn that has ended; a disturbed one is taken again at the end of the round."""
+        self._holder = None
+        self._tries[member] += 1
+        self._rounds_made[-1][member] = math.log(max(last.seconds, 1e-9) / max(samples, 1))
+        if not judged or not disturbed_turn(last):
+            self._seconds[member] += last.seconds
+            self._disturbed.discard(member)
+            return
+        self._disturbed.add(member)
+        # Where most turns are disturbed, repeating them does not help.
+        affordable = self._repeated < len(self._present) * (2 + self.round)
+        if self._tries[member] < MOST_TRIES and affordable:
+            self._repeated += 1
+            self._order.insert(0, member)
+        else:
+            self._seconds[member] += last.seconds
+
     def leave(self, member: int) -> None:
         """Take a launch out that has ended, however it did."""
         with self._changed:
             self._present.discard(member)
             self._waiting.discard(member)
-            if member in self._order:
-                self._order.remove(member)
+            if member in self._to_start:
+                self._to_start.remove(member)
+            self._has_started(member)
+            self._order = [other for other in self._order if other != member]
+            self._disturbed.discard(member)
             if self._holder == member:
                 self._holder = None
-            if not self._ending and len(self._present) < self._members:
+            if not self._ending and len(self._present) < self._needed:
                 self._ending = True  # there is nothing left to compare
                 self._order = []
             self._choose()
@@ -150,35 +241,51 @@ class Turns:
 
     def _end_round(self) -> None:
         """Count the round that has ended, if any, and draw the order of the next one."""
-        if not self._ending and any(self._seconds.values()):
-            self._made += 1
+        if not self._ending and self.round >= 0:
             self._undisturbed += not self._disturbed
-            enough = self._undisturbed >= self._rounds.fewest and self._least_seconds() >= self._rounds.seconds
-            self._ending = enough or self._made >= self._rounds.most
-        self._disturbed = False
-        if self._places:
-            self.cpus = self._chance.choice(self._places)
+            mean = sum(self._seconds[member] for member in self._present) / len(self._present)
+            made, fewest = self.round + 1, self._rounds.fewest
+            if self._undisturbed >= fewest or made >= PATIENCE * fewest:
+                known = mean >= self._rounds.seconds or standard_error(self._rounds_made) <= self._rounds.deviation
+                self._ending = known or made >= self._rounds.most
+        self.round += 1
+        self._rounds_made.append({})
+        self.place = self._chance.random()
+        self._tries.clear()
+        self._disturbed.clear()
         self._order = sorted(self._present)
         self._chance.shuffle(self._order)
-
-    def _least_seconds(self) -> float:
-        return min(self._seconds[member] for member in self._present)
 
 
 class Member:
     """One launch's place among those that take turns, and the CPUs of its threads."""
 
-    def __init__(self, turns: Turns, number: int) -> None:
-        self.turns, self.number = turns, number
+    def __init__(self, turns: Turns, number: int, places: Sequence[tuple[int, ...]] = (), judged: bool = True) -> None:
+        """Take part as this number.
+
+        Each round begins on one of the ``places`` (sets of CPUs), without any where the system lets it. ``judged``
+        tells whether its threads have a CPU each, so that waiting for one shows that others disturbed a turn.
+        """
+        self.turns, self.number, self.judged = turns, number, judged
+        self._places = places
         self._allowed: frozenset[int] | None = None
         """The CPUs that each of its threads could use before its first turn; none where they differ."""
+
+    @property
+    def cpus(self) -> tuple[int, ...] | None:
+        """Those on which it begins its turns of this round; None: any."""
+        return self._places[int(self.turns.place * len(self._places))] if self._places else None
+
+    def next_turn(self, last: TurnObservation | None, samples: int) -> bool:
+        """Wait for a turn after the ``last`` one, with so many samples; return False where it is time to end."""
+        return self.turns.next_turn(self.number, last, samples, self.judged)
 
     def place(self, processes: Sequence[int], in_turn: bool) -> None:
         """Move its threads to the CPUs of the round, or let them use all again where it is not ``in_turn``.
 
         Threads that bound themselves to CPUs of their own stay there.
         """
-        cpus = self.turns.cpus
+        cpus = self.cpus
         if cpus is None:
             return
         if self._allowed is None:

@@ -190,7 +190,7 @@ class Study:
         (planned,) = schedule.wanted(0)
         with beside(kind.neighbour):
             if pairing.duets:
-                (records,) = run_attempts(launchers, planned, plan.protocol)
+                (records,) = run_attempts(launchers, planned, plan.protocol_of)
             else:
                 records = [launchers[each.side].attempt(each, plan.protocol) for each in planned]
         for record in records:

@@ -148,7 +148,7 @@ def duet(folder: Path, bodies: dict[str, str], limits: dict[str, float] | None =
     masks = masks_of(PLAN.cells[0], MACHINE.cpu)
     assert not isinstance(masks, str)
     pair = [PlannedLaunch(PLAN.cells[0], 0, side, cpus) for side, cpus in zip(bodies, masks, strict=True)]
-    (records,) = run_attempts(runners, pair, PROTOCOL)
+    (records,) = run_attempts(runners, pair, lambda cell: PROTOCOL)
     return records
 
 

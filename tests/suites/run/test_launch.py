@@ -41,7 +41,7 @@ def runner_with(launcher, **options):
 
 
 def records_of(runner, planned, protocol, **options):
-    return [record for (record,) in run_attempts({planned.side: runner}, (planned,), protocol, **options)]
+    return [record for (record,) in run_attempts({planned.side: runner}, (planned,), lambda cell: protocol, **options)]
 
 
 def planned(affinity="oversubscribed", threads=1):

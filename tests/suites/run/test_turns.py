@@ -24,8 +24,8 @@ from recorded_trees import write_tree
 from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.compare.comparison import common_time, seconds_of_pair
-from dlbench.reports.compare.rounds import seconds_in_turns
 from dlbench.reports.disturbance import disturbed_turn
+from dlbench.reports.rounds import seconds_in_turns
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning.plan import PlannedLaunch
@@ -36,7 +36,7 @@ from dlbench.suites.run.launcher import launch_process
 from dlbench.suites.run.pairing import Pairing, of_plan
 from dlbench.suites.run.schedules import PairSchedule
 from dlbench.suites.run.sides import Side
-from dlbench.suites.run.turns import Rounds, Turns
+from dlbench.suites.run.turns import Member, Rounds, Turns
 
 MACHINE = probe()
 QUIET = TurnObservation(0.1, 0.1, 0.0)
@@ -46,16 +46,22 @@ DISTURBED = TurnObservation(0.1, 0.05, 0.05)
 # Who may run.
 
 
-def play(members, rounds, seed=1, observed=lambda member, turn: QUIET, lasts=None):
-    """Let members take turns in threads; return who ran, in order, and how many turns each had."""
-    table = Turns(members, seed, rounds)
+def play(members, rounds, seed=1, observed=lambda member, turn: QUIET, lasts=None, rounds_of_turns=None, **options):
+    """Let members take turns in threads; return who ran, in order, and how many turns each had.
+
+    ``rounds_of_turns`` gets the round of each turn, by member.
+    """
+    table = Turns(members, seed, rounds, **options)
     running, ran, counts = threading.Lock(), [], Counter()
 
     def member(number):
         last = None
         try:
+            assert table.wait_to_start(number)
             while table.next_turn(number, last):
                 assert running.acquire(blocking=False), "two run at once"
+                if rounds_of_turns is not None:
+                    rounds_of_turns.setdefault(number, []).append(table.round)
                 ran.append(number)
                 counts[number] += 1
                 last = observed(number, counts[number])
@@ -92,20 +98,76 @@ def test_rounds_go_on_until_each_has_its_seconds():
     assert set(counts.values()) == {20}
 
 
-def test_disturbed_rounds_are_repeated_and_not_for_ever():
+def test_a_disturbed_turn_is_taken_again_in_its_round():
     def observed(member, turn):
-        return DISTURBED if member == 1 and turn % 3 == 0 else QUIET
+        return DISTURBED if member == 1 and turn % 4 == 0 else QUIET
 
-    _, counts = play(2, Rounds(fewest=12, seconds=0.0, most=40), observed=observed)
-    assert counts == {0: 17, 1: 17}  # five of them were disturbed
-    _, counts = play(2, Rounds(fewest=12, seconds=0.0, most=40), observed=lambda *_: DISTURBED)
-    assert counts == {0: 40, 1: 40}
+    rounds = {}
+    _, counts = play(3, Rounds(fewest=12, seconds=0.0, most=40), observed=observed, rounds_of_turns=rounds)
+    assert rounds[0] == rounds[2] == list(range(12))
+    assert sorted(set(rounds[1])) == list(range(12))
+    assert counts[1] == 15  # 3 of them were disturbed, and taken again in the same rounds
+    assert rounds[1] == sorted(rounds[1])
 
 
-def test_when_one_leaves_the_others_end():
+def test_turns_that_are_always_disturbed_are_not_taken_again_for_ever():
+    ran, counts = play(2, Rounds(fewest=4, seconds=0.0, most=40), observed=lambda *_: DISTURBED)
+    assert 12 < min(counts.values()) <= max(counts.values()) <= 36
+    assert len(ran) == sum(counts.values())
+
+
+def test_waiting_says_nothing_of_a_launch_with_more_threads_than_cpus():
+    table = Turns(1, 1, Rounds(fewest=4, seconds=0.0, most=40))
+    last, turns_made = None, 0
+    while table.next_turn(0, last, judged=False):
+        last, turns_made = DISTURBED, turns_made + 1
+    assert turns_made == 4
+
+
+def test_when_one_side_of_a_pair_leaves_the_other_ends():
     _, counts = play(2, Rounds(fewest=12, seconds=0.0, most=40), lasts={1: 4})
     assert counts[1] == 4
     assert counts[0] <= 5
+
+
+def test_when_one_of_several_cells_leaves_the_others_go_on():
+    _, counts = play(3, Rounds(fewest=12, seconds=0.0, most=40), lasts={1: 4}, needed=1)
+    assert counts == {0: 12, 1: 4, 2: 12}
+
+
+def test_launches_start_beside_one_another_as_far_as_they_have_cpus():
+    threads_of = [1, 2, 1, 4, 1]
+    table = Turns(5, 1, Rounds(), needed=1, starting=threads_of, cpus=2)
+    guard, used, most = threading.Lock(), 0, 0
+
+    def start(number):
+        nonlocal used, most
+        assert table.wait_to_start(number)
+        with guard:
+            used += min(threads_of[number], 2)
+            most = max(most, used)
+        time.sleep(0.02)
+        with guard:
+            used -= min(threads_of[number], 2)
+        if number == 3:
+            table.leave(number)  # it crashed while it started
+        else:
+            table.next_turn(number, None)
+
+    threads = [threading.Thread(target=start, args=(number,), daemon=True) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: table.round == 0, "begin the first round")
+    table.abort()
+    for thread in threads:
+        thread.join(10)
+    assert most == 2
+
+
+def test_nobody_starts_once_it_is_aborted():
+    table = Turns(2, 1, starting=[1, 1], cpus=1)
+    table.abort()
+    assert not any(table.wait_to_start(number) for number in range(2))
 
 
 def test_nobody_waits_once_it_is_aborted():
@@ -182,7 +244,7 @@ def test_a_drift_of_the_machine_leaves_the_ratio_alone(drift, ratio, steps_per_s
     first = in_turns([[0.02 * level, 0.021 * level] for level in drift], steps_per_sample=steps_per_sample)
     slower = [[ratio * 0.025 * level, ratio * 0.02 * level] for level in drift]
     second = in_turns(slower, steps_per_sample=steps_per_sample)
-    one, other = seconds_in_turns(first, second)
+    one, other = seconds_in_turns([first, second])
     assert other / one == pytest.approx(ratio, rel=1e-3)
     assert one == pytest.approx(0.02 * float(np.median(drift)), rel=0.5)
 
@@ -193,11 +255,11 @@ def test_disturbed_rounds_are_left_out_as_long_as_others_are_left():
     second = in_turns([slow, slow, slow, slow, *[usual] * 6])
     observed = [DISTURBED] * 4 + [QUIET] * 6
     seen = second._replace(outside=second.outside._replace(turns=observed))
-    assert seconds_in_turns(first, seen) == pytest.approx((0.02, 0.02))
+    assert seconds_in_turns([first, seen]) == pytest.approx((0.02, 0.02))
     mostly = [DISTURBED] * 9 + [QUIET]
     slower = in_turns([slow] * 9 + [usual])
     unseen = slower._replace(outside=slower.outside._replace(turns=mostly))
-    assert seconds_in_turns(first, unseen)[1] == pytest.approx(0.2)
+    assert seconds_in_turns([first, unseen])[1] == pytest.approx(0.2)
 
 
 def test_a_pair_in_turns_is_no_duet_and_has_no_number_if_a_side_has_none():
@@ -241,7 +303,7 @@ def launched(folder, bodies, step_seconds=None):
         source = {"null": Source(row.build, path, "CPython 3", "env-1", "")}
         runners[side] = LaunchRunner(plan, run, launch_process, source, lambda cell: None, machine=MACHINE)
     group = [PlannedLaunch(PLAN.cells[0], 0, side, in_turns=True) for side in bodies]
-    (records,) = run_attempts(runners, group, PROTOCOL)
+    (records,) = run_attempts(runners, group, lambda cell: PROTOCOL)
     return records
 
 
@@ -289,14 +351,16 @@ def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
 
 
 def test_all_have_the_same_cpus_in_a_round_and_other_ones_later(tmp_path):
-    table = Turns(1, 1, Rounds(fewest=30, seconds=0.0, most=30), [(0,), (1,)])
+    table = Turns(1, 1, Rounds(fewest=30, seconds=0.0, most=30))
+    members = [Member(table, number, [(0,), (1,)]) for number in range(2)]
     drawn = []
     last = None
     while table.next_turn(0, last):
-        drawn.append(table.cpus)
+        drawn.append(members[0].cpus)
+        assert members[0].cpus == members[1].cpus
         last = QUIET
     assert set(drawn) == {(0,), (1,)}
-    assert Turns(1, 1).cpus is None
+    assert Member(table, 0).cpus is None
 
 
 def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
@@ -313,18 +377,18 @@ def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
 def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_path):
     everywhere = os.sched_getaffinity(0)
     one = (min(everywhere),)
-    table = Turns(1, 1, Rounds(), [one])
+    table = Turns(1, 1, Rounds())
     table.next_turn(0, None)
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        member = turns.Member(table, 0)
+        member = Member(table, 0, [one])
         member.place([process.pid], in_turn=True)
         assert os.sched_getaffinity(process.pid) == set(one)
         member.place([process.pid], in_turn=False)
         assert os.sched_getaffinity(process.pid) == everywhere
         other = {max(everywhere)}
         os.sched_setaffinity(process.pid, other)
-        turns.Member(table, 0).place([process.pid], in_turn=True)
+        Member(table, 0, [one]).place([process.pid], in_turn=True)
         assert os.sched_getaffinity(process.pid) == other
     finally:
         process.kill()
