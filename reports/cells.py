@@ -325,17 +325,21 @@ def _put_side_by_side(cells: Sequence[CellResult], records: Sequence[Record], in
         place = Place(machine_of[run], axes.project(cell, axes.NAMES))
         groups.setdefault((run, group), {})[place] = seconds
     found = list(cells)
-    for work, of_work in grouped(range(len(cells)), lambda number: (cells[number].machine, cells[number].group)).items():
+    works = grouped(range(len(cells)), lambda number: (cells[number].machine, cells[number].group))
+    for of_work in works.values():
         wanted = [number for number in of_work if cells[number].seconds is not None]
-        names = {places[number]: place for place, number in enumerate(wanted)}
-        shared = [{names[each]: value for each, value in group.items() if each in names} for group in groups.values()]
+        number_of = {places[number]: index for index, number in enumerate(wanted)}
+        shared = [
+            {number_of[place]: seconds for place, seconds in group.items() if place in number_of}
+            for group in groups.values()
+        ]
         known = side_by_side(shared, len(wanted))
         if known is None:
             continue
-        for place, number in enumerate(wanted):
+        for index, number in enumerate(wanted):
             summary = cells[number].seconds
-            assert summary is not None, work
-            found[number] = replace(cells[number], seconds=replace(summary, beside=known, place=place))
+            assert summary is not None
+            found[number] = replace(cells[number], seconds=replace(summary, beside=known, place=index))
     return found
 
 

@@ -28,8 +28,8 @@ from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.memory_evidence import faults_per_step, share_of_step
 from dlbench.reports.naming import variables_in_a_field
 from dlbench.reports.quantities import cpu_joules
-from dlbench.reports.selection import suggestion
 from dlbench.reports.rounds import seconds_by_round
+from dlbench.reports.selection import suggestion
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results

@@ -1,7 +1,7 @@
 """Launches that took turns: the seconds of a step of each, relative to the others of their group.
 
 Each turn counts with the median of its samples. Where turns are short, those of a round follow one another within
-tenths of a second, so that what slows the machine for longer slows them alike: a launch then counts with the median over
+tenths of a second, so that what slows the machine for longer slows them alike: a launch counts with the median over
 rounds of its turn's distance from the round's level. That level is the mean over its turns of their logarithms, each
 less its launch's distance. Both follow from one another, so they are computed in a few passes (Tukey's median polish,
 with means for the rounds; Tukey 1977, Exploratory Data Analysis, chapter 11). For two launches it is the median over

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.intp]
 
 LEAST_VARIANCE = 1e-8
 """Of the logarithm of a launch's seconds: smaller ones are rounding."""
@@ -103,18 +103,18 @@ def side_by_side(groups: Sequence[Mapping[int, float]], cells: int) -> SideBySid
     variances = np.where(telling, squares / np.where(telling, freedoms, 1.0), common)
     freedoms = np.where(telling, freedoms, freedoms.sum())
     return SideBySide(
-        levels,
-        operator,
-        np.asarray(cell_of),
-        _parts(cells, shared),
-        np.maximum(variances, LEAST_VARIANCE),
-        freedoms,
+        levels=levels,
+        operator=operator,
+        cell_of=np.asarray(cell_of, dtype=np.intp),
+        parts=_parts(cells, shared),
+        variances=np.maximum(variances, LEAST_VARIANCE),
+        freedoms=np.asarray(freedoms, dtype=np.float64),
     )
 
 
 def _parts(count: int, groups: Sequence[Mapping[int, float]]) -> Integers:
     """Return for each cell the least cell that it is connected with through groups."""
-    parts = np.arange(count)
+    parts = np.arange(count, dtype=np.intp)
     for _ in range(count):
         before = parts.copy()
         for group in groups:

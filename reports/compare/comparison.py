@@ -15,7 +15,6 @@ from scipy.special import bdtr, stdtrit
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
-from dlbench.reports.rounds import seconds_in_turns, took_turns
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
@@ -34,6 +33,7 @@ from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, 
 from dlbench.reports.formats.ratios import percent
 from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference, without_losses
 from dlbench.reports.naming import listed, name_of, variables_in_words
+from dlbench.reports.rounds import seconds_in_turns, took_turns
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.storage.networks import in_order as network_order

@@ -12,15 +12,7 @@ from dlbench.reports.flags import Flag
 from dlbench.reports.formats.inert import json_escaped
 from dlbench.reports.formats.layout import Table
 
-_INNER = {
-    "coverage",
-    "step_variance",
-    "launch_deviation",
-    "launch_variance",
-    "launch_freedom",
-    "beside",
-    "place",
-}
+_INNER = {"coverage", "step_variance", "launch_deviation", "launch_variance", "launch_freedom", "beside", "place"}
 """Fields of a summary that its method describes."""
 
 

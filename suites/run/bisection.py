@@ -26,7 +26,8 @@ from ..environments.environment import Source
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build, Row
-from .schedules import Group, PairSchedule, for_gate, given_up, pairs_begun
+from .groups import Group
+from .schedules import PairSchedule, for_gate, given_up, pairs_begun
 
 
 @dataclass

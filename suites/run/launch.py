@@ -326,9 +326,7 @@ def run_attempts(
         if attempt and gate is not None and not gate.before_repeat():
             return
         attempts = [
-            partial(
-                runners[each.side].attempt, each, protocol_of(each.cell), attempt, skip=skip_reason(each.cell)
-            )
+            partial(runners[each.side].attempt, each, protocol_of(each.cell), attempt, skip=skip_reason(each.cell))
             for each in launches
         ]
         if len(launches) == 1:

@@ -249,11 +249,7 @@ class Schedule:
     """Whether the run ends with the first launch that does not fit its budget."""
 
     def __init__(
-        self,
-        plan: Plan,
-        records: Iterable[Record] = (),
-        host: Host | None = None,
-        grouping: Grouping | None = None,
+        self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
     ) -> None:
         """Take up the records so far; without a ``grouping`` all launches are made in a row."""
         self.plan, self.host, self._grouping = plan, host, grouping
@@ -415,11 +411,7 @@ class ContestSchedule(Schedule):
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        records: Iterable[Record] = (),
-        host: Host | None = None,
-        grouping: Grouping | None = None,
+        self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
     ) -> None:
         self._looks = list(_looks(max(plan.launches, ENOUGH_LAUNCHES), plan.most))
         self._blocks = range(0)

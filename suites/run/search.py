@@ -27,7 +27,8 @@ from ..environments import environment
 from ..planning.plan import Plan, PlannedLaunch
 from ..planning.settings import LaunchSetting
 from ..planning.variables import OPTION, is_secret
-from .schedules import Group, Schedule
+from .groups import Group
+from .schedules import Schedule
 
 FINALISTS = 2
 PAIRS = 8

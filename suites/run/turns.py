@@ -170,9 +170,7 @@ class Turns:
         self._free_cpus += self._cpus_wanted.pop(member, 0)
         self._changed.notify_all()
 
-    def next_turn(
-        self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True
-    ) -> bool:
+    def next_turn(self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True) -> bool:
         """Wait until this member may run; return whether that is a turn, and not the time to end.
 
         ``last`` is its turn that has just ended, with so many ``samples``; None before its first one. ``judged`` is

@@ -1,6 +1,7 @@
 """Cells whose launches took turns: differences of levels within groups, complete or not, and their intervals."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 from scipy.special import stdtrit
+from scipy.stats import ttest_rel
 
 from dlbench.reports.side_by_side import side_by_side
 from dlbench.reports.statistics import mean_of_pairs, ratio, summarise, took_turns, welch, with_common_spread
@@ -22,20 +24,14 @@ def groups_of(levels, deviations, blocks, size, chance, shift=0.3):
             effect = chance.normal(0, shift)
             members = order[start : start + size]
             found.append(
-                {
-                    int(cell): math.exp(levels[cell] + effect + chance.normal(0, deviations[cell]))
-                    for cell in members
-                }
+                {int(cell): math.exp(levels[cell] + effect + chance.normal(0, deviations[cell])) for cell in members}
             )
     return found
 
 
 @examples(30)
 @given(
-    st.lists(st.floats(-1, 1), min_size=3, max_size=12),
-    st.integers(2, 4),
-    st.integers(2, 5),
-    st.integers(0, 2**32 - 1),
+    st.lists(st.floats(-1, 1), min_size=3, max_size=12), st.integers(2, 4), st.integers(2, 5), st.integers(0, 2**32 - 1)
 )
 def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(levels, size, blocks, seed):
     groups = groups_of(levels, [0.0] * len(levels), blocks, size, np.random.default_rng(seed))
@@ -102,17 +98,15 @@ def test_intervals_cover_what_they_say(cells, blocks, size):
         deviations = 0.01 * np.exp(chance.normal(0, 0.4, cells))
         found = side_by_side(groups_of(levels, deviations, blocks, size, chance), cells)
         summaries = [summary_at(found, place) for place in range(cells)]
-        with_common_spread(summaries)
+        summaries = with_common_spread(summaries)
         for other in (1, cells - 1):
             if found.known(0, other):
-                between = ratio(*(with_common_spread(summaries)[place] for place in (0, other)))
+                between = ratio(summaries[0], summaries[other])
                 inside.append(between.low <= math.exp(levels[0] - levels[other]) <= between.high)
     assert 0.92 <= np.mean(inside) <= 0.985
 
 
 def summary_at(found, place):
-    from dataclasses import replace
-
     return replace(summarise([[1.0, 1.1]]), beside=found, place=place)
 
 
@@ -122,8 +116,6 @@ def test_ratios_come_from_the_groups_where_launches_took_turns():
     groups = groups_of([0.0, math.log(1.05)], [0.002, 0.002], 6, 2, chance)
     found = side_by_side(groups, 2)
     alone = [summarise([[group[cell]] * 3 for group in groups]) for cell in (0, 1)]
-    from dataclasses import replace
-
     beside = [replace(each, beside=found, place=place) for place, each in enumerate(alone)]
     apart, together = ratio(alone[1], alone[0]), ratio(beside[1], beside[0])
     assert together.value == pytest.approx(1.05, abs=0.005)
@@ -138,8 +130,6 @@ def test_ratios_come_from_the_groups_where_launches_took_turns():
 
 
 def test_a_paired_t_of_scipy_agrees():
-    from scipy.stats import ttest_rel
-
     chance = np.random.default_rng(11)
     one, other = np.exp(chance.normal(0, 0.2, 8)), np.exp(chance.normal(0.1, 0.2, 8))
     found = side_by_side([{0: a, 1: b} for a, b in zip(one, other, strict=True)], 2)

@@ -25,7 +25,7 @@ from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.compare.comparison import common_time, seconds_of_pair
 from dlbench.reports.disturbance import disturbed_turn
-from dlbench.reports.rounds import seconds_in_turns
+from dlbench.reports.rounds import seconds_by_round, seconds_in_turns
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning.plan import PlannedLaunch
@@ -93,9 +93,30 @@ def test_each_round_has_one_turn_of_each_in_an_order_that_varies(members):
     assert members == 1 or ran != other
 
 
-def test_rounds_go_on_until_each_has_its_seconds():
-    _, counts = play(2, Rounds(fewest=3, seconds=2.0, most=100))
-    assert set(counts.values()) == {20}
+def test_rounds_go_on_until_launches_have_their_seconds_or_are_known_well_enough():
+    chance = np.random.default_rng(1)
+
+    def noisy(deviation):
+        return lambda member, turn: TurnObservation(0.1 * float(np.exp(chance.normal(0, deviation))), 0.1, 0.0)
+
+    rounds = Rounds(fewest=6, seconds=2.0, deviation=0.005, most=100)
+    assert play(2, rounds)[1] == {0: 6, 1: 6}
+    _, noisy_counts = play(2, rounds, observed=noisy(0.2))
+    assert 15 <= noisy_counts[0] <= 25  # 2 s of turns of 0.1 s
+    _, counts = play(2, rounds, observed=noisy(0.01))
+    assert 6 <= counts[0] < noisy_counts[0]
+
+
+def test_the_standard_error_is_that_of_a_median_over_rounds():
+    chance = np.random.default_rng(1)
+    errors, medians = [], []
+    for _ in range(400):
+        drift, logs = chance.normal(0, 0.3, (11, 1)), chance.normal(0, 0.02, (11, 4))
+        rounds = [dict(enumerate(of_round)) for of_round in logs + drift]
+        errors.append(turns.standard_error(rounds))
+        medians.append(np.median(logs[:, 0]))
+    assert np.mean(errors) == pytest.approx(np.std(medians), rel=0.1)
+    assert turns.standard_error([]) == turns.standard_error([{0: 1.0}, {0: 1.0}]) == np.inf
 
 
 def test_a_disturbed_turn_is_taken_again_in_its_round():
@@ -241,25 +262,57 @@ def in_turns(steps_of_turns, observed=QUIET, steps_per_sample=1):
 @examples(50)
 @given(st.lists(st.floats(0.5, 2.0), min_size=8, max_size=20), st.floats(0.8, 1.3), st.integers(1, 50))
 def test_a_drift_of_the_machine_leaves_the_ratio_alone(drift, ratio, steps_per_sample):
-    first = in_turns([[0.02 * level, 0.021 * level] for level in drift], steps_per_sample=steps_per_sample)
-    slower = [[ratio * 0.025 * level, ratio * 0.02 * level] for level in drift]
+    usual = 0.02 / steps_per_sample
+    first = in_turns([[usual * level] * 2 for level in drift], steps_per_sample=steps_per_sample)
+    slower = [[ratio * usual * level] * 2 for level in drift]
     second = in_turns(slower, steps_per_sample=steps_per_sample)
     one, other = seconds_in_turns([first, second])
-    assert other / one == pytest.approx(ratio, rel=1e-3)
-    assert one == pytest.approx(0.02 * float(np.median(drift)), rel=0.5)
+    assert other / one == pytest.approx(ratio, rel=1e-6)
+    level = float(np.exp(np.median(np.log(drift)))) * usual
+    assert one * other == pytest.approx(level**2 * ratio, rel=1e-6)
+
+
+def test_of_long_steps_the_fastest_turns_are_compared():
+    """A neighbour that comes and goes between two turns slows some of them down by half."""
+    chance = np.random.default_rng(4)
+    found = []
+    for _ in range(50):
+        busy = 1 + 0.5 * (chance.random((8, 3)) < 0.4)
+        outcomes = [
+            in_turns([[step * of_round] for of_round in busy[:, member]]) for member, step in enumerate((0.4, 0.5, 0.6))
+        ]
+        one, _, other = seconds_in_turns(outcomes)
+        found.append(other / one)
+    assert found == pytest.approx([1.5] * 50, rel=1e-6)
+
+
+def test_the_last_turn_of_a_round_counts_and_a_disturbed_one_does_not():
+    outcome = in_turns([[0.02], [0.5], [0.021], [0.022]])
+    seen = [QUIET._replace(round=0), DISTURBED._replace(round=1), QUIET._replace(round=1), QUIET._replace(round=2)]
+    outcome = outcome._replace(outside=outcome.outside._replace(turns=seen))
+    assert seconds_by_round(outcome) == pytest.approx({0: 0.02, 1: 0.021, 2: 0.022})
+
+
+def test_a_launch_that_left_early_is_compared_over_the_rounds_that_it_had():
+    usual = in_turns([[0.02 * level] for level in (1, 1, 2, 2, 2, 2)])
+    slower = in_turns([[0.03 * level] for level in (1, 1, 2, 2, 2, 2)])
+    left = in_turns([[0.04 * level] for level in (1, 1, 2)])
+    one, other, third = seconds_in_turns([usual, slower, left])
+    assert (other / one, third / one) == pytest.approx((1.5, 2.0))
 
 
 def test_disturbed_rounds_are_left_out_as_long_as_others_are_left():
-    usual, slow = [0.02, 0.02], [0.2, 0.2]
+    usual, slow = [0.002, 0.002], [0.02, 0.02]
     first = in_turns([usual] * 10)
     second = in_turns([slow, slow, slow, slow, *[usual] * 6])
     observed = [DISTURBED] * 4 + [QUIET] * 6
     seen = second._replace(outside=second.outside._replace(turns=observed))
-    assert seconds_in_turns([first, seen]) == pytest.approx((0.02, 0.02))
+    assert seconds_in_turns([first, seen]) == pytest.approx((0.002, 0.002))
     mostly = [DISTURBED] * 9 + [QUIET]
     slower = in_turns([slow] * 9 + [usual])
     unseen = slower._replace(outside=slower.outside._replace(turns=mostly))
-    assert seconds_in_turns([first, unseen])[1] == pytest.approx(0.2)
+    one, other = seconds_in_turns([first, unseen])
+    assert other / one == pytest.approx(10)
 
 
 def test_a_pair_in_turns_is_no_duet_and_has_no_number_if_a_side_has_none():
@@ -315,13 +368,16 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
         outcome = record.outcome
         assert outcome.turns
         assert sum(outcome.turns) == len(outcome.samples_ns)
-        assert len(outcome.outside.turns) == len(outcome.turns) >= 12
+        assert len(outcome.outside.turns) == len(outcome.turns)
+        assert len(seconds_by_round(outcome)) >= 4
         # Pauses are not in the samples, nor in the time that the host saw.
         assert outcome.median_seconds() == pytest.approx(0.01, rel=0.2)
         assert outcome.outside.timed_seconds < record.wall_seconds
         assert outcome.outside.stopped_cpu_seconds < 0.03
         assert len(outcome.sample_counts.minor_faults) == len(outcome.samples_ns)
-    assert len({len(record.outcome.turns) for record in records}) == 1
+    rounds = [{turn.round for turn in record.outcome.outside.turns} for record in records]
+    assert rounds[0] == rounds[1]
+    assert len(rounds[0]) >= 8
     one, other = seconds_of_pair(*records)
     assert other / one == pytest.approx(1.0, abs=0.05)
 
@@ -413,8 +469,10 @@ def test_cells_take_turns_unless_something_speaks_against_it():
     assert "a CPU quota is granted in periods as long as a turn" in remark
 
 
-def test_a_pair_in_turns_takes_the_time_of_one_launch():
+def test_launches_in_turns_take_the_time_of_all_of_them():
     plan = plan_of(networks="fcn5", frameworks="torch", threads="1")
     in_turns = of_plan(plan, MACHINE, None, [])
-    alone, together = (PairSchedule(plan, (), lambda _: 3, each).seconds_left() for each in (None, in_turns))
-    assert together == pytest.approx(alone / 2)
+    schedule = PairSchedule(plan, (), lambda _: 3, in_turns)
+    (pair,) = schedule.wanted(0)
+    assert schedule.seconds_of(pair) == pytest.approx(2 * schedule.seconds(pair[0].cell))
+    assert schedule.seconds_left() == pytest.approx(3 * schedule.seconds_of(pair))
