@@ -125,8 +125,6 @@ _FIRST = ("interpreter", "commit")
 _OF_THE_CODE = ("adapter_digest", "framework", "mode_settings file", "version", "environment")
 """Said by the description of the sides."""
 _SAID_TWICE = ("python", "default_threads", "tunable", RELEASED)
-_OF_A_LAUNCH = ("CPUs",)
-"""Of the two launches of a duet they differ on purpose."""
 
 
 def side_differences(
@@ -136,7 +134,7 @@ def side_differences(
 
     Interpreters and commits come first, then what differs in most cells.
     """
-    left_out = (*_OF_THE_CODE, *_SAID_TWICE, *_OF_A_LAUNCH)
+    left_out = (*_OF_THE_CODE, *_SAID_TWICE)
     counts: Counter[tuple[str, str | None, str | None]] = Counter()
     for cell in baseline.keys() & candidate.keys():
         if not baseline[cell] or not candidate[cell]:

@@ -171,9 +171,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     sides = [[record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)]
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
-    duets = sum(any(common_time(*pair) for pair in complete_pairs(found)) for found in by_cell.values())
     given = f"Both sides were launched with {variables_in_words(run.variables)} (--env)."
-    at_once = f"Duet pairs of {duets} of {len(by_cell)} cells: both sides at once, each on CPUs of its own."
     return Comparison(
         run.sides.get(BASELINE, BASELINE),
         run.sides.get(CANDIDATE, CANDIDATE),
@@ -183,12 +181,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         tuple(cells),
         geometric_mean(cells, of_gate=gate),
         rule,
-        (
-            *((left,) if unmeasured else ()),
-            *((at_once,) if duets else ()),
-            *((given,) if run.variables else ()),
-            *_notes_on_losses(cells),
-        ),
+        (*((left,) if unmeasured else ()), *((given,) if run.variables else ()), *_notes_on_losses(cells)),
         side_differences(*(grouped(of_side, lambda record: record.cell) for of_side in sides)),
         unmeasured=unmeasured,
     )
@@ -223,7 +216,6 @@ def compare_runs(
         counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
         judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
         if all(counts) and counts[0] != counts[1] and judged:
-            # In duet pairs a launch has as many CPUs as threads, and a neighbour.
             words = "launches that could use different numbers of CPUs: a comparison, not a verdict on a change"
             judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
         cells.append(CellComparison(cell, before, after, judgement))
@@ -351,31 +343,14 @@ def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
     return [(pair[BASELINE], pair[CANDIDATE]) for _, pair in sorted(by_launch.items()) if len(pair) == 2]
 
 
-def common_time(first: Record, second: Record) -> tuple[float, float] | None:
-    """Return when both launches of a duet were timed, by the system's monotonic clock; None: one after the other."""
-    if took_turns(first.outcome, second.outcome):
-        return None
-    spans = first.outcome.timed_between, second.outcome.timed_between
-    if spans[0] is None or spans[1] is None:
-        return None
-    begin, end = max(spans[0][0], spans[1][0]), min(spans[0][1], spans[1][1])
-    return (begin, end) if begin < end else None
-
-
 def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float | None]:
-    """Return the seconds per step of both launches: medians, or by the rounds of launches that took turns.
-
-    For a duet only over the samples of their common time.
-
-    Outside that time the slower side has the machine to itself.
-    """
+    """Return the seconds per step of both launches: medians, or by the rounds of launches that took turns."""
     if took_turns(first.outcome, second.outcome):
         if first.outcome.status is Status.OK is second.outcome.status:
             before, after = seconds_in_turns([first.outcome, second.outcome])
             return before, after
         return None, None
-    common = common_time(first, second)
-    return _seconds(first, common), _seconds(second, common)
+    return _seconds(first), _seconds(second)
 
 
 def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
@@ -396,18 +371,10 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
     return CellComparison(cell, before, after, judgement, used)
 
 
-def _seconds(record: Record, between: tuple[float, float] | None = None) -> float | None:
-    """Return the median seconds per step; with ``between``, of the samples that lie mostly within that time."""
+def _seconds(record: Record) -> float | None:
+    """Return the median seconds per step; None where it has no right number."""
     outcome = record.outcome
-    if outcome.status is not Status.OK or not outcome.was_timed():
-        return None
-    if between is None or outcome.timed_between is None:
-        return outcome.median_seconds()
-    # Samples follow one another without a pause.
-    lengths = np.array(outcome.samples_ns) * 1e-9
-    middles = outcome.timed_between[0] + np.cumsum(lengths) - lengths / 2
-    chosen = np.array(outcome.step_seconds())[(between[0] <= middles) & (middles <= between[1])]
-    return float(np.median(chosen)) if len(chosen) else None
+    return outcome.median_seconds() if outcome.status is Status.OK and outcome.was_timed() else None
 
 
 def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:

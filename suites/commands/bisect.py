@@ -41,6 +41,7 @@ from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
 from ..run import resume, sides
 from ..run.bisection import BisectionSchedule, Series
+from ..run.groups import of_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
@@ -75,6 +76,7 @@ _BUILDS: options.Options = {
 }
 _REPORT: options.Options = {
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "order": options.ORDER,
     "threshold": option("--threshold", "Smallest slowdown worth finding (default 2.5%)."),
     "tolerance": option("--tolerance", "Slowdown that must be excluded to say that nothing is slower (default 5%)."),
     "allow_different": ALLOW_DIFFERENT,
@@ -142,15 +144,16 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
             unfinished = resume.unfinished(store, plan, machine, BISECTING)
         sides.check_same(unfinished, described, rule)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    grouping = of_pairs(plan, machine, given.order, ())
     candidates = f"{counted(len(plan.cells), series.kind)} after {series.names[0]}, up to {series.names[-1]}"
     profile = RunProfile(
         BISECTING,
-        lambda plan, records, _: BisectionSchedule(plan, records, host_of(machine), rule, confidence, series),
+        lambda plan, records, _: BisectionSchedule(plan, records, host_of(machine), rule, confidence, series, grouping),
         (Side(BASELINE), Side(CANDIDATE)),
         rule,
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
-        lines=lambda: (candidates, heap_line(plan)),
+        lines=lambda: (candidates, *grouping.remarks, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,
         described=described,

@@ -35,7 +35,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import resume, sides
-from ..run.pairing import PAIRINGS, of_plan
+from ..run.groups import of_pairs
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
@@ -74,12 +74,7 @@ _SIDES: options.Options = {
         for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
     },
     "same": flag("--same", "Compare identical code, to measure this machine's noise."),
-    "pairing": option(
-        "--pairing",
-        "How the launches of a pair run: alternating within tenths of a second (turns), one after the other "
-        "(sequential), or at once, each on its own CPUs (duet). Default: turns, where a cell can have them.",
-        metavar="|".join(PAIRINGS),
-    ),
+    "order": options.ORDER,
 }
 _MEASURING = {
     **options.AXES,
@@ -149,7 +144,7 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
-    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
+    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --order sequential`
     """
     form = report_format(given)
     is_lenient(given)  # a wrong word is refused before anything is measured
@@ -276,7 +271,7 @@ def measure(
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    pairing = of_plan(plan, machine, given.pairing, pair)
+    grouping = of_pairs(plan, machine, given.order, pair)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
@@ -293,23 +288,27 @@ def measure(
                 resume.check_same_variables(record, source.digest, given_variables)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     if unfinished is None and seconds is not None:
-        first_pairs = PairSchedule(plan, (), pair_rule, pairing).seconds_left()
+        first_pairs = PairSchedule(plan, (), pair_rule, grouping).seconds_left()
         if first_pairs > seconds:
             say(
                 f"The budget of {in_words(seconds)} is short: the first look at every cell takes roughly "
                 f"{in_words(first_pairs)}, and a cell without it is inconclusive. --resume continues the run."
             )
-    at_once = f", {len(pairing.duets)} of them in duet pairs" if pairing.duets else ""
-    if pairing.in_turns:
-        some = "" if len(pairing.in_turns) == len(plan.cells) else f"{len(pairing.in_turns)} of them "
-        at_once += f", {some}in turns"
+    in_turns = ""
+    if grouping.cells:
+        some = "" if len(grouping.cells) == len(plan.cells) else f"{len(grouping.cells)} of them "
+        in_turns = f", {some}in turns"
     profile = RunProfile(
         purpose,
-        lambda plan, records, _: PairSchedule(plan, records, pair_rule, pairing),
+        lambda plan, records, _: PairSchedule(plan, records, pair_rule, grouping),
         pair,
         rule,
         ceilings=False,
-        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *pairing.remarks, heap_line(plan)),
+        lines=lambda: (
+            f"{counted(len(plan.cells), 'cell')} on two sides{in_turns}",
+            *grouping.remarks,
+            heap_line(plan),
+        ),
         unfinished=unfinished,
         sources=sources,
     )

@@ -44,7 +44,7 @@ def gate_command(given: Given) -> None:
     - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
     - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write junit.xml`
     - `dlbench gate quick --qualify --frameworks torch --networks lstm32 --budget 20m`  (what does it find here?)
-    - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1 --pairing duet`  (both sides of a pair at once)
+    - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1`
     """
     if given.qualify:
         raise typer.Exit(qualify(given))

@@ -98,7 +98,12 @@ OF_SUITE = option("--suite", "Only runs of this suite.", rich_help_panel=RESULTS
 OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", metavar="FINGERPRINT")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
-SEQUENTIAL = flag("--sequential", "Make launches one after the other, not in turns with others that do the same work.")
+ORDER = option(
+    "--order",
+    "How launches follow one another: alternating within tenths of a second (turns, the default where cells can), or "
+    "one after the other (sequential).",
+    metavar="turns|sequential",
+)
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
 SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
 PYTHON = several(

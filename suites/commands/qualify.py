@@ -27,7 +27,7 @@ from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides
-from ..run.pairing import of_plan
+from ..run.groups import of_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairSchedule, for_gate
 from . import options
@@ -63,7 +63,7 @@ def qualify(given: Given) -> int:
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
     plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)
-    pairing = of_plan(plan, machine, given.pairing, (side,))
+    grouping = of_pairs(plan, machine, given.order, (side,))
     same = replace(side, name=BASELINE)
     sources = sides.prepare(plan, (same, side), say, not given.no_build)
     gate, began = for_gate(host_of(machine), rule), time.monotonic()
@@ -77,7 +77,7 @@ def qualify(given: Given) -> int:
             extra = {EXTRA_PRODUCTS: products} if products else {}
             profile = RunProfile(
                 GATE,
-                lambda plan, records, _: PairSchedule(plan, records, gate, pairing),
+                lambda plan, records, _: PairSchedule(plan, records, gate, grouping),
                 (same, replace(side, variables={**side.variables, **extra})),
                 rule,
                 ceilings=False,
@@ -87,7 +87,7 @@ def qualify(given: Given) -> int:
             )
             run, _ = run_plan(narrow_to(plan, tuple(cells)), machine, store, profile, budget_seconds=left)
             found, records = sides.report_of(store, run, rule), store.records(run=run.id)
-            return {each.cell: _measured(each, records, each.cell in pairing.duets) for each in found.cells}
+            return {each.cell: _measured(each, records) for each in found.cells}
 
         identical = measure(plan.cells)
         slowed: dict[Cell, Measured] = {}
@@ -105,12 +105,12 @@ def qualify(given: Given) -> int:
     return GATE_FAILED if alarms else 0 if hits == len(plan.cells) else GATE_UNDECIDED
 
 
-def _measured(found: CellComparison, records: Sequence[Record], duet: bool) -> Measured:
+def _measured(found: CellComparison, records: Sequence[Record]) -> Measured:
     records = [record for record in records if record.cell == found.cell]
     rates = [rate for record in records if (rate := record.outcome.gemm_flops_per_second)]
     steps = found.baseline.launch_medians
     products = products_for(KNOWN * median(steps), median(rates)) if steps and rates else ""
-    return Measured(found, (1 if duet else 2) * fmean(record.wall_seconds for record in records), products)
+    return Measured(found, 2 * fmean(record.wall_seconds for record in records), products)
 
 
 def products_for(seconds: float, rate: float) -> str:

@@ -53,7 +53,7 @@ _WHICH: options.Options = {
     ),
     "suite": options.suite_of_network("tuning"),
     "no_quiet_gate": options.NO_QUIET_GATE,
-    "sequential": options.SEQUENTIAL,
+    "order": options.ORDER,
     "plot": option("--plot", "Also draw a picture (.png or .svg).", Path | None, metavar="FILE"),
     "form": option("--format", f"{', '.join(FORMATS)}."),
     "as_json": options.JSON,
@@ -117,7 +117,7 @@ def releases_command(given: Given) -> None:
     if given.resume:
         chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
-    grouping = None if given.sequential else groups.of_plan(plan, machine)
+    grouping = groups.of_plan(plan, machine, given.order)
     profile = RunProfile(
         RELEASES,
         partial(of_plan, grouping=grouping),

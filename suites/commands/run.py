@@ -41,7 +41,7 @@ from .report import matrix_so_far
 CONDITIONS: options.Options = {  # a fleet passes them on
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
-    "sequential": options.SEQUENTIAL,
+    "order": options.ORDER,
     "corpus": option(
         "--corpus", "Train on this text instead of the generated one (suite `char` only).", Path | None, metavar="FILE"
     ),
@@ -95,7 +95,7 @@ def run_command(given: Given) -> None:
         of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
-    grouping = None if given.sequential else groups.of_plan(plan, machine)
+    grouping = groups.of_plan(plan, machine, given.order)
     profile = RunProfile(
         schedule=partial(of_plan, grouping=grouping),
         ceilings=not given.no_ceilings,
@@ -107,6 +107,7 @@ def run_command(given: Given) -> None:
             *training_lines(plan, text),
             heap_line(plan),
             memory_line(plan, machine),
+            *grouping.remarks,
         ),
         unfinished=unfinished,
     )

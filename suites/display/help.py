@@ -25,7 +25,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         *("--device-threads", "--placements", "--loader-workers", "--storage"),
     ),
     "How precisely": (
-        *("--launches", "--interval", "--pairs", "--pairing", "--steps", "--cell-budget", "--threshold", "--tolerance"),
+        *("--launches", "--interval", "--pairs", "--order", "--steps", "--cell-budget", "--threshold", "--tolerance"),
         *("--confidence", "--undecided", "--qualify"),
     ),
     "Your own code and interpreters": ("--step", "--loss-tolerance", "--python", "--adapter", "--env", "--corpus"),

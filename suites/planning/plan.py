@@ -41,15 +41,8 @@ class PlannedLaunch:
     cell: Cell
     block: int
     side: str = ""
-    cpus: tuple[int, ...] | None = None
-    """Of a duet: those of this launch, while the other side runs on others."""
     in_turns: bool = False
     """Whether it takes turns with the others of its group."""
-
-    @property
-    def at_once(self) -> bool:
-        """Whether its group is launched together."""
-        return self.in_turns or self.cpus is not None
 
 
 @dataclass(frozen=True)

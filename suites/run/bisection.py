@@ -26,7 +26,7 @@ from ..environments.environment import Source
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build, Row
-from .groups import Group
+from .groups import Group, Grouping
 from .schedules import PairSchedule, for_gate, given_up, pairs_begun
 
 
@@ -103,11 +103,18 @@ class BisectionSchedule(PairSchedule):
     """Pairs of the good end and one candidate at a time, until the posterior is decided."""
 
     def __init__(
-        self, plan: Plan, records: Iterable[Record], host: Host, rule: Rule, confidence: float, series: Series
+        self,
+        plan: Plan,
+        records: Iterable[Record],
+        host: Host,
+        rule: Rule,
+        confidence: float,
+        series: Series,
+        grouping: Grouping | None = None,
     ) -> None:
         """Take up the records so far."""
         self._machine, self.rule, self.confidence, self._series = host, rule, confidence, series
-        super().__init__(plan, records, for_gate(host, rule))
+        super().__init__(plan, records, for_gate(host, rule), grouping)
         self._decide()
 
     def _update(self, cell: Cell) -> None:

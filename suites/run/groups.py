@@ -6,16 +6,21 @@ all of them can be compared.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
 from dlbench.reports.cells import group_of, grouped
+from dlbench.reports.naming import name_of
 
+from ..planning import values
 from ..planning.plan import Plan, PlannedLaunch
 from . import turns
+from .sides import Side
 
+TURNS, SEQUENTIAL = ORDERS = ("turns", "sequential")
+"""Launches follow one another: alternating within tenths of a second, or one after the other."""
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: those that take turns, the two sides of a pair, else one."""
 
@@ -46,14 +51,16 @@ def memory_for_launches(machine: Machine) -> int:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The cells of a plan that may take turns, and the memory that they have together."""
+    """The cells of a plan whose launches take turns, and the memory that they have together."""
 
     plan: Plan
-    cells: frozenset[Cell]
-    memory_bytes: int
+    cells: frozenset[Cell] = frozenset()
+    memory_bytes: int = 0
+    remarks: tuple[str, ...] = ()
+    """A line for each cell that cannot take turns, where that was asked for."""
 
     def groups(
-        self, launches: Sequence[PlannedLaunch], peaks: dict[Cell, int], seconds: dict[Cell, float]
+        self, launches: Sequence[PlannedLaunch], peaks: Mapping[Cell, int], seconds: Mapping[Cell, float]
     ) -> list[Group]:
         """Return the launches of a block in groups, in the order of their first launches.
 
@@ -62,14 +69,21 @@ class Grouping:
         """
         found: list[Group] = []
         for of_work in grouped(launches, lambda launch: self._work(launch.cell, seconds)).values():
-            needed = [peaks.get(each.cell) or expected_peak(self.plan, each.cell) for each in of_work]
-            parts = max(math.ceil(len(of_work) / MOST_MEMBERS), math.ceil(sum(needed) / max(1, self.memory_bytes)))
-            size = math.ceil(len(of_work) / min(parts, len(of_work)))
+            needed = [peaks.get(launch.cell) or expected_peak(self.plan, launch.cell) for launch in of_work]
+            size = self._members(needed)
             for start in range(0, len(of_work), size):
                 found.append(_group(of_work[start : start + size]))
         return found
 
-    def _work(self, cell: Cell, seconds: dict[Cell, float]) -> Cell:
+    def _members(self, needed: Sequence[int]) -> int:
+        """Return how many launches that need so many bytes are alive at once: the groups are as equal as possible."""
+        for parts in range(math.ceil(len(needed) / MOST_MEMBERS), len(needed)):
+            size = math.ceil(len(needed) / parts)
+            if all(sum(needed[start : start + size]) <= self.memory_bytes for start in range(0, len(needed), size)):
+                return size
+        return 1
+
+    def _work(self, cell: Cell, seconds: Mapping[Cell, float]) -> Cell:
         """Return what cells of one group share; a cell that is to run alone shares it with no other."""
         together = cell in self.cells and seconds.get(cell, 0.0) <= LONG_LAUNCH
         return group_of(cell) if together else cell
@@ -77,11 +91,44 @@ class Grouping:
 
 def _group(launches: Sequence[PlannedLaunch]) -> Group:
     several = len(launches) > 1
-    return tuple(PlannedLaunch(each.cell, each.block, each.side, in_turns=several) for each in launches)
+    return tuple(replace(launch, in_turns=several) for launch in launches)
 
 
-def of_plan(plan: Plan, machine: Machine) -> Grouping:
-    """Return how the launches of a plan are grouped: all that can take turns and compute anything do."""
-    computing = [cell for cell in plan.cells if plan.row_of(cell).build.framework.computes]
-    fitting = frozenset(cell for cell in computing if not turns.refusal(cell))
-    return Grouping(plan, fitting, memory_for_launches(machine))
+def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
+    """Return how the launches of a plan are grouped: in this ``order``, or without one in turns wherever it helps.
+
+    Nothing can disturb a framework that computes nothing: its launches need no turns. Raises UsageError for an unknown
+    order.
+    """
+    memory = memory_for_launches(machine)
+    if order is not None:
+        values.one_of(order, "order", ORDERS)
+    if order == SEQUENTIAL:
+        return Grouping(plan, memory_bytes=memory)
+    refused = {cell: reason for cell in plan.cells if (reason := turns.refusal(cell))}
+    able = frozenset(plan.cells) - refused.keys()
+    if order == TURNS:
+        remarks = tuple(f"sequential launches of {name_of(cell)}: {reason}" for cell, reason in refused.items())
+        return Grouping(plan, able, memory, remarks)
+    computing = frozenset(cell for cell in able if plan.row_of(cell).build.framework.computes)
+    return Grouping(plan, computing, memory)
+
+
+def of_pairs(plan: Plan, machine: Machine, order: str | None, of_run: Sequence[Side]) -> Grouping:
+    """Return how the pairs of a plan's cells are made, as `of_plan` does.
+
+    Without an order both sides must fit into memory, and adapters of another revision, which may not know of turns, are
+    measured one after the other. Raises UsageError for an unknown order.
+    """
+    grouping = of_plan(plan, machine, order)
+    if order is not None:
+        return grouping
+    if any(side.revision for side in of_run):
+        return Grouping(plan)
+    fitting = frozenset(cell for cell in grouping.cells if _both_fit(plan, cell, machine))
+    return replace(grouping, cells=fitting)
+
+
+def _both_fit(plan: Plan, cell: Cell, machine: Machine) -> bool:
+    """Tell whether two launches of a cell fit into memory; of a mini-batch of unknown size it is assumed."""
+    return cell.batch_size is None or 2 * expected_peak(plan, cell) <= memory_for_launches(machine)

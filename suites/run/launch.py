@@ -41,7 +41,7 @@ from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launch_files import FeedFiles
-from .launcher import Launched, Launcher, LaunchRequest, Meeting, Tick, at_once, no_tick, of_a_launch
+from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick, of_a_launch
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
@@ -109,12 +109,11 @@ class LaunchRunner:
         tick: Tick = no_tick,
         *,
         skip: str = "",
-        meeting: Meeting | None = None,
         member: Member | None = None,
     ) -> Record:
         """Return the record of one attempt at a launch.
 
-        ``meeting`` is with the launch that runs at the same time; as a ``member`` it takes turns with others.
+        As a ``member`` it takes turns with others.
 
         A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives a record of status SKIPPED
         and starts nothing. Raises FrameworkEnvironmentError where a launch cannot write its folder, and
@@ -125,7 +124,7 @@ class LaunchRunner:
         tunable = framework.tunable(cell.mode, cell.device, network.family.name)
         default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
         node, started = self.node(), datetime.now(UTC)
-        launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, meeting, member)
+        launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, member)
         outcome = launched.outcome
         note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
         if outcome.software:
@@ -171,7 +170,6 @@ class LaunchRunner:
         skip: str,
         tunable: Sequence[str],
         tick: Tick,
-        meeting: Meeting | None,
         member: Member | None,
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
         """Launch a cell on its device and judge it; return it with additions to the record's software."""
@@ -192,7 +190,7 @@ class LaunchRunner:
             protocol,
             {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
             str(cache),
-            cpus=self._cpus(cell, framework, chosen) if planned.cpus is None else list(planned.cpus),
+            cpus=self._cpus(cell, framework, chosen),
             adapter_directory=framework.outside,
             gpu=uuids,
             repeated_batch=None if reference is None else reference.repeated_batch,
@@ -228,8 +226,7 @@ class LaunchRunner:
             None if reference is None else reference.path,
             framework.computes,
             self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
-            meeting,
-            member,
+            member=member,
         )
         # Of several GPUs, which do the same, the first is watched.
         watched = gpus[0].uuid if gpus else None
@@ -331,15 +328,12 @@ def run_attempts(
         ]
         if len(launches) == 1:
             records = [attempts[0](tick)]
-        elif launches[0].in_turns:
+        else:
             members = _members(runners, launches, protocol_of(launches[0].cell), attempt)
             calls = [partial(each, member=member) for each, member in zip(attempts, members, strict=True)]
             records = at_once(calls, members[0].turns, tick)
             group = secrets.token_hex(4)
             records = [replace(record, group=group) for record in records]
-        else:
-            meeting = Meeting(len(launches))
-            records = at_once([partial(each, meeting=meeting) for each in attempts], meeting, tick)
         yield records
         if not any(disturbed(record, runners[record.side].host) for record in records):
             return

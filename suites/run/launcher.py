@@ -85,7 +85,7 @@ class LaunchRequest:
     first_losses: tuple[float, ...] | None = None
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
     meeting: "Meeting | None" = None
-    """Where it begins and ends its timed steps together with another launch; see `duet`."""
+    """Where it begins and ends its timed steps together with other instances; see `instances`."""
     member: turns.Member | None = None
     """Its place among launches that take turns."""
     shown: bool = False
@@ -287,7 +287,7 @@ class LaunchMonitor:
 
     def _energy(self, seconds: float) -> CpuEnergy:
         if self._meeting is not None:
-            return CpuEnergy(None, "two launches ran at once, and the counters are of all programs")
+            return CpuEnergy(None, "several instances ran at once, and the counters are of all programs")
         return CpuEnergy(*self._counters.spent(self._energy_parts, seconds))
 
     def _mark(self, words: str) -> None:

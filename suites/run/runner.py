@@ -206,7 +206,7 @@ class Runner:
                 if not launches:
                     continue
                 if self._fits(launches):
-                    for each in [launches] if launches[0].at_once else [(planned,) for planned in launches]:
+                    for each in [launches] if launches[0].in_turns else [(planned,) for planned in launches]:
                         self._launch(each)
                     continue
                 complete = False

@@ -54,7 +54,6 @@ from dlbench.reports.storage.results import Results
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 from .groups import Group, Grouping
-from .pairing import Pairing
 
 MOST_ATTEMPTS = 3
 """A disturbed launch is repeated until it was attempted this often."""
@@ -356,9 +355,7 @@ class Schedule:
 
     def seconds_of(self, launches: Group) -> float:
         """Return the expected seconds of a group of launches."""
-        expected = [self.seconds(launch.cell) for launch in launches]
-        # In a duet both run at once, else one at a time.
-        return max(expected) if launches[0].cpus is not None else sum(expected)
+        return sum(self.seconds(launch.cell) for launch in launches)
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
@@ -473,10 +470,10 @@ class PairSchedule(Schedule):
 
     strict = True
 
-    def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule, pairing: Pairing | None = None) -> None:
-        """Take up the records so far; without a ``pairing`` the launches of all pairs are made in a row."""
-        pairing = pairing or Pairing()
-        self._rule, self._duets, self._in_turns = rule, pairing.duets, pairing.in_turns
+    def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule, grouping: Grouping | None = None) -> None:
+        """Take up the records so far; without a ``grouping`` the launches of all pairs are made in a row."""
+        self._rule = rule
+        self._in_turns = grouping.cells if grouping is not None else frozenset()
         super().__init__(replace(plan, interval=None), records)
 
     def _update(self, cell: Cell) -> None:
@@ -488,24 +485,19 @@ class PairSchedule(Schedule):
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return a pair for each cell that needs one, shuffled.
 
-        The order of its sides, which in a duet is that of their CPUs, is drawn by the seed.
+        The order of its sides is drawn by the seed.
         """
         pairs = []
         for cell in [cell for cell, left in self._left.items() if left]:
             index, sides = pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
             random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
-            placed = zip(sides, self._duets.get(cell, (None, None)), strict=True)
             in_turns = cell in self._in_turns
-            pairs.append(tuple(PlannedLaunch(cell, index, side, cpus, in_turns) for side, cpus in placed))
+            pairs.append(tuple(PlannedLaunch(cell, index, side, in_turns) for side in sides))
         random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
         return pairs
 
     def wants(self, cell: Cell, block: int) -> bool:
         return self._left[cell] > 0
-
-    def seconds_left(self) -> float:
-        # Both launches of a duet take the time of one.
-        return super().seconds_left() - sum(self._left[cell] * self.seconds(cell) for cell in self._duets) / 2
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how both launches of the next pair measure, from the whole pairs before it.

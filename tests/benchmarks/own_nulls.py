@@ -224,9 +224,9 @@ def copies(framework: str, folder: Path) -> tuple[Path, Path]:
     return found[0], found[1]
 
 
-def gate(store: Path, kind: str, pairing: str, frameworks: list[str], widths: int, resume: bool) -> None:
+def gate(store: Path, kind: str, order: str, frameworks: list[str], widths: int, resume: bool) -> None:
     """Carry out or resume one round; exits where the gate could not measure."""
-    name = f"{kind}-{pairing}" if pairing else kind
+    name = f"{kind}-{order}" if order else kind
     folder = Path(f"{store}-files")
     folder.mkdir(parents=True, exist_ok=True)
     suite = folder / f"{name}.toml"
@@ -239,7 +239,7 @@ def gate(store: Path, kind: str, pairing: str, frameworks: list[str], widths: in
             command += ["--baseline", f"{framework}={one}", "--python", f"{framework}={other}"]
     else:
         command.append("--same")
-    command += ["--pairing", pairing] if pairing else []
+    command += ["--order", order] if order else []
     command += ["--resume"] if resume else []
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ended.returncode not in FINISHED:
@@ -254,7 +254,7 @@ def runs_of(store: Path) -> list[Run]:
         return [run for run in opened.runs() if run.suite.startswith("nulls-")]
 
 
-def measure(store: Path, seconds: float, pairing: str, frameworks: list[str], widths: int) -> None:
+def measure(store: Path, seconds: float, order: str, frameworks: list[str], widths: int) -> None:
     """Carry out rounds until the time is up; the last one is finished."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -263,10 +263,10 @@ def measure(store: Path, seconds: float, pairing: str, frameworks: list[str], wi
         number = len(runs) - resume
         kind = KINDS[number % len(KINDS)]
         if resume:
-            kind, _, pairing = runs[-1].suite.removeprefix("nulls-").partition("-")
+            kind, _, order = runs[-1].suite.removeprefix("nulls-").partition("-")
         beside = neighbour("memory" if number // len(KINDS) % 2 else "cpu") if kind == "neighbours" else None
         with beside or contextlib.nullcontext():
-            gate(store, kind, pairing, frameworks, widths, resume)
+            gate(store, kind, order, frameworks, widths, resume)
         print(f"round {number + 1}, {kind}: done, {max(0, end - time.monotonic()) / 60:.0f} min left", flush=True)
 
 
@@ -275,7 +275,7 @@ def main(
     duration: Annotated[str, typer.Option("--for", help="Start rounds for so long, as in 40m or 8h.")] = "",
     file: Annotated[Path | None, typer.Option("--csv", help="Add the store's comparisons to this .csv.gz.")] = None,
     frameworks: Annotated[str, typer.Option(help="Frameworks, of a short import.")] = "onnxruntime,onnx",
-    pairing: Annotated[str, typer.Option(help="The gate's --pairing, as in duet; a kind of its own.")] = "",
+    order: Annotated[str, typer.Option(help="The gate's --order, as in turns; a kind of its own.")] = "",
     widths: Annotated[int, typer.Option(help="Networks of each, so many cells in a round.")] = 8,
 ) -> None:
     """Measure comparisons of identical code, and print the table of all so far."""
@@ -286,7 +286,7 @@ def main(
     if store is not None:
         try:
             if duration:
-                measure(store, values.duration(duration), pairing, frameworks.split(","), widths)
+                measure(store, values.duration(duration), order, frameworks.split(","), widths)
         except UsageError as error:
             print(error, file=sys.stderr)
             raise typer.Exit(2) from None

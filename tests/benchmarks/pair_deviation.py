@@ -6,7 +6,7 @@
 Measures `dlbench compare --now --same` for each framework, network and thread count, in each way to make a pair. The
 table has the standard deviation of the log ratio of a pair, its mean (a bias if it is not zero), the seconds that a
 pair took, and the deviation over a minute of measuring: `deviation * sqrt(seconds / 60)`. For pairs in turns it has
-other locations too: medians of turns, the lower quartile of all turns of a side, and the mean of the middle rounds.
+each way to compare: by the median over rounds, the lower quartile of a side's turns, and its fastest turn.
 """
 
 import math
@@ -22,11 +22,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dlbench.adapters.protocol import Outcome
 from dlbench.reports.cells import grouped
 from dlbench.reports.compare.comparison import complete_pairs, seconds_of_pair
-from dlbench.reports.compare.rounds import took_turns, undisturbed_rounds
 from dlbench.reports.naming import name_of
+from dlbench.reports.rounds import seconds_by_round, took_turns
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
@@ -69,14 +68,14 @@ batch_size = 16
 """
 
 
-def measure(store: Path, frameworks: str, networks: str, threads: str, pairing: str, pairs: int) -> None:
+def measure(store: Path, frameworks: str, networks: str, threads: str, order: str, pairs: int) -> None:
     """Measure pairs of identical code in one way; a gate of its exit codes says nothing here."""
     suite = store.with_suffix(".toml")
     suite.write_text(SUITE)
     program = shutil.which("dlbench", path=str(Path(sys.executable).parent)) or "dlbench"
     command = [program, "compare", "--now", "--same", "--suite", str(suite), "--store", str(store)]
     command += ["--frameworks", frameworks, "--threads", threads, "--networks", networks]
-    command += ["--pairing", pairing, "--pairs", str(pairs)]
+    command += ["--order", order, "--pairs", str(pairs)]
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
 
 
@@ -86,33 +85,22 @@ def log_ratio(pair: tuple[Record, Record]) -> float | None:
     return None if first is None or second is None else math.log(second / first)
 
 
-def by_median_of_turns(pair: tuple[Record, Record]) -> float | None:
-    """Return the median over rounds of the log ratio of the turns' medians."""
-    first, second = (_of_turns(record.outcome, np.median) for record in pair)
-    rounds = min(len(first), len(second))
-    kept = undisturbed_rounds(pair[0].outcome, pair[1].outcome, rounds)
-    return float(np.median((np.log(second[:rounds]) - np.log(first[:rounds]))[kept]))
+def by_polish(pair: tuple[Record, Record]) -> float | None:
+    """Return the median over rounds of the log ratio of the turns."""
+    first, second = (seconds_by_round(record.outcome) for record in pair)
+    return float(np.median([math.log(second[number] / first[number]) for number in first.keys() & second.keys()]))
 
 
 def by_lower_quartile(pair: tuple[Record, Record]) -> float | None:
-    """Return the log ratio of the lower quartiles of the turns' shortest samples."""
-    first, second = (np.quantile(_of_turns(record.outcome, np.min), 0.25) for record in pair)
+    """Return the log ratio of the lower quartiles of the turns."""
+    first, second = (np.quantile(list(seconds_by_round(record.outcome).values()), 0.25) for record in pair)
     return float(np.log(second / first))
 
 
-def by_mean_of_middle_rounds(pair: tuple[Record, Record]) -> float | None:
-    """Return the mean of the middle half of the rounds' log ratios of the turns' shortest samples."""
-    first, second = (_of_turns(record.outcome, np.min) for record in pair)
-    rounds = min(len(first), len(second))
-    ordered = np.sort(np.log(second[:rounds]) - np.log(first[:rounds]))
-    quarter = rounds // 4
-    return float(np.mean(ordered[quarter : rounds - quarter]))
-
-
-def _of_turns(outcome: Outcome, location: object) -> np.ndarray:
-    steps = np.asarray(outcome.step_seconds())
-    ends = np.cumsum(outcome.turns)
-    return np.array([location(part) for part in np.split(steps, ends[:-1])])  # type: ignore[operator]
+def by_fastest_turn(pair: tuple[Record, Record]) -> float | None:
+    """Return the log ratio of the fastest turns."""
+    first, second = (min(seconds_by_round(record.outcome).values()) for record in pair)
+    return math.log(second / first)
 
 
 def _percent(values: Sequence[float | None]) -> tuple[str, str]:
@@ -138,17 +126,11 @@ def table(store: Path) -> Table:
         locations = {way: log_ratio}
         if way == "turns":
             locations |= {
-                "  turns' medians": by_median_of_turns,
+                "  median of rounds": by_polish,
                 "  lower quartile": by_lower_quartile,
-                "  middle rounds": by_mean_of_middle_rounds,
+                "  fastest turn": by_fastest_turn,
             }
-        walls = [
-            max(record.wall_seconds for record in pair)
-            if way == "turns"
-            else sum(record.wall_seconds for record in pair)
-            for pair in pairs
-        ]
-        seconds = float(np.mean(walls))
+        seconds = float(np.mean([sum(record.wall_seconds for record in pair) for pair in pairs]))
         step = float(np.median([pair[0].outcome.median_seconds() or math.nan for pair in pairs]))
         for location, of_pair in locations.items():
             ratios = [of_pair(pair) for pair in pairs]

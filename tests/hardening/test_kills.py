@@ -14,22 +14,23 @@ from random import Random
 
 import psutil
 import pytest
-from processes import PATIENCE, fork_command, null_cell, suite_of_null, wait_until
+from processes import PATIENCE, fork_command, suite_of_null, wait_until
 
-from dlbench.hardware_probe import probe_cpu
-from dlbench.reports.compare.comparison import common_time, complete_pairs
+from dlbench.reports.compare.comparison import complete_pairs
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
-from dlbench.suites.run.duet import masks_of
 
 BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}
-SUITE = suite_of_null(step_seconds=0.0005, networks=["fcn5", "lstm32"], protocol=BRIEF)
-LAUNCHES = {(network, launch) for network in ("fcn5", "lstm32") for launch in (0, 1)}
+SUITE = suite_of_null(step_seconds=0.0005, threads=[1, 2], protocol=BRIEF)
+LAUNCHES = {(threads, launch) for threads in (1, 2) for launch in (0, 1)}
 TRIALS = int(os.environ.get("DLBENCH_KILLS", "4"))
 KINDS = ("runner", "guest", "both", "write")
+ORDERS = ("sequential", "turns")
+MEMBERS = {"sequential": 1, "turns": 2}
+"""Launches that are made together: in turns those of a block."""
 
 
 def ended(pid, seconds=PATIENCE):
@@ -115,11 +116,13 @@ def records_in(folder):
 @pytest.mark.parametrize("number", range(TRIALS))
 def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
     kind, random = KINDS[number % len(KINDS)], Random(number)
+    order = ORDERS[(number + number // len(KINDS)) % len(ORDERS)]
+    words = ("run", "mine.toml", "--order", order)
     (tmp_path / "mine.toml").write_text(SUITE)
     (tmp_path / "output").mkdir()
     before, runs = [], []
     for _ in range(random.randint(2, 4)):
-        session(tmp_path, kind, ("run", "mine.toml", *(("--resume",) if runs else ())), random)
+        session(tmp_path, kind, (*words, *(("--resume",) if runs else ())), random)
         wait_until(lambda: not list(of_launches(tmp_path)), "the end of all guests")
         said = (tmp_path / "output" / "err").read_text()
         assert "Traceback" not in said
@@ -127,45 +130,33 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
         assert records[: len(before)] == before
         # A record is stored first and reported then: the kill may have come between the two.
         reported = [line for line in said.splitlines() if line.startswith("[")]
-        assert len(records) - len(before) - len(reported) in (0, 1)
+        # Launches of a group are reported once all of them are stored.
+        assert len(records) - len(before) - len(reported) in range(1 + MEMBERS[order])
         before = records
         if runs and runs[0].finished:
             break
     else:
-        last = fork_command(tmp_path, tmp_path / "output", "run", "mine.toml", *(("--resume",) if runs else ()))
+        last = fork_command(tmp_path, tmp_path / "output", *words, *(("--resume",) if runs else ()))
         assert ended(last) == 0
         runs, records = records_in(tmp_path)
     assert len(runs) == 1
     assert runs[0].finished
-    assert Counter((r.cell.network, r.launch, r.attempt) for r in records) == Counter(
+    assert Counter((r.cell.threads, r.launch, r.attempt) for r in records) == Counter(
         {(*launch, 0): 1 for launch in LAUNCHES}
     )
     if kind != "guest":
         assert all(record.outcome.samples_ns for record in records)
 
 
-PAIRS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "4", "--pairing")
+PAIRS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "4", "--order", "turns")
 
 
-# A pair that is killed loses the most; Ctrl-C of an ordinary run is tried in test_command.py.
-@pytest.mark.parametrize(
-    ("pairing", "number"),
-    [
-        pytest.param("duet", signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param("duet", signal.SIGKILL, marks=pytest.mark.slow),
-        pytest.param("turns", signal.SIGINT, marks=pytest.mark.slow),
-        ("turns", signal.SIGKILL),
-    ],
-)
-def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(
-    pairing: str, number: signal.Signals, tmp_path: Path
-) -> None:
-    if pairing == "duet" and isinstance(masks_of(null_cell(), probe_cpu()), str):
-        pytest.skip("no two launches at once here")
-    words = *PAIRS, pairing
+# Two launches that are ended lose the most; Ctrl-C of an ordinary run is tried in test_command.py.
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
+def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.02, protocol={"steps": 10}))
     (tmp_path / "output").mkdir()
-    pid = fork_command(tmp_path, tmp_path / "output", *words)
+    pid = fork_command(tmp_path, tmp_path / "output", *PAIRS)
     wait_until(lambda: len(records_in(tmp_path)[1]) >= 2, "a pair")
     wait_until(lambda: len(list(guests_of(pid))) == 4, "both launches of a pair")
     os.kill(pid, number)
@@ -175,16 +166,11 @@ def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(
     assert "Traceback" not in said
     assert number is signal.SIGKILL or "--resume" in said
     _, before = records_in(tmp_path)
-    # The pairs of a duet run to their end. In turns they take longer, and the first ones show as much.
-    rest = () if pairing == "duet" else ("--budget", "3s")
-    resumed = fork_command(tmp_path, tmp_path / "output", *words, "--resume", *rest)
+    # The first pairs show as much as all of them.
+    resumed = fork_command(tmp_path, tmp_path / "output", *PAIRS, "--resume", "--budget", "3s")
     assert ended(resumed) in (0, 1, 6)  # 1 and 6: this machine was too busy
-    ((finished,), records) = records_in(tmp_path)
+    (_, records) = records_in(tmp_path)
     assert records[: len(before)] == before
-    assert bool(finished.finished) is (pairing == "duet")
     for first, second in complete_pairs(records):
-        if pairing == "duet":
-            assert common_time(first, second)
-        else:
-            assert len(first.outcome.turns) == len(second.outcome.turns) > 0
-    assert len(complete_pairs(records)) >= (4 if pairing == "duet" else 2)
+        assert len(first.outcome.turns) == len(second.outcome.turns) > 0
+    assert len(complete_pairs(records)) >= 2

@@ -39,7 +39,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, command, tmp_path):
-    code, said, complaints = command("gate", "mine.toml", "--qualify", "--pairing", "sequential")
+    code, said, complaints = command("gate", "mine.toml", "--qualify", "--order", "sequential")
     assert code == 0, complaints
     said = " ".join(said.split())
     assert "5% in 4.0 min with probability 100%" in said  # twelve pairs of two launches

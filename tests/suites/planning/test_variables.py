@@ -253,7 +253,7 @@ def test_a_launch_heeds_variables_of_python_itself(folder) -> None:
 
 STEP = ("--step", "layers.py", "--threads", "1", "--env", "MY_LAYERS=2", "--env", "OMP_WAIT_POLICY=passive")
 QUIETLY = "--no-quiet-gate"
-ALONE = ("--pairing", "sequential")
+ALONE = ("--order", "sequential")
 BUILDS = ("--python", f"old={sys.executable},new={sys.executable}")
 COMMANDS = {
     "run": ("run", "mine.toml", QUIETLY, "--no-ceilings", *STEP),

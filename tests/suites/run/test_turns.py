@@ -23,17 +23,18 @@ from recorded_trees import write_tree
 
 from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
-from dlbench.reports.compare.comparison import common_time, seconds_of_pair
+from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbed_turn
 from dlbench.reports.rounds import seconds_by_round, seconds_in_turns
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.suites.environments.environment import Source
+from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import turns
+from dlbench.suites.run.groups import of_pairs
 from dlbench.suites.run.judge import implausible
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
-from dlbench.suites.run.pairing import Pairing, of_plan
 from dlbench.suites.run.schedules import PairSchedule
 from dlbench.suites.run.sides import Side
 from dlbench.suites.run.turns import Member, Rounds, Turns
@@ -315,9 +316,8 @@ def test_disturbed_rounds_are_left_out_as_long_as_others_are_left():
     assert other / one == pytest.approx(10)
 
 
-def test_a_pair_in_turns_is_no_duet_and_has_no_number_if_a_side_has_none():
+def test_a_pair_in_turns_has_no_number_if_a_side_has_none():
     pair = [replace(make.record(result=in_turns([[0.02]] * 10)), side=side) for side in (BASELINE, CANDIDATE)]
-    assert common_time(*pair) is None
     assert seconds_of_pair(*pair) == pytest.approx((0.02, 0.02))
     failed = replace(pair[1], outcome=pair[1].outcome._replace(status=Status.PARITY_FAILED))
     assert seconds_of_pair(pair[0], failed) == (None, None)
@@ -453,25 +453,28 @@ def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_pat
 
 def test_cells_take_turns_unless_something_speaks_against_it():
     torch = plan_of(networks="fcn5", frameworks="torch,null", threads="1,2")
-    chosen = of_plan(torch, MACHINE, None, [Side(BASELINE), Side(CANDIDATE)])
-    assert {cell.framework for cell in chosen.in_turns} == {"torch"}
-    assert len(chosen.in_turns) == 2
+    chosen = of_pairs(torch, MACHINE, None, [Side(BASELINE), Side(CANDIDATE)])
+    assert {cell.framework for cell in chosen.cells} == {"torch"}
+    assert len(chosen.cells) == 2
     assert not chosen.remarks
-    assert of_plan(torch, MACHINE, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]) == Pairing()
-    assert of_plan(torch, MACHINE, "sequential", []) == Pairing()
+    assert not of_pairs(torch, MACHINE, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]).cells
+    assert not of_pairs(torch, MACHINE, "sequential", []).cells
+    assert of_pairs(torch, MACHINE, "turns", []).cells == frozenset(torch.cells)
     # The weights of fcn5 take 0.5 GB.
     small = replace(MACHINE, memory=replace(MACHINE.memory, total_bytes=3 * 10**9))
-    assert of_plan(torch, small, None, []) == Pairing()
+    assert not of_pairs(torch, small, None, []).cells
     quota = plan_of(networks="fcn5", frameworks="torch", threads="1", cpu_quota="none,1")
-    named = of_plan(quota, MACHINE, "turns", [])
-    assert len(named.in_turns) == 1
+    named = of_pairs(quota, MACHINE, "turns", [])
+    assert len(named.cells) == 1
     (remark,) = named.remarks
     assert "a CPU quota is granted in periods as long as a turn" in remark
+    with pytest.raises(UsageError, match="order"):
+        of_pairs(torch, MACHINE, "duet", [])
 
 
 def test_launches_in_turns_take_the_time_of_all_of_them():
     plan = plan_of(networks="fcn5", frameworks="torch", threads="1")
-    in_turns = of_plan(plan, MACHINE, None, [])
+    in_turns = of_pairs(plan, MACHINE, None, [])
     schedule = PairSchedule(plan, (), lambda _: 3, in_turns)
     (pair,) = schedule.wanted(0)
     assert schedule.seconds_of(pair) == pytest.approx(2 * schedule.seconds(pair[0].cell))

@@ -1,0 +1,88 @@
+"""Groups of launches: cells of the same work take turns, as many as fit, and resumed runs make what is missing."""
+
+from dataclasses import replace
+
+import pytest
+from processes import plan_of
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import probe
+from dlbench.reports.cells import group_of
+from dlbench.suites.planning.plan import PlannedLaunch
+from dlbench.suites.run import groups
+from dlbench.suites.run.groups import LONG_LAUNCH, MOST_MEMBERS, Grouping, expected_peak
+from dlbench.suites.run.schedules import Schedule
+
+MACHINE = probe()
+PLAN = plan_of(networks="fcn5,lstm32", frameworks="torch,tensorflow,mxnet", threads="1,2,4")
+PLENTY = 10**15
+
+
+def launches(plan=PLAN, block=0):
+    return [PlannedLaunch(cell, block) for cell in plan.cells]
+
+
+def grouping(plan=PLAN, memory=PLENTY):
+    return Grouping(plan, frozenset(plan.cells), memory)
+
+
+def test_cells_of_one_work_form_a_group_and_all_launches_are_made_once():
+    found = grouping().groups(launches(), {}, {})
+    assert [len(group) for group in found] == [9, 9]
+    assert sorted(launch.cell for group in found for launch in group) == sorted(PLAN.cells)
+    for group in found:
+        assert len({group_of(launch.cell) for launch in group}) == 1
+        assert all(launch.in_turns for launch in group)
+
+
+@pytest.mark.parametrize("members", [1, 2, 4])
+def test_groups_are_as_large_as_fits_into_memory(members):
+    peak = max(expected_peak(PLAN, cell) for cell in PLAN.cells)
+    found = grouping(memory=members * peak).groups(launches(), {}, {})
+    for group in found:
+        assert sum(expected_peak(PLAN, launch.cell) for launch in group) <= members * peak
+        assert len(group) > 1 or not group[0].in_turns
+    assert sum(map(len, found)) == len(PLAN.cells)
+
+
+def test_measured_peaks_replace_expected_ones():
+    small = dict.fromkeys(PLAN.cells, 1000)
+    assert len(grouping(memory=9000).groups(launches(), small, {})) == 2
+    large = dict.fromkeys(PLAN.cells, 5000)
+    assert len(grouping(memory=9000).groups(launches(), large, {})) == 18
+
+
+def test_a_group_has_no_more_members_than_is_useful():
+    plan = plan_of(networks="fcn5", frameworks="torch,tensorflow,mxnet,jax,onnxruntime", threads="1,2,4,8")
+    found = grouping(plan).groups(launches(plan), {}, {})
+    assert [len(group) for group in found] == [10, 10]
+    assert max(map(len, found)) <= MOST_MEMBERS
+
+
+def test_long_launches_and_those_that_cannot_take_turns_run_alone():
+    long = PLAN.cells[0]
+    found = grouping().groups(launches(), {}, {long: LONG_LAUNCH + 1})
+    assert [launch.cell for group in found if len(group) == 1 for launch in group] == [long]
+    fewer = replace(grouping(), cells=frozenset(PLAN.cells[1:]))
+    alone = [group for group in fewer.groups(launches(), {}, {}) if len(group) == 1]
+    assert [group[0].cell for group in alone] == [long]
+    assert not alone[0][0].in_turns
+
+
+def test_what_computes_nothing_takes_no_turns():
+    plan = plan_of(networks="fcn5", frameworks="null", threads="1,2")
+    assert not groups.of_plan(plan, MACHINE, None).cells
+    assert groups.of_plan(PLAN, MACHINE, None).cells == frozenset(PLAN.cells)
+    quota = replace(PLAN, cells=tuple(cell._replace(cpu_quota=1.0) for cell in PLAN.cells))
+    assert groups.of_plan(plan, MACHINE, "turns").cells == frozenset(plan.cells)
+    assert not groups.of_plan(quota, MACHINE, None).cells
+
+
+def test_a_schedule_divides_each_block_and_a_resumed_one_what_is_missing():
+    schedule = Schedule(PLAN, (), None, grouping())
+    first, second = schedule.wanted(0), schedule.wanted(1)
+    assert [len(group) for group in first] == [len(group) for group in second] == [9, 9]
+    order: list[Cell] = [launch.cell for group in first for launch in group]
+    assert order != [launch.cell for group in second for launch in group]
+    assert schedule.wanted(0) == Schedule(PLAN, (), None, grouping()).wanted(0)
+    assert all(len(group) == 1 for group in Schedule(PLAN).wanted(0))
