@@ -186,7 +186,7 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
 @pytest.mark.parametrize(
     ("name", "launches", "interval", "expected"),
     [
-        ("quick", None, None, (3, 3, None)),
+        ("quick", None, None, (2, 2, None)),
         ("quick", 5, None, (5, 5, None)),
         ("quick", "5-20", None, (5, 20, 0.02)),
         ("quick", None, "1%", (3, 20, 0.01)),
@@ -483,8 +483,8 @@ def keep_launches(**chosen):
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({}, "About 27 min, by earlier launches of these cells; at most "),
-        ({"threads": "1"}, "About 27 min, by earlier launches of 2 of these cells and of others; at"),
+        ({}, "About 18 min, by earlier launches of these cells; at most "),
+        ({"threads": "1"}, "About 18 min, by earlier launches of 2 of these cells and of others; at"),
         ({"networks": "fcn5"}, "No estimate: the store has no launches of some of these networks on this"),
     ],
 )

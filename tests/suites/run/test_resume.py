@@ -48,7 +48,7 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
     [
         ({"networks": "fcn5"}, "network: fcn5 now, fcn5, lstm32 in the run"),
         ({"threads": "3"}, "threads: 3 now, "),
-        ({"launches": "2"}, "launches: 2 now, 3 in the run"),
+        ({"launches": "3"}, "launches: 3 now, 2 in the run"),
         ({"interval": "5%"}, "interval: 0.05 now, none in the run"),
         ({"steps": 7}, "steps: 7 now, "),
     ],
