@@ -488,6 +488,11 @@ def clearly_slower(one: Summary, other: Summary, confidence: float = CONFIDENCE)
     return judge(ratio(one, other, confidence)) == "worse"
 
 
+def as_fast(one: Summary, fastest: Summary) -> bool:
+    """Tell whether a time is within `WORSE` of the fastest, and not proven to be longer."""
+    return ratio(one, fastest).value <= WORSE and not clearly_slower(one, fastest)
+
+
 def tied(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
     """Tell whether two times are equivalent: each proven less than `WORSE` times the other.
 

@@ -40,7 +40,7 @@ class Words(NamedTuple):
 
 
 _SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a build"
-_FASTER = "faster by more than {magnitude}, significant at p <= {improvement_p}"
+_FASTER = "faster by more than {magnitude}, significant at p <= {p}"
 _BROKEN = "the candidate fails where the baseline does not; fails a build"
 _DIFFERENT = (
     "the candidate computes something else: losses of the first steps differ from the baseline's by more than "
@@ -268,7 +268,6 @@ def meanings(comparison: Comparison) -> dict[Verdict, str]:
     words = {
         "magnitude": percent(rule.magnitude),
         "tolerance": percent(rule.tolerance),
-        "improvement_p": f"{1 - rule.confidence_of_looks if gate else rule.improvement_p_value:.2g}",
         "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
     }
     return {each: WORDS[each].legend.format(**words) for each in by_verdict(comparison)}

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     DIFFERENT = "DIFFERENT"
     """The candidate computes something else than the baseline: their times are those of different work."""
     IMPROVEMENT = "IMPROVEMENT"
-    """The mirror image, at ``improvement_p_value``."""
+    """The mirror image, at the same ``p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
     CONTENDED = "CONTENDED"
     COMPARISON = "COMPARISON"
@@ -83,8 +83,6 @@ class Rule:
     tolerance: float = 0.05
     """The verdict "no regression" requires that a slowdown of this size is excluded."""
     p_value: float = 0.01
-    improvement_p_value: float = 0.025
-    """Larger, as an improvement raises no alarm: six pairs, whose smallest p is 1/64, can show one."""
     confidence: float = 0.95
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
@@ -106,7 +104,7 @@ class Rule:
 
     @property
     def false_alarms(self) -> float:
-        """The largest probability that a gate calls a cell of identical code slower."""
+        """The largest probability that a gate calls a cell of identical code slower; the same of calling it faster."""
         return sum(look.slower for look in self.looks)
 
     @property
@@ -274,7 +272,7 @@ def _decide(
     verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
         verdict, sentence = Verdict.REGRESSION, change_in_words(ratio, low, high)
-    elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.improvement_p_value:
+    elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.p_value:
         verdict, sentence = Verdict.IMPROVEMENT, change_in_words(ratio, low, high)
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {tolerance} is excluded"
@@ -384,14 +382,18 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
 def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Look | None:
     """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per step, side by side).
 
-    A look ends it that finds a regression, excludes one, or finds that the cell is not suspect enough to go on.
+    A look ends it that finds a regression, excludes one, or finds that the cell is not suspect enough to go on. A cell
+    that looks faster goes on until the first look that can prove it: that is as strict as a proof of the contrary.
     """
+    first_proof = next(look.pairs for look in rule.looks if look.slower > 0)
     for look in rule.looks:
         if len(baseline) < look.pairs:
             return None
         found = estimate_pairs(baseline[: look.pairs], candidate[: look.pairs], 1 - 2 * look.bound)
         if found.ratio > 1 + rule.magnitude:
             ends = found.slower_p <= look.slower or found.slower_p > look.suspect
+        elif found.ratio < 1 / (1 + rule.magnitude) and found.faster_p <= look.bound and look.pairs < first_proof:
+            ends = False
         else:
             ends = found.high < 1 + rule.tolerance or look.suspect < 1
         if ends:
@@ -415,11 +417,12 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     look = deciding or (reached[-1] if reached else None)
     missing = f"{len(baseline)} of at least {next_look(len(baseline), rule).pairs} pairs measured"
     if look is None:
-        return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate))
+        ratio = math.exp(float(np.median(np.subtract(*_logs(candidate, baseline))))) if len(baseline) else None
+        return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate), ratio=ratio)
     pairs, before, after = look.pairs, baseline[: look.pairs], candidate[: look.pairs]
     found = estimate_pairs(before, after, 1 - 2 * look.bound)
     deviation = deviation_of(before, after)
-    levels = replace(rule, p_value=look.slower, improvement_p_value=look.bound)
+    levels = replace(rule, p_value=look.slower)
     confidence = f"{percent(rule.confidence_of_looks)} on each side over all looks"
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {confidence}"
     effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached

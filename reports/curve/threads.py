@@ -10,8 +10,9 @@ that are not bound they are:
   at every measured p past the physical cores;
 - past the physical cores, and past the effective CPUs: T(p) / the fastest within them.
 
-The best p is the smallest that is not clearly slower than the fastest (`statistics.judge`): fewer threads for the same
-time leave CPUs to other programs. A p above the effective CPUs is best only if it is clearly faster than every p up to
+The best p is the smallest whose time is within 2 % of the fastest (`statistics.WORSE`) and not clearly longer: fewer
+threads for the same time leave CPUs to other programs. Where noise leaves two counts open the faster estimate is the
+best, and the advice says that it is open. A p above the effective CPUs is best only if it is clearly faster than every p up to
 them. A p whose cell failed parity, or whose framework used more threads than asked, takes no part; nor does one
 disturbed by other programs, unless every count up to the effective CPUs was disturbed: past them a launch's own waiting
 hides the disturbance, which must not give such a count an advantage.
@@ -181,7 +182,7 @@ def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
 
 
 def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
-    """Return the smallest count that is not clearly slower than the fastest; None where there is none.
+    """Return the smallest count that takes no longer than the fastest, as far as is known; None where there is none.
 
     A count above ``limit`` is returned only if it is clearly faster than the fastest count up to the limit.
     """
@@ -191,7 +192,10 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
         shares_cpus = limit is not None and count > limit and within
         if count != fastest and shares_cpus and compare(count, within).verdict != "better":
             return False
-        return count == fastest or compare(count, fastest).verdict != "worse"
+        if count == fastest:
+            return True
+        found = compare(count, fastest)
+        return found.verdict != "worse" and found.value <= WORSE
 
     return min(filter(will_do, times), default=None)
 
@@ -260,7 +264,7 @@ def advice(curve: Curve) -> str:
     others = [
         (point.at, point.found["penalty"])
         for point in curve.taking_part
-        if point.at != best and (point.at > best or point.at == 1)
+        if point.at != best and (point.at > best or point.at == 1 or point.found["penalty"].verdict != "worse")
     ]
     dearer = [(count, found.value) for count, found in others if not stake or found.value >= 1 / WORSE]
     if dearer:

@@ -26,7 +26,7 @@ from dlbench.reports.naming import counted, group_name, head_of, place_name, row
 from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
+from dlbench.reports.statistics import Ratio, Summary, as_fast, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.results import Results
@@ -130,7 +130,7 @@ class Split(NamedTuple):
     """One of its cells, for the axes that all share."""
     times: dict[Cell, Summary]
     best: Cell | None
-    """The fastest within the CPUs, or one with fewer threads and workers that is not clearly slower."""
+    """The fastest within the CPUs, or one with fewer threads and workers within 2 % of it and not clearly slower."""
 
 
 def _split(host: Host, cells: Sequence[CellResult]) -> Split:
@@ -140,7 +140,7 @@ def _split(host: Host, cells: Sequence[CellResult]) -> Split:
     found = {each.cell: seconds for each in by_size if (seconds := usable(each)) is not None}
     within = {cell: each for cell, each in found.items() if cell.all_threads <= (host.effective_cpus or float("inf"))}
     least = min(within.values(), key=lambda each: each.median, default=None)
-    best = next((cell for cell in within if least and not clearly_slower(within[cell], least)), None)
+    best = next((cell for cell, seconds in within.items() if least and as_fast(seconds, least)), None)
     return Split(host, cells[0].cell, found, best)
 
 

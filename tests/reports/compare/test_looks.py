@@ -44,7 +44,8 @@ def test_the_levels_of_the_looks_add_up_to_what_is_promised() -> None:
     [
         (1.0, 0.005, FIRST, Verdict.NO_REGRESSION),
         (1.01, 0.005, FIRST, Verdict.NO_REGRESSION),
-        (0.8, 0.005, FIRST, Verdict.IMPROVEMENT),
+        (0.8, 0.005, FIRST_ALARM, Verdict.IMPROVEMENT),
+        (0.98, 0.005, FIRST, Verdict.NO_REGRESSION),
         (1.06, 0.005, FIRST_ALARM, Verdict.REGRESSION),
         (1.92, 0.02, FIRST_ALARM, Verdict.REGRESSION),
         (0.9, 0.2, 16, Verdict.INCONCLUSIVE),
@@ -117,6 +118,15 @@ def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) 
     alarms = int(called.sum())
     assert alarms <= simulations * DEFAULT.false_alarms + 4 * (simulations * DEFAULT.false_alarms) ** 0.5
     assert alarms > 0, "levels that nothing meets prove nothing"
+
+
+@pytest.mark.parametrize("deviation", [0.03, 0.06])
+def test_identical_code_is_called_faster_as_rarely_as_slower(deviation: float) -> None:
+    rng = np.random.default_rng(8)
+    verdicts = [gate(rng.normal(0, deviation, (LAST, 2))).judgement.verdict for _ in range(3000)]
+    called = {verdict: verdicts.count(verdict) for verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION)}
+    # 1.5 are expected at most; a p-value of 1 / 64 alone would give 30 and more.
+    assert max(called.values()) <= 6
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.03])
