@@ -12,8 +12,8 @@ that are not bound they are:
 
 The best p is the smallest whose time is within 2 % of the fastest (`statistics.WORSE`) and not clearly longer: fewer
 threads for the same time leave CPUs to other programs. Where noise leaves two counts open the faster estimate is the
-best, and the advice says that it is open. A p above the effective CPUs is best only if it is clearly faster than every p up to
-them. A p whose cell failed parity, or whose framework used more threads than asked, takes no part; nor does one
+best, and the advice says that it is open. A p above the effective CPUs is best only if it is clearly faster than every
+p up to them. A p whose cell failed parity, or whose framework used more threads than asked, takes no part; nor does one
 disturbed by other programs, unless every count up to the effective CPUs was disturbed: past them a launch's own waiting
 hides the disturbance, which must not give such a count an advantage.
 

@@ -159,7 +159,7 @@ def dlbench(bench: Bench, seconds: float, extra: float, order: str) -> Answer:
             check=False,
         )
     (cell,) = json.loads(done.stdout)["cells"]
-    return Answer(cell["ratio"]["value"] if cell["ratio"] else math.nan, done.returncode == 1)
+    return Answer(cell["ratio"] or math.nan, done.returncode == 1)
 
 
 def pytest_benchmark(bench: Bench, seconds: float, extra: float) -> Answer:
@@ -222,7 +222,7 @@ def asv(bench: Bench, seconds: float, extra: float) -> Answer:
     attributes = ("-a", "rounds=2", "-a", "sample_time=0.1", "-a", f"repeat=(5,1000,{longest:.0f})")
     for commit, share in zip(commits, (0.0, extra), strict=True):
         bench.run(
-            *(*program, "run", "--quick" if seconds < 20 else "-q", "-E", f"existing:{bench.python}"),
+            *(*program, "run", "-E", f"existing:{bench.python}"),
             *("--set-commit-hash", commit, *attributes, *config),
             extra=share,
         )
@@ -260,7 +260,7 @@ def measure(
     done = {(row["tool"], float(row["minutes"]), float(row["extra"]), int(row["repeat"])) for row in known}
     with file.open("a", newline="") as stream, tempfile.TemporaryDirectory() as folder:
         writer = csv.DictWriter(stream, FIELDS)
-        if not known:
+        if stream.tell() == 0:
             writer.writeheader()
         bench = Bench(python, Path(folder))
         for repeat in range(repeats):
