@@ -18,10 +18,13 @@ from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_orde
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
+    FEWEST_PAIRS,
     Judgement,
+    PairedEstimate,
     Rule,
     Verdict,
     adjust,
+    estimate_pairs,
     judge,
     judge_looks,
     judge_pairs,
@@ -75,6 +78,13 @@ class CellComparison:
     judgement: Judgement
     pairs: Pairs = ((), ())
     """Those of launches measured side by side; empty where none was."""
+    tails: Pairs = ((), ())
+    """Of the same launches the seconds that nine steps in ten take at most."""
+
+    @property
+    def tail(self) -> PairedEstimate | None:
+        """The ratio of those; None from too few pairs for an interval."""
+        return estimate_pairs(*self.tails) if len(self.tails[0]) >= FEWEST_PAIRS else None
 
     @property
     def verdict(self) -> Verdict:
@@ -155,6 +165,8 @@ _SAVE_MORE = (
 )
 ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
 """How a launch may end once by bad luck, such as a clock that other programs held up."""
+TAIL = 0.9
+"""The share of steps that a launch's tail is beyond."""
 CRASHES = 2
 """A side fails with this many launches that ended so."""
 
@@ -329,9 +341,24 @@ def _of_first_look(cell: CellComparison) -> Judgement | None:
 def pairs_of(records: Sequence[Record], host: Host | None) -> tuple[Pairs, int]:
     """Return the undisturbed pairs in order, and how many were left out."""
     pairs = complete_pairs(records)
-    alone = [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
+    alone = _undisturbed(pairs, host)
     timed = [(a, b) for a, b in (seconds_of_pair(*pair) for pair in alone) if a is not None and b is not None]
     return (tuple(a for a, _ in timed), tuple(b for _, b in timed)), len(pairs) - len(alone)
+
+
+def _undisturbed(pairs: Sequence[tuple[Record, Record]], host: Host | None) -> list[tuple[Record, Record]]:
+    return [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
+
+
+def tails_of(records: Sequence[Record], host: Host | None) -> Pairs:
+    """Return the seconds that nine steps in ten take at most, of the launches of undisturbed pairs in order."""
+    pairs = _undisturbed(complete_pairs(records), host)
+    good = [pair for pair in pairs if all(record.outcome.status is Status.OK for record in pair)]
+    timed = [pair for pair in good if all(record.outcome.samples_ns for record in pair)]
+    first, second = (
+        tuple(float(np.quantile(pair[side].outcome.step_seconds(), TAIL)) for pair in timed) for side in (0, 1)
+    )
+    return first, second
 
 
 def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
@@ -368,7 +395,7 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
             judgement = replace(judgement, sentence=words)
     if judgement is None:
         judgement = (judge_looks if gate else judge_pairs)(*used, rule)
-    return CellComparison(cell, before, after, judgement, used)
+    return CellComparison(cell, before, after, judgement, used, tails_of(records, host))
 
 
 def _seconds(record: Record) -> float | None:

@@ -13,7 +13,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
 from dlbench.reports.compare.comparison import CellComparison, Comparison
-from dlbench.reports.compare.verdict import POWER, Verdict
+from dlbench.reports.compare.verdict import POWER, PairedEstimate, Verdict
 from dlbench.reports.differences import side_differences_line
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
@@ -159,9 +159,14 @@ _CELL: tuple[Column[CellComparison], ...] = (
         fields=None,
     ),
     Column("pairs", None, lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)), fields=None),
+    Column("tail", None, lambda each: _of_tail(each.tail), fields=None),
     Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
     *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
 )
+
+
+def _of_tail(found: PairedEstimate | None) -> dict[str, float] | None:
+    return None if found is None else {"ratio": found.ratio, "low": found.low, "high": found.high}
 
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
@@ -249,7 +254,27 @@ def remarks(comparison: Comparison) -> list[str]:
         *_one_sided("only in the candidate", comparison.only_candidate),
     ]
     differing = side_differences_line(comparison.differences, len(comparison.cells))
-    return [*lines, *([differing] if differing else []), *comparison.notes]
+    return [*lines, *([differing] if differing else []), *_slower_tails(comparison), *comparison.notes]
+
+
+_TAIL_P = 0.0005
+"""A slower tail is remarked on only where identical code shows one as rarely as a gate calls it slower."""
+
+
+def _slower_tails(comparison: Comparison) -> list[str]:
+    """Return a line for each cell whose slowest steps are clearly slower though the step itself is not."""
+    lines = []
+    for cell in comparison.cells:
+        tail = cell.tail
+        if tail is None or cell.verdict in GRAVE or tail.slower_p > _TAIL_P:
+            continue
+        if tail.ratio > 1 + comparison.rule.magnitude:
+            ends = f"{tail.low:.3f} to {tail.high:.3f}"
+            lines.append(
+                f"{name_of(cell.cell)}: one step in ten is slower: nine in ten take up to {tail.ratio:.3f} times as "
+                f"long as the baseline's ({ends}, p {tail.slower_p:.2g})."
+            )
+    return lines
 
 
 _MOST_NAMES = 10

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.flags import FlagKind
@@ -201,6 +202,35 @@ def headline(found: Compared[Leader]) -> list[str]:
         races = f"{len(here)} comparisons (a network at a thread count)" if len(here) > 1 else "one comparison"
         lines.append(f"{found.name(machine)}, {races}: {'; '.join(parts)}.")
     return lines
+
+
+def leads(found: Compared[Leader]) -> list[str]:
+    """Return a sentence for each comparison: who is fastest, who may be as fast, and by how much the next is behind."""
+    lines = []
+    compared = [leader for leader in found.rows if leader.next is not None]
+    for leader in compared[:_TIES]:
+        names = [row_name(leader.first.row)]
+        for cell in leader.ties[:_NAMED]:
+            names.append(f"{row_name(cell.row)} ({_behind(cell, leader.first)})")
+        words = " or ".join(names)
+        if leader.next is not None and leader.next not in leader.ties:
+            words += f"; then {row_name(leader.next.row)} ({times(leader.ratio)})"
+        lines.append(f"{group_name(leader.first.group)}, {_place_in_words(leader.first.cell)}: {words}")
+    if len(compared) > _TIES:
+        lines.append(f"... and {len(compared) - _TIES} more (report fastest)")
+    return lines
+
+
+def _place_in_words(cell: Cell) -> str:
+    """Return where a cell computes: "2 threads", "cuda:0"."""
+    one_process = cell.on_cpu and cell.threads > 0 and cell.world_size == cell.instances == 1
+    return counted(cell.threads, "thread") if one_process else place_heading(cell)
+
+
+def _behind(cell: CellResult, first: CellResult) -> str:
+    assert cell.timed is not None
+    assert first.timed is not None
+    return times(ratio(cell.timed, first.timed))
 
 
 REPORT = Report(

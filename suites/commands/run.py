@@ -12,9 +12,12 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.naming import counted
+from dlbench.reports.ratio.fastest import fastest, leads
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import SEARCH, SEARCHING, Record, Run
+from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock, precision_lines
@@ -151,6 +154,11 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
+        if lines := leads(fastest(build_matrix(Results.newest([store], run.id)))):
+            show("Who is fastest, and times as long as it takes (95 % intervals):")
+            for line in lines:
+                show(f"  {line}")
+            show("")
         # Reports that these records can fill.
         shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
         shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
@@ -170,6 +178,7 @@ _SEARCH: options.Options = {
     "suite": options.suite_of_network("tuning"),
     "cell_budget": options.CELL_BUDGET,
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "order": options.ORDER,
     "write": option(
         "--write",
         "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a Kubernetes container).",
@@ -185,7 +194,7 @@ def tune_command(given: Given) -> None:
     """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
 
     Successive halving: every configuration gets one launch, the faster half another, and so on. The last two and the
-    default (as installed, as many threads as cores) then run in pairs, and the gain comes from these pairs alone. A
+    default (as installed, as many threads as cores) then take turns, and the gain comes from these launches alone. A
     configuration is dropped at its first failed launch (one with valid times, at its third implausible time).
 
     Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode. It
@@ -217,7 +226,7 @@ def tune_command(given: Given) -> None:
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
-        partial(HalvingSchedule, starts),
+        partial(HalvingSchedule, starts, grouping=groups.of_plan(plan, machine, given.order)),
         (Side(SEARCH),),
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,

@@ -19,6 +19,7 @@ from dlbench.reports.flags import Flag, cell_flags, failed_launches, record_flag
 from dlbench.reports.formats.json import plain
 from dlbench.reports.naming import counted, rest_of
 from dlbench.reports.ratio.tuning import of_estimate
+from dlbench.reports.rounds import seconds_in_turns
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 
@@ -27,7 +28,7 @@ from ..environments import environment
 from ..planning.plan import Plan, PlannedLaunch
 from ..planning.settings import LaunchSetting
 from ..planning.variables import OPTION, is_secret
-from .groups import Group
+from .groups import Group, Grouping
 from .schedules import Schedule
 
 FINALISTS = 2
@@ -76,11 +77,17 @@ class HalvingSchedule(Schedule):
 
     Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
     optimization"): every cell still in the race gets one launch per block, so all share the machine's good and bad
-    times. The cell to beat stays to the end. The survivors of a block follow from the records of earlier blocks.
+    times. The cell to beat stays to the end. The survivors of a block follow from the records of earlier blocks. The
+    finalists' launches take turns.
     """
 
     def __init__(
-        self, starts: Sequence[Cell], plan: Plan, records: Iterable[Record] = (), host: Host | None = None
+        self,
+        starts: Sequence[Cell],
+        plan: Plan,
+        records: Iterable[Record] = (),
+        host: Host | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         """Take the records so far; the first of ``starts`` with a number is what the others must beat."""
         self.starts = starts
@@ -88,7 +95,7 @@ class HalvingSchedule(Schedule):
         self._pairs_from = len(self._sizes) - PAIRS - SPARE
         self._block = 0
         self._survivors: dict[int, list[Cell]] = {}
-        super().__init__(plan, records, host)
+        super().__init__(plan, records, host, grouping)
         begun = self.count and self._block >= self._pairs_from
         if begun and any(self.wants(cell, self._block) for cell in plan.cells):
             self._block += 1  # pairs must be close in time: one begun before the interruption is not completed
@@ -129,12 +136,24 @@ class HalvingSchedule(Schedule):
     def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
         """Return a cell's seconds per step by block, for its pairs only; ``fit`` leaves out disturbed launches."""
         return {
-            record.launch: median(record.outcome.step_seconds())
+            record.launch: self._seconds(record)
             for record in last_attempts(self._records[cell])
             if record.launch >= self._pairs_from
             and record.outcome.gives_a_number()
             and not (fit and left_out(record, self.host))
         }
+
+    def _seconds(self, record: Record) -> float:
+        """Return the seconds of a step of a launch: of one that took turns beside the others of its group."""
+        group = {
+            other.cell: other.outcome
+            for cell in self.plan.cells
+            for other in self._records[cell]
+            if record.group and other.group == record.group and other.outcome.gives_a_number() and other.outcome.turns
+        }
+        if record.cell not in group:
+            return median(record.outcome.step_seconds())
+        return dict(zip(group, seconds_in_turns(list(group.values())), strict=True))[record.cell]
 
     def pairs(self, fit: bool = True) -> list[int]:
         """Return the blocks of pairs in which every finalist has a time; ``fit``: an undisturbed one."""
@@ -181,14 +200,18 @@ class HalvingSchedule(Schedule):
         These are the cell to beat, the same cell tuned, then one cell of each row and number of threads, the tuned one
         if there is one.
         """
-        cells = [launches[0].cell for launches in super().wanted(block)]
+        cells = [launch.cell for group in super().wanted(block) for launch in group]
         if block == 0:
             tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
             first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
             start = self.starts[0]
             usual = (start, start._replace(tuning=TUNED))
             cells.sort(key=lambda cell: (cell != start, cell not in usual, cell not in first))
-        return [(PlannedLaunch(cell, block, SEARCH),) for cell in cells]
+        launches = [PlannedLaunch(cell, block, SEARCH) for cell in cells]
+        if block < self._pairs_from or self._grouping is None:
+            return [(launch,) for launch in launches]
+        peaks = {cell: self._peak(cell) for cell in cells}
+        return self._grouping.groups(launches, peaks, {cell: self.seconds(cell) for cell in cells})
 
     def wants(self, cell: Cell, block: int) -> bool:
         """Whether a cell still needs its launch of a block; a past block launches nothing more."""

@@ -75,6 +75,34 @@ def test_pairs_are_judged_by_their_launches_medians() -> None:
     assert cell.pairs[0] == pytest.approx([a for a, _ in found])
 
 
+def test_a_slower_tail_is_remarked_on_though_the_step_itself_is_not_slower() -> None:
+    chance = np.random.default_rng(2)
+
+    def with_tail(side: str, number: int, slow: float) -> Record:
+        steps = 0.5 * np.exp(chance.normal(0, 0.005, 50))
+        steps[:8] *= slow
+        return launch(side, number, 0.5, result=make.outcome(steps))
+
+    def of_tails(slow: float) -> Comparison:
+        launches = [
+            with_tail(side, number, times_as_slow)
+            for number in range(14)
+            for side, times_as_slow in ((BASELINE, 1.0), (CANDIDATE, slow))
+        ]
+        return compared(launches, "gate")
+
+    found = of_tails(1.5)
+    assert only(found).verdict is Verdict.NO_REGRESSION
+    tail = only(found).tail
+    assert tail is not None
+    assert tail.ratio == pytest.approx(1.5, rel=0.05)
+    said = " ".join(TERMINAL(found).split())
+    assert "one step in ten is slower: nine in ten take up to 1.4" in said or "take up to 1.5" in said
+    assert json.loads(JSON(found))["cells"][0]["tail"]["low"] > 1.3
+    same = of_tails(1.0)
+    assert "one step in ten" not in TERMINAL(same)
+
+
 def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
     records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), disturbed(CANDIDATE, 8)]
     cell = only(compared(records))

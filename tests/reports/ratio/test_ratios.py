@@ -55,6 +55,48 @@ def mxnet(seconds, **changes):
     return make.launches(seconds, framework="mxnet", **changes)
 
 
+def in_groups(cells, levels, deviation=0.001, seed=0):
+    """Return launches that took turns: a group a block, on a machine as slow as its level says.
+
+    ``cells`` has the seconds of a step by framework.
+    """
+    chance = np.random.default_rng(seed)
+    found = []
+    for launch, level in enumerate(levels):
+        for framework, seconds in cells.items():
+            steps = seconds * level * np.exp(chance.normal(0, deviation, 8))
+            outcome = make.outcome(steps, turns=[1] * 8)
+            record = make.record(launch=launch, framework=framework, result=outcome)
+            found.append(replace(record, group=f"g{launch}"))
+    return found
+
+
+def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
+    levels = [1.0, 1.5, 0.8, 1.3, 1.0, 0.7]
+    records = in_groups({"torch": 0.020, "mxnet": 0.021, "jax": 0.040}, levels)
+    matrix = matrix_of(records)
+    leader = leader_of(records)
+    assert (leader.first.row.framework, leader.next.row.framework, leader.outcome) == ("torch", "mxnet", fastest.CLEAR)
+    assert leader.ratio.low > 1.04
+    assert leader.ratio.high < 1.06
+    assert [cell.row.framework for cell in matrix.cells.values() if cell.best] == ["torch"]
+    one, other = (cell.timed for cell in matrix.cells.values() if cell.row.framework in ("torch", "mxnet"))
+    assert max(one.high / one.low, other.high / other.low) > 1.5
+    # What is shown agrees: the quotient of the seconds is the ratio.
+    assert leader.next.timed.median / leader.first.timed.median == pytest.approx(leader.ratio.value, rel=1e-6)
+    # One after the other nobody would know.
+    alone = leader_of([replace(record, group="") for record in records])
+    assert alone.outcome == fastest.UNDECIDED
+
+
+def test_leads_say_who_is_fastest_who_may_be_and_by_how_much_the_next_is_behind():
+    records = in_groups({"torch": 0.0200, "mxnet": 0.02002, "jax": 0.030}, [1.0, 1.5, 0.8])
+    (line,) = fastest.leads(fastest.fastest(matrix_of(records)))
+    assert line.startswith("fcn5, mini-batch 64, 1 thread: torch eager or mxnet eager (1.00x ")
+    assert "; then jax eager (1.50x 1.4" in line
+    assert fastest.leads(fastest.fastest(matrix_of(make.launches(1.0)))) == []
+
+
 LEADERS = {
     "clear": ([*make.launches(1.0), *mxnet(2.0)], [], "mxnet", fastest.CLEAR),
     "of another run": ([*make.launches(1.0), *mxnet(2.0, run="b")], [], "mxnet", fastest.UNDECIDED),
