@@ -79,7 +79,7 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     timed = [
         record
         for record in last_attempts(records)
-        if record.outcome.status is Status.OK and len(record.outcome.samples_ns) > 0
+        if record.outcome.status is Status.OK and record.outcome.samples_ns and not record.outcome.too_short()
     ]
     plain = [math.log(record.outcome.median_seconds() or math.nan) for record in timed]
     faulted = [log + math.log1p(-_lost_to_faults(record)) for log, record in zip(plain, timed, strict=True)]

@@ -203,7 +203,9 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     intervals; one that covers variation within launches only is widened by the deviation between launches
     (`Summary.launch_deviation`). A single step is both ends of its interval. Published values have no interval.
     """
-    value = math.exp(_log_ratio(slower, faster))
+    value = slower.median / faster.median
+    if took_turns(slower, faster):
+        value = math.exp(_log_ratio(slower, faster))
     if _tested(slower, faster):
         return _by_launches(value, [(slower, faster)], confidence)
     if PUBLISHED in (slower.method, faster.method):

@@ -385,20 +385,24 @@ def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: R
     A look ends it that finds a regression, excludes one, or finds that the cell is not suspect enough to go on. A cell
     that looks faster goes on until the first look that can prove it: that is as strict as a proof of the contrary.
     """
-    first_proof = next(look.pairs for look in rule.looks if look.slower > 0)
+    first_proof = next((look.pairs for look in rule.looks if look.slower > 0), 0)
     for look in rule.looks:
         if len(baseline) < look.pairs:
             return None
         found = estimate_pairs(baseline[: look.pairs], candidate[: look.pairs], 1 - 2 * look.bound)
         if found.ratio > 1 + rule.magnitude:
             ends = found.slower_p <= look.slower or found.slower_p > look.suspect
-        elif found.ratio < 1 / (1 + rule.magnitude) and found.faster_p <= look.bound and look.pairs < first_proof:
+        elif _looks_faster(found, rule) and found.faster_p <= look.bound and look.pairs < first_proof:
             ends = False
         else:
             ends = found.high < 1 + rule.tolerance or look.suspect < 1
         if ends:
             return look
     return None
+
+
+def _looks_faster(found: PairedEstimate, rule: Rule) -> bool:
+    return found.ratio < 1 / (1 + rule.magnitude)
 
 
 def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
@@ -410,7 +414,7 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     """Return the verdict on a cell of a gate from its pairs so far, by the look that decides.
 
     Pairs beyond that look do not count, or measuring on would be a second chance. Without such a look the cell is
-    inconclusive, whatever it looks like so far.
+    inconclusive, whatever it looks like so far, unless only the proof that it is faster is missing.
     """
     deciding = deciding_look(baseline, candidate, rule)
     reached = [each for each in rule.looks if each.pairs <= len(baseline)]
@@ -427,8 +431,8 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {confidence}"
     effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached
     judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
-    if deciding is not None:
-        return judged
+    if deciding is not None or (_looks_faster(found, rule) and judged.verdict is Verdict.NO_REGRESSION):
+        return judged  # that it is no slower is known, though not that it is faster
     return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")
 
 

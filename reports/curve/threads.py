@@ -188,12 +188,17 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
     """
     fastest, within = _fastest(times), _fastest(times, limit)
 
+    def shares_cpus(count: int) -> bool:
+        return limit is not None and count > limit and within > 0
+
+    if shares_cpus(fastest) and compare(fastest, within).verdict != "better":
+        fastest = within
+
     def will_do(count: int) -> bool:
-        shares_cpus = limit is not None and count > limit and within
-        if count != fastest and shares_cpus and compare(count, within).verdict != "better":
-            return False
         if count == fastest:
             return True
+        if shares_cpus(count) and compare(count, within).verdict != "better":
+            return False
         found = compare(count, fastest)
         return found.verdict != "worse" and found.value <= WORSE
 

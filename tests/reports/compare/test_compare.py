@@ -344,7 +344,7 @@ def test_other_work_is_compared_where_that_is_asked_for_and_a_line_says_so() -> 
     run = make.run(purpose="gate", sides=NAMES, plan=(), rule=chosen(rule))
     kept = type(run).from_dict(run.to_dict())
     assert rule_of(kept.rule) == rule
-    found = compare_sides(kept, own_pairs(TRAINED, UNTRAINED), HOST)
+    found = compare_sides(kept, own_pairs(TRAINED, UNTRAINED, count=12), HOST)
     assert only(found).verdict is Verdict.IMPROVEMENT
     (note,) = found.notes
     assert note.startswith("The candidate computes something else; compared all the same, as asked: fcn5, ")

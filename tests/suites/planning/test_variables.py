@@ -285,7 +285,18 @@ def test_explain_takes_variables(folder) -> None:
 
 
 def test_tune_takes_variables_and_what_it_writes_sets_them(folder) -> None:
-    words = ("tune", "--tuning", "installed", "--suite", "mine.toml", QUIETLY, *STEP[:2], *STEP[4:], "--threads=1,2")
+    words = (
+        "tune",
+        *ALONE,
+        "--tuning",
+        "installed",
+        "--suite",
+        "mine.toml",
+        QUIETLY,
+        *STEP[:2],
+        *STEP[4:],
+        "--threads=1,2",
+    )
     done = run_command(folder, *words, "--env", "MY_TOKEN=tell-nobody", "--write", "fastest.env")
     assert done.returncode == 0, done.stderr
     given = {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
