@@ -68,7 +68,8 @@ def make_step(extra):
 
     return step
 '''
-DLBENCH_STEP = """import sys
+DLBENCH_STEP = """# The {name}: files of the same content would not be compared.
+import sys
 
 sys.path.insert(0, {folder!r})
 from work import make_step
@@ -150,7 +151,7 @@ def dlbench(bench: Bench, seconds: float, extra: float, order: str) -> Answer:
     """Ask a gate, which ends sooner where it is sure."""
     program = shutil.which("dlbench", path=str(Path(sys.executable).parent)) or "dlbench"
     for name, share in (("baseline", 0.0), ("candidate", extra)):
-        (bench.folder / f"{name}.py").write_text(DLBENCH_STEP.format(folder=str(bench.folder), extra=share))
+        (bench.folder / f"{name}.py").write_text(DLBENCH_STEP.format(name=name, folder=str(bench.folder), extra=share))
     with tempfile.TemporaryDirectory() as stores:
         done = bench.run(
             *(program, "gate", "quick", "--step", "baseline.py", "--candidate-step", "candidate.py", "--threads", "1"),
@@ -158,6 +159,8 @@ def dlbench(bench: Bench, seconds: float, extra: float, order: str) -> Answer:
             *("--budget", f"{seconds:.0f}s", "--store", Path(stores) / "store.sqlite", "--json"),
             check=False,
         )
+    if not done.stdout.strip():
+        raise RuntimeError(f"the gate said nothing but: {done.stderr[-1000:]}")
     (cell,) = json.loads(done.stdout)["cells"]
     return Answer(cell["ratio"] or math.nan, done.returncode == 1)
 

@@ -90,10 +90,10 @@ def test_a_single_group_shows_no_deviation():
 
 @pytest.mark.parametrize(("cells", "blocks", "size"), [(2, 4, 2), (4, 3, 4), (12, 2, 12), (12, 3, 4)])
 def test_intervals_cover_what_they_say(cells, blocks, size):
-    """Of 600 made-up machines' differences about 95 % lie within their intervals."""
+    """Of 300 made-up machines' differences about 95 % lie within their intervals."""
     chance = np.random.default_rng(7)
     inside = []
-    for _ in range(300):
+    for _ in range(150):
         levels = chance.normal(0, 0.3, cells)
         deviations = 0.01 * np.exp(chance.normal(0, 0.4, cells))
         found = side_by_side(groups_of(levels, deviations, blocks, size, chance), cells)
@@ -103,7 +103,7 @@ def test_intervals_cover_what_they_say(cells, blocks, size):
             if found.known(0, other):
                 between = ratio(summaries[0], summaries[other])
                 inside.append(between.low <= math.exp(levels[0] - levels[other]) <= between.high)
-    assert 0.92 <= np.mean(inside) <= 0.985
+    assert 0.9 <= np.mean(inside) <= 0.99
 
 
 def summary_at(found, place):
