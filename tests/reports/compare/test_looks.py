@@ -125,7 +125,7 @@ def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) 
     assert alarms > 0, "levels that nothing meets prove nothing"
 
 
-@pytest.mark.parametrize("deviation", [0.03, 0.06])
+@pytest.mark.parametrize("deviation", [0.03])
 def test_identical_code_is_called_faster_as_rarely_as_slower(deviation: float) -> None:
     rng = np.random.default_rng(8)
     verdicts = [gate(rng.normal(0, deviation, (LAST, 2))).judgement.verdict for _ in range(1500)]
