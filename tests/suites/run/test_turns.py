@@ -342,7 +342,7 @@ def test_cpu_time_while_others_had_their_turns_is_implausible():
 # Real launches.
 
 PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
-PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
+PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.2, maximum_warmup_steps=0)
 
 
 def launched(folder, bodies, step_seconds=None):
