@@ -46,8 +46,9 @@ def write(folder: Path, name: str = "train_step.py", returned: str = WITH_LOSS, 
     return name
 
 
-def run(folder: Path, *words: str):
-    return run_command(folder, "run", "mine.toml", *QUICK, *words)
+def run(folder: Path, *words: str, order: str = "sequential"):
+    """Run the suite; in turns takes longer, and is tried where it matters."""
+    return run_command(folder, "run", "mine.toml", *QUICK, "--order", order, *words)
 
 
 def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
@@ -173,7 +174,7 @@ def test_each_file_is_a_row_and_a_bad_one_has_its_reason_and_the_line(folder):
 
 def test_a_module_that_is_missing_ends_the_run_and_names_the_option(folder):
     (folder / "train_step.py").write_text("import no_such_module\n")
-    done = run(folder, "--step", "train_step.py", "--threads", "1,2")
+    done = run(folder, "--step", "train_step.py", "--threads", "1,2", order="turns")
     assert (done.returncode, "--python" in done.stderr) == (2, True)
     records = records_in(folder)
     assert len(records) == 2  # both were launched together, and nothing else
@@ -264,7 +265,8 @@ def test_sizes_stay_whole_numbers_beside_an_unknown_one(folder):
     write(folder)
     path = folder / "train_step.py"
     (folder / "sized.py").write_text(f"BATCH_SIZE = 8\n{path.read_text()}")
-    assert run(folder, "--step", "train_step.py", "--step", "sized.py", "--launches", "1").returncode == 0
+    done = run(folder, "--step", "train_step.py", "--step", "sized.py", "--launches", "1", order="turns")
+    assert done.returncode == 0
     for read in (dlbench.launches, dlbench.cells):
         sizes = read(folder / "dlbench.sqlite").set_index("network")["batch_size"]
         assert sizes["sized"] == 8

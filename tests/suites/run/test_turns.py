@@ -342,7 +342,7 @@ def test_cpu_time_while_others_had_their_turns_is_implausible():
 # Real launches.
 
 PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
-PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.2, maximum_warmup_steps=0)
+PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
 
 
 def launched(folder, bodies, step_seconds=None):
@@ -379,7 +379,7 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
     assert rounds[0] == rounds[1]
     assert len(rounds[0]) >= 8
     one, other = seconds_of_pair(*records)
-    assert other / one == pytest.approx(1.0, abs=0.05)
+    assert other / one == pytest.approx(1.0, abs=0.15)
 
 
 @pytest.mark.parametrize("body", ["exit 3", "sleep 0.5; exit 3"])
@@ -394,7 +394,7 @@ def test_a_slower_side_is_found_in_turns(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     pair = launched(tmp_path, {BASELINE: "", CANDIDATE: ""}, {CANDIDATE: 0.015})
     one, other = seconds_of_pair(*pair)
-    assert other / one == pytest.approx(1.5, abs=0.1)
+    assert other / one == pytest.approx(1.5, abs=0.2)
 
 
 def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
