@@ -48,7 +48,7 @@ def seconds_in_turns(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
-    """Return the logarithms of seconds by round and launch, NaN where there are none.
+    """Return log seconds by round and launch, with NaN for missing turns.
 
     Rounds of a single launch are left out, unless a launch has no others.
     """

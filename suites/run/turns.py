@@ -98,7 +98,7 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
 def refusal(cell: Cell) -> str:
     """Return why launches of a cell cannot take turns; empty where they can."""
     if not cell.on_cpu:
-        return "on a GPU both would share its memory"
+        return "launches on one GPU would share its memory"
     if cell.instances > 1 or cell.world_size > 1:
         return "its processes run at once already"
     if cell.cpu_quota:

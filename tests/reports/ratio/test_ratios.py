@@ -84,7 +84,7 @@ def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
     assert max(one.high / one.low, other.high / other.low) > 1.5
     # What is shown agrees: the quotient of the seconds is the ratio.
     assert leader.next.timed.median / leader.first.timed.median == pytest.approx(leader.ratio.value, rel=1e-6)
-    # One after the other nobody would know.
+    # Run sequentially, the same launches decide nothing.
     alone = leader_of([replace(record, group="") for record in records])
     assert alone.outcome == fastest.UNDECIDED
 
