@@ -63,9 +63,10 @@ _NODE = "Used by a fleet's jobs: records name the node, and the same command res
 def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
-    Builds missing environments, after saying what it will download. Every finished launch, or group of launches
-    that take turns, is stored at once: Ctrl-C loses only what is unfinished, and --resume continues. The suite `claims` measures what is still needed to test the papers' claims
-    here (`dlbench report claims`), the cells that settle most claims per minute first.
+    Builds missing environments, after saying what it will download. Every finished launch, or group of launches that
+    take turns, is stored at once: Ctrl-C loses only what is unfinished, and --resume continues. The suite `claims`
+    measures what is still needed to test the papers' claims here (`dlbench report claims`), the cells that settle most
+    claims per minute first.
 
     Examples:
 
