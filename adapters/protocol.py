@@ -158,7 +158,7 @@ class Launch(NamedTuple):
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
     feed: Optional[str] = None  # folder with the files of the mini-batches that steps take; None: they are drawn
     helpers: int = 0  # threads or processes that load data beside those of the cell, as the user's own step declares
-    turn_seconds: Optional[float] = None  # it takes turns of this length with other launches; None: it runs in a row
+    in_turns: bool = False  # it takes turns with other launches; else its samples follow one another
 
     @property
     def all_threads(self) -> int:
@@ -222,6 +222,7 @@ class TurnObservation(NamedTuple):
     cpu_seconds: float
     waiting_seconds: float  # for a CPU, by the kernel's scheduler
     round: int = -1  # index of the round that it belongs to; -1: its place in the list
+    slices: int = 1  # stretches that it ran in; other launches ran between them
 
 
 class HostObservation(NamedTuple):
@@ -379,6 +380,10 @@ class Outcome(NamedTuple):
     faults_before: Dict[str, int] = {}  # minor page faults of the process before each phase began, in order
     fault_seconds: Optional[float] = None  # the cost of one minor page fault, measured after the timed samples
     turns: List[int] = []  # samples of each turn, in order; empty: they were timed in a row
+    starts_ns: List[int] = []  # the monotonic clock before each timed call in turns; the host needs it, records do not
+    paused_ns: List[
+        int
+    ] = []  # of each sample, for which it stood still between its beginning and end; not in `samples_ns`
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

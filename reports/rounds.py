@@ -42,9 +42,15 @@ def seconds_in_turns(outcomes: Sequence[Outcome]) -> list[float]:
     """Return the seconds of a step of launches that took turns with one another, in their order."""
     logs = _by_round([seconds_by_round(outcome) for outcome in outcomes])
     lengths = [sum(outcome.samples_ns) * 1e-9 / len(outcome.turns) for outcome in outcomes]
-    effects = _polished(logs) if np.mean(lengths) <= SHORT_TURN else np.nanmin(logs, axis=0)
+    side_by_side = np.mean(lengths) <= SHORT_TURN or any(map(_sliced, outcomes))
+    effects = _polished(logs) if side_by_side else np.nanmin(logs, axis=0)
     level = float(np.mean(np.nanmedian(logs, axis=0)))
     return [float(seconds) for seconds in np.exp(level + effects - np.mean(effects))]
+
+
+def _sliced(outcome: Outcome) -> bool:
+    """Tell whether turns of a launch were cut, so that those of a round took place at once."""
+    return outcome.outside is not None and any(turn.slices > 1 for turn in outcome.outside.turns)
 
 
 def _by_round(turns: Sequence[dict[int, float]]) -> Floats:

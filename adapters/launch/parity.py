@@ -18,7 +18,7 @@ from .. import networks
 from ..base import Adapter
 from ..families import ParityRecipe
 from ..networks import Network
-from ..protocol import END, HOST_LINE, READ, RESET, STEPS, TURN, Cell, Launch, Parity, ParitySample
+from ..protocol import BEGIN, END, HOST_LINE, READ, RESET, STEPS, TURN, Cell, Launch, Parity, ParitySample
 from . import batches, contract
 from .batches import sampled_entries
 
@@ -226,9 +226,20 @@ class Host:
         answer = json.loads(line.decode("ascii") or "{}")
         return answer if isinstance(answer, dict) else {}
 
-    def turn(self, samples: int) -> bool:
-        """Send that a turn ended with this many samples, wait for the next one, and return whether there is one."""
-        return self.mark("%s %d" % (TURN, samples)).get("more") is True
+    def first_turn(self, nanoseconds: int) -> Tuple[int, bool]:
+        """Send about how long a sample takes, and wait for the first turn.
+
+        Return how many samples it is to have, and whether each turn is to begin with one that does not count.
+        """
+        answer = self.mark("%s %d" % (BEGIN, nanoseconds))
+        return int(answer.get("samples", 0)), answer.get("lead_in") is True
+
+    def next_turn(self, samples: int) -> int:
+        """Send that a turn ended with this many samples, wait for the next one, and return how many it is to have.
+
+        0 where there is none.
+        """
+        return int(self.mark("%s %d" % (TURN, samples)).get("samples", 0))
 
     def end(self, steps: int) -> Optional[CheckRequest]:
         """Send that this many steps were timed, and return the check that is asked for."""

@@ -172,7 +172,7 @@ def warm_up(
         note_loss()
     if not launch.cell.on_cpu:
         spent += keep_busy(step, adapter.synchronize, GPU_SECONDS)
-    if launch.turn_seconds is not None:
+    if launch.in_turns:
         # No search for a steady state follows: a change of level between turns has many causes.
         left = TURNS_WARM_UP_SECONDS - sum(spent) * 1e-9
         spent += keep_busy(step, adapter.synchronize, left) if left > 0 else []
@@ -209,65 +209,63 @@ def timed_samples(
     return samples[:start], samples[start:], True
 
 
-#: The caches are cold after a pause, and threads sleep: the first sample of a turn does not count if it is shorter.
-LEAD_IN_SECONDS = 0.05
-
-
 class TimedTurns(NamedTuple):
     """Samples that were timed in turns with other launches, in nanoseconds."""
 
     lead_ins: List[int]  # the first sample of each turn, where it does not count
     samples: List[int]
     turns: List[int]  # samples of each turn
+    starts: List[int]  # the clock before each call, lead-ins included
     seconds: float  # of all turns together
 
 
 def samples_in_turns(
     sample: Callable[[], None],
     synchronize: Callable[[], None],
-    turn_seconds: float,
+    in_first_turn: int,
     with_lead_in: bool,
-    next_turn: Callable[[int], bool],
+    next_turn: Callable[[int], int],
     counter: SampleCounter,
     clock: Callable[[], int] = nanoseconds,
 ) -> TimedTurns:
-    """Time samples in turns of this length, one sample at least, until ``next_turn`` returns that there is no other.
+    """Time so many samples in the first turn, and in further ones until ``next_turn`` returns 0.
 
-    ``next_turn`` takes the number of samples of a turn that has ended, and waits until other launches had theirs.
+    ``next_turn`` takes the number of samples of a turn that has ended, waits until other launches had theirs, and
+    returns how many samples are next. The host may stop this process in a turn: it subtracts the time.
     """
     lead_ins: List[int] = []
     samples: List[int] = []
     turns: List[int] = []
+    starts: List[int] = []
     spent = 0
+    wanted = in_first_turn
     collecting = gc.isenabled()
     gc.disable()
     try:
-        more = True
-        while more:
+        while wanted:
             synchronize()
             begun = clock()
-            deadline = begun + int(turn_seconds * 1e9)
             if with_lead_in:
                 sample()
                 synchronize()
                 lead_ins.append(clock() - begun)
+                starts.append(begun)
             counter.begin()
-            before = len(samples)
-            end = begun
-            while end < deadline or len(samples) == before:
+            for _ in range(wanted):
                 start = clock()
                 sample()
                 synchronize()
                 end = clock()
                 samples.append(end - start)
+                starts.append(start)
                 counter.note()
-            turns.append(len(samples) - before)
+            turns.append(wanted)
             spent += clock() - begun
-            more = next_turn(turns[-1])
+            wanted = next_turn(wanted)
     finally:
         if collecting:
             gc.enable()
-    return TimedTurns(lead_ins, samples, turns, spent * 1e-9)
+    return TimedTurns(lead_ins, samples, turns, starts, spent * 1e-9)
 
 
 def _logarithms(times: Sequence[float]) -> np.ndarray:

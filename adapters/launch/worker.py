@@ -235,8 +235,7 @@ class FirstWorker:
         watch = device.Watch(adapter, cell.on_cpu)
         sample = watch.around(timing.several(step, count))
         step_seconds = warmup[-1] * 1e-9
-        in_turns = launch.turn_seconds is not None
-        expected = None if in_turns else min(protocol.seconds, step_seconds * count * protocol.steps)
+        expected = None if launch.in_turns else min(protocol.seconds, step_seconds * count * protocol.steps)
         announce("timed", expected, step_seconds)
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
@@ -245,20 +244,24 @@ class FirstWorker:
         # Each worker of a team is bound to its part of the launch's CPUs.
         bound = team.needed(adapter, launch) and launch.cpus
         cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()
-        host.mark(BEGIN)
+        wanted, lead_in = 0, False
+        if launch.in_turns:
+            wanted, lead_in = host.first_turn(min(warmup) * count)
+        else:
+            host.mark(BEGIN)
         earlier = evidence.snapshot(cpus)
         begun = time.monotonic()
         turns: List[int] = []
+        starts: List[int] = []
         steady: Optional[bool] = None
-        if launch.turn_seconds is None:
+        if not launch.in_turns:
             left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol, counter)
         else:
-            short = step_seconds * count < timing.LEAD_IN_SECONDS
-            timed = timing.samples_in_turns(sample, adapter.synchronize, launch.turn_seconds, short, host.turn, counter)
-            left_out, samples, turns = timed.lead_ins, timed.samples, timed.turns
+            timed = timing.samples_in_turns(sample, adapter.synchronize, wanted, lead_in, host.next_turn, counter)
+            left_out, samples, turns, starts = timed.lead_ins, timed.samples, timed.turns, timed.starts
         ended = time.monotonic()
         later = evidence.snapshot(cpus)
-        if in_turns:
+        if launch.in_turns:
             earlier, later = evidence.without_pauses(earlier, later, timed.seconds)
         request = host.end((len(left_out) + len(samples)) * count)
         watch.end()
@@ -307,10 +310,11 @@ class FirstWorker:
             evidence_steps=(len(left_out) + len(samples)) * count,
             device=watch.evidence(len(left_out)),
             # Samples follow one another without a pause.
-            timed_between=None if in_turns else [begun + sum(left_out) * 1e-9, ended],
+            timed_between=None if launch.in_turns else [begun + sum(left_out) * 1e-9, ended],
             parity_sample=seen,
-            sample_counts=counter.counts(0 if in_turns else len(left_out)),
+            sample_counts=counter.counts(0 if launch.in_turns else len(left_out)),
             turns=turns,
+            starts_ns=starts,
             fault_seconds=fault_seconds,
         )
 

@@ -46,7 +46,7 @@ from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
 from .texts import Text
-from .turns import Member, Turns, places, rounds_of, turn_seconds
+from .turns import Member, Turns, places, rounds_of
 
 _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
@@ -200,7 +200,7 @@ class LaunchRunner:
             text=None if text is None else str(text.file()),
             feed=None if feed is None else str(feed.folder),
             helpers=framework.helpers,
-            turn_seconds=None if member is None else turn_seconds(protocol),
+            in_turns=member is not None,
         )
         described = {
             "feed": None if feed is None else feed.described,
@@ -351,8 +351,14 @@ def _members(
     else:
         machine = runners[first.side].machine
         cpus = 1 if machine is None else machine.cpu.effective_cpus
-        wanted = [runners[each.side].threads(each.cell) or cpus for each in launches]
-        turns = Turns(len(launches), seed, rounds_of(protocol, cells), needed=1, starting=wanted, cpus=cpus)
+        wanted = [1] * len(launches)  # EXPERIMENT
+        turns = Turns(
+            *(len(launches), seed, rounds_of(protocol, cells)),
+            needed=1,
+            starting=wanted,
+            cpus=cpus,
+            cells=[each.cell for each in launches],
+        )
     return [
         Member(turns, number, runners[each.side].places(each.cell), runners[each.side].has_a_cpu_each(each.cell))
         for number, each in enumerate(launches)

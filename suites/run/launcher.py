@@ -228,6 +228,13 @@ class LaunchMonitor:
         """Seconds that the guest had to wait for the other launch."""
         self._meeting, self._group, self._member = meeting, group, member
         self._turns: list[TurnObservation] = []
+        self._shape: turns.TurnShape | None = None  # of its turns, from the first one on
+        self._has_turn = False
+        self._slice_ends = math.inf  # by the monotonic clock
+        self._slices = 1  # of this turn
+        self._may_be_cut = False
+        self.pauses: list[tuple[int, int]] = []
+        """When it was stopped in its turns, and when it went on, in nanoseconds of the monotonic clock."""
         self.turn_samples: list[int] = []
         """How many samples the guest says each turn had."""
         self._in_turn = (0.0, 0.0)  # CPU time and waiting of all threads when the turn began
@@ -295,7 +302,8 @@ class LaunchMonitor:
             self._energy_parts.append((self._energy_before, self._counters.read()))
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
-        if not self._expected or word != self._expected[0] or (word in (END, TURN)) != number.isdecimal():
+        counts = word in (END, TURN) or (word == BEGIN and self._member is not None)
+        if not self._expected or word != self._expected[0] or counts != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
             self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
             return
@@ -326,9 +334,20 @@ class LaunchMonitor:
         if self._member is not None and word in (BEGIN, TURN):
             if word == TURN:
                 self.turn_samples.append(int(number[:18]))
+                if self._shape is None or self.turn_samples[-1] != self._shape.samples:
+                    self.wrong = f"it timed {number[:18]} samples in a turn of another length"
+                    return
+            else:
+                self._member.takes(int(number[:18]) * 1e-9)
             more = self._wait_for_turn(self._member, now[0], ended=word == TURN)
-            self._expected = [TURN if more or word == BEGIN else END]
-            answer = b'{"more": true}\n' if more else b"{}\n"
+            # A launch whose others have ended has one turn all the same: it needs samples.
+            self._has_turn = more or word == BEGIN
+            self._expected = [TURN if self._has_turn else END]
+            self._shape = self._shape or self._member.shape()
+            answer = b"{}\n"
+            if self._has_turn:
+                order = {"samples": self._shape.samples, "lead_in": self._shape.lead_in}
+                answer = json.dumps(order).encode() + b"\n"
             now = (now[0], *used_and_awaited(self._supervisor))
         if word in (BEGIN, TURN):
             self._energy_before = self._counters.read()
@@ -339,10 +358,12 @@ class LaunchMonitor:
             self.line.sendall(answer, socket.MSG_NOSIGNAL)
         except OSError:
             self.wrong = "it closed the connection"
-        if self._member is not None and self._member.cpus is not None and word in (BEGIN, TURN):
-            # Its threads run where they were placed, and stay there unless they get into one another's way.
-            time.sleep(turns.PLACING_SECONDS)
-            self._member.place(turns.descendants(self._supervisor), in_turn=False)
+        if self._member is not None and word in (BEGIN, TURN):
+            self._begin_slice()
+            if self._member.cpus is not None:
+                # Its threads run where they were placed, and stay there unless they get into one another's way.
+                time.sleep(turns.PLACING_SECONDS)
+                self._member.place(turns.descendants(self._supervisor), in_turn=False)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
         """Add what was spent since the last mark to what leads to this one."""
@@ -364,8 +385,11 @@ class LaunchMonitor:
                 max(0.0, used - self._in_turn[0]),
                 max(0.0, waited - self._in_turn[1]),
                 member.turns.round,
+                self._slices,
             )
             self._turns.append(last)
+            self._may_be_cut = turns.keeps_a_cpu_busy(last)
+        self._slice_ends, self._slices = math.inf, 1
         turns.stop(processes)
         before = turns.cpu_and_waiting(processes)
         more = member.next_turn(last, self.turn_samples[-1] if ended else 0)
@@ -375,6 +399,58 @@ class LaunchMonitor:
         turns.let_run(processes)
         self.held_seconds += time.monotonic() - came
         return more
+
+    def _begin_slice(self) -> None:
+        seconds = math.inf
+        if self._has_turn and self._may_be_cut and self._shape is not None:
+            seconds = self._shape.slice_seconds
+        self._slice_ends = time.monotonic() + seconds
+
+    @property
+    def slice_seconds(self) -> float:
+        """Seconds that are left of the slice that runs; infinite outside of turns."""
+        return self._slice_ends - time.monotonic()
+
+    def pause_at_the_end_of_a_slice(self) -> None:
+        """Where its slice is over, stop the launch until the others of its round had theirs."""
+        member = self._member
+        if member is None or self.slice_seconds > 0:
+            return
+        if not member.turns.others_are_left():
+            self._begin_slice()
+            return
+        processes = turns.descendants(self._supervisor)
+        stopped = time.monotonic_ns()
+        turns.stop(processes)
+        if self._has_news():
+            self._slice_ends = math.inf  # its turn has ended: the mark that came is read next
+            return
+        self._energy_parts.append((self._energy_before, self._counters.read()))
+        cpu_seconds, _ = turns.cpu_and_waiting(processes)
+        _, waited = used_and_awaited(self._supervisor)
+        member.turns.pause(member.number)
+        used, _ = turns.cpu_and_waiting(turns.descendants(self._supervisor))
+        self._stopped_cpu_seconds += max(0.0, used - cpu_seconds)
+        waited = used_and_awaited(self._supervisor)[1] - waited
+        self._energy_before = self._counters.read()
+        resumed = time.monotonic_ns()
+        turns.let_run(processes)
+        self.pauses.append((stopped, resumed))
+        paused = (resumed - stopped) * 1e-9
+        self.held_seconds += paused
+        self._last = (self._last[0] + paused, self._last[1], self._last[2] + waited)
+        self._slices += 1
+        self._begin_slice()
+
+    def _has_news(self) -> bool:
+        """Tell whether the guest has written, or is gone."""
+        try:
+            self.line.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
 
     def _step_seconds(self) -> float:
         return self._spent[END][0] / max(1, self.timed_steps or 0)
@@ -401,12 +477,10 @@ def used_and_awaited(supervisor: int) -> tuple[float, float]:
     hypervisor's steal time; 0 if the kernel does not report them.
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
-    with contextlib.suppress(psutil.Error):
-        root = psutil.Process(supervisor)
-        for process in (root, *root.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                used += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for
-                awaited += _waited(process.pid)
+    for process in (supervisor, *turns.descendants(supervisor)):
+        with contextlib.suppress(psutil.Error):
+            used += sum(psutil.Process(process).cpu_times()[:4])  # user, system, and of ended children waited for
+            awaited += _waited(process)
     return used, awaited
 
 
@@ -543,7 +617,8 @@ def _wait(
             if now >= deadline:
                 return (Status.TIMED_OUT, f"ended after {seconds:g} s"), suspended
             held = monitor.held_seconds
-            wait(max(0.0, min(deadline, next_tick) - now))
+            wait(max(0.0, min(deadline - now, next_tick - now, monitor.slice_seconds)))
+            monitor.pause_at_the_end_of_a_slice()
             held = monitor.held_seconds - held
             deadline += held
             asleep, awake = awake + held, time.monotonic()
@@ -621,7 +696,7 @@ def outcome_of(
         if observation is not None and outcome.turns != monitor.turn_samples:
             wrong = "its outcome and its messages have different numbers of samples in turns"
         elif observation is not None and monitor.timed_steps == outcome.observed_steps():
-            return outcome._replace(outside=observation)
+            return turns.without_pauses(outcome._replace(outside=observation), monitor.pauses)
         said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
         wrong = wrong or (said if observation else "it came without the requested parity check")
     except FileNotFoundError:

@@ -173,8 +173,8 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies in an answer, and its mismatches with the request."""
     if outcome.status not in _OF_A_GUEST:
         yield f"status {outcome.status.value} is reserved for the host"
-    for name in ("parity", "outside", "statistics"):
-        if getattr(outcome, name) is not None:
+    for name in ("parity", "outside", "statistics", "paused_ns"):
+        if getattr(outcome, name):
             yield f"it reports what no guest can know: {name}"
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
         yield f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
@@ -188,10 +188,14 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     steps = outcome.observed_steps()
     if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
         yield f"{outcome.timed_steps()} steps timed of {steps} observed"
-    if sum(outcome.turns) != (len(outcome.samples_ns) if launch.turn_seconds is not None else 0):
+    if sum(outcome.turns) != (len(outcome.samples_ns) if launch.in_turns else 0):
         yield f"turns of {sum(outcome.turns)} samples, where there are {len(outcome.samples_ns)}"
+    calls = steps // outcome.steps_per_sample
+    lead_ins = calls - len(outcome.samples_ns)
+    if launch.in_turns and (lead_ins not in (0, len(outcome.turns)) or len(outcome.starts_ns) != calls):
+        yield f"{len(outcome.starts_ns)} starts of {calls} timed calls in {len(outcome.turns)} turns"
     most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
-    if launch.turn_seconds is None and steps // outcome.steps_per_sample > most:
+    if not launch.in_turns and steps // outcome.steps_per_sample > most:
         yield f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
     requested = None if outcome.threads is None else outcome.threads.requested
     if requested != launch.all_threads:

@@ -1,9 +1,15 @@
 """Launches that take turns: all are alive at once, and one at a time runs while the others stand still.
 
-The machine's speed drifts within seconds, so launches are compared best when they alternate within tenths of a second.
-A round is one turn of each launch, in an order drawn by the seed. Between its turns a launch is stopped (SIGSTOP to
-each of its processes), so that neither spinning threads nor helpers disturb the others. CPU time that it used all the
-same is in its record. A turn that other programs disturbed is taken again before the round ends.
+The speed of a shared machine changes within hundredths of a second: of a product of small matrices on a busy virtual
+machine, times that lie 0.02 s apart are correlated by 0.65, those 0.1 s apart by 0.3. So launches are compared best
+when they alternate that fast. A round is one turn of each launch, in an order drawn by the seed. Turns last 0.1 s or
+one sample, and those of the two sides of a pair 0.025 s. A longer step of a pair is cut into slices: the launch is
+stopped wherever its step is, and the other side gets a slice before it goes on. The time for which it stood still is
+subtracted from its sample.
+
+Launches are stopped by SIGSTOP to each of their processes, so that neither spinning threads nor helpers disturb the
+others. CPU time that they used all the same is in their records. A turn that other programs disturbed is taken again
+before the round ends.
 
 CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours. Launches with fewer
 threads than CPUs therefore begin their turns of a round on the same CPUs, those of the next on others. They are let go
@@ -21,19 +27,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
 
 from dlbench.adapters.launch.evidence import read_file, stat_fields, thread_times
-from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
+from dlbench.adapters.protocol import Cell, Outcome, Protocol, TurnObservation
 from dlbench.hardware_probe import Cpu
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.disturbance import disturbed_turn
 
-TURN_SECONDS = 0.1
-"""A turn lasts this long at most, or one step where that is longer."""
-PLACING_SECONDS = 0.005
+_LEAD_IN_SECONDS = 0.05
+_BUSY_SHARE = 0.8
+_MOST_SAMPLES = 1000
+"""Of a turn."""
+PLACING_SECONDS = 0.002
 """A launch is confined to the CPUs of its round for this long, so that its threads begin there."""
 MOST_TRIES = 3
 """A disturbed turn is taken again at the end of its round, until a launch had so many in it."""
@@ -53,29 +62,43 @@ class Rounds:
 
     fewest: int = 8
     """In which no launch was disturbed to the end."""
-    seconds: float = 4.0
+    seconds: float = 3.0
     """Of turns that a launch has at most, on average. Starting a launch and checking it takes about as long: by sharing
     its time so, a measurement takes at most twice as long as by the best division (Kalibera and Jones 2013)."""
-    deviation: float = 0.01
-    """Standard error of a launch within its group with which rounds end sooner. Launches differ from one another by
-    about as much, and six pairs that deviate by 2.5 % pass a gate."""
-    most: int = 60
+    least_seconds: float = 0.0
+    """Of turns that a launch has at least, on average: the first few rounds may agree by chance."""
+    deviation: float = 0.005
+    """Standard error of a launch within its group with which rounds end sooner."""
+    turn_seconds: float = 0.1
+    """A turn lasts about this long, or one sample where that is longer."""
+    slice_seconds: float = math.inf
+    """Turns that last much longer are cut into stretches of this length."""
+    most: int = 200
+
+
+class TurnShape(NamedTuple):
+    """What the turns of a launch consist of."""
+
+    samples: int
+    lead_in: bool
+    """Whether a sample comes first that does not count: caches are cold after a pause, and threads sleep."""
+    slice_seconds: float
+    """After which the other launches run; infinite where turns are not cut."""
 
 
 def rounds_of(protocol: Protocol, cells: int) -> Rounds:
     """Return how many rounds launches of so many cells take turns for.
 
     Between several cells a round costs a step of each. Of a single cell, whose two sides are compared, many pairs are
-    worth more than precise ones: a proof needs twelve of one sign.
+    worth more than precise ones: a proof needs twelve of one sign. Both sides lose the same by short turns and slices:
+    a step after a pause finds cold caches, and the threads of a launch may wake up on one CPU. That costs 4 to 11 % of
+    a step of 2 ms that is stopped every 0.025 s, more with two threads than with one, so that seconds of different
+    frameworks need longer turns.
     """
+    most = 5 * protocol.seconds
     if cells == 1:
-        return Rounds(seconds=min(Rounds.seconds / 2, 5 * protocol.seconds))
-    return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, 5 * protocol.seconds))
-
-
-def turn_seconds(protocol: Protocol) -> float:
-    """Return how long a turn of a launch of this protocol lasts."""
-    return min(TURN_SECONDS, protocol.seconds / Rounds.fewest)
+        return Rounds(6, min(2.0, most), min(1.0, most), turn_seconds=0.025, slice_seconds=0.04)
+    return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, most))
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
@@ -119,8 +142,9 @@ class Turns:
         needed: int | None = None,
         starting: Sequence[int] = (),
         cpus: int = 1,
+        cells: Sequence[Cell] = (),
     ) -> None:
-        """Begin before any of the members has started.
+        """Begin before any of the members has started; ``cells`` are theirs, without any they have one cell.
 
         The seed decides the order of starts and of each round. With fewer than ``needed`` members left (all of them, if
         it is None) the turns end. ``starting`` are the CPUs that each member needs while it starts: members start
@@ -155,6 +179,9 @@ class Turns:
         self._rounds_made: list[dict[int, float]] = []
         """By round, the logarithm of a sample's seconds of each member."""
         self._seconds = dict.fromkeys(range(members), 0.0)
+        self._cells: Sequence[Cell | None] = list(cells) or [None] * members
+        self._sample_seconds: dict[Cell | None, float] = {}
+        """By cell: its launches have turns of as many samples, though noise slowed some of their warm-ups."""
 
     def wait_to_start(self, member: int) -> bool:
         """Wait until this member may start; return False where the turns were given up meanwhile."""
@@ -174,6 +201,35 @@ class Turns:
     def _has_started(self, member: int) -> None:
         self._free_cpus += self._cpus_wanted.pop(member, 0)
         self._changed.notify_all()
+
+    def samples(self, member: int, seconds: float) -> None:
+        """Take note of how long a sample of a member takes, by its warm-up."""
+        with self._changed:
+            cell = self._cells[member]
+            self._sample_seconds[cell] = min(max(seconds, 1e-9), self._sample_seconds.get(cell, math.inf))
+
+    def shape(self, member: int) -> TurnShape:
+        """Return what the turns of this member consist of; all members must have begun."""
+        with self._changed:
+            sample, rounds = self._sample_seconds[self._cells[member]], self._rounds
+            lead_in = sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
+            samples = min(max(1, round(rounds.turn_seconds / sample) - lead_in), _MOST_SAMPLES)
+            cut = (samples + lead_in) * sample > 1.5 * rounds.slice_seconds
+            return TurnShape(samples, lead_in, rounds.slice_seconds if cut else math.inf)
+
+    def others_are_left(self) -> bool:
+        """Return whether other launches have turns in this round that have not ended."""
+        return bool(self._order)
+
+    def pause(self, member: int) -> None:
+        """Let the others of this round run for a slice each, in the middle of this member's turn."""
+        with self._changed:
+            self._holder = None
+            self._order.insert(0, member)
+            self._waiting.add(member)
+            self._choose()
+            self._changed.wait_for(lambda: self._holder == member or self._aborted)
+            self._waiting.discard(member)
 
     def next_turn(self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True) -> bool:
         """Wait until this member may run; return whether that is a turn, and not the time to end.
@@ -249,8 +305,9 @@ class Turns:
             mean = sum(self._seconds[member] for member in self._present) / len(self._present)
             made, fewest = self.round + 1, self._rounds.fewest
             if self._undisturbed >= fewest or made >= PATIENCE * fewest:
-                known = mean >= self._rounds.seconds or standard_error(self._rounds_made) <= self._rounds.deviation
-                self._ending = known or made >= self._rounds.most
+                precise = standard_error(self._rounds_made) <= self._rounds.deviation
+                known = mean >= self._rounds.least_seconds and precise
+                self._ending = known or mean >= self._rounds.seconds or made >= self._rounds.most
         self.round += 1
         self._rounds_made.append({})
         self.place = self._chance.random()
@@ -283,6 +340,14 @@ class Member:
         """Wait for a turn after the ``last`` one, with so many samples; return False where it is time to end."""
         return self.turns.next_turn(self.number, last, samples, self.judged)
 
+    def takes(self, seconds: float) -> None:
+        """Take note of how long one of its samples takes."""
+        self.turns.samples(self.number, seconds)
+
+    def shape(self) -> TurnShape:
+        """Return what its turns consist of."""
+        return self.turns.shape(self.number)
+
     def place(self, processes: Sequence[int], in_turn: bool) -> None:
         """Move its threads to the CPUs of the round, or let them use all again where it is not ``in_turn``.
 
@@ -299,6 +364,58 @@ class Member:
         for thread in _threads(processes):
             with contextlib.suppress(OSError):  # it has ended
                 os.sched_setaffinity(thread, cpus if in_turn else self._allowed)
+
+
+def keeps_a_cpu_busy(turn: TurnObservation) -> bool:
+    """Tell whether a launch computed all through a turn: what it only waits for goes on while it stands still."""
+    return turn.cpu_seconds + turn.waiting_seconds > _BUSY_SHARE * turn.seconds
+
+
+def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
+    """Return an outcome whose samples do not contain the times for which it stood still in its turns.
+
+    ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the monotonic clock. The guest
+    gave the beginnings of its timed calls by the same clock.
+    """
+    if not outcome.turns:
+        return outcome
+    steps, has_lead_ins = outcome.steps_per_sample, len(outcome.starts_ns) > len(outcome.samples_ns)
+    before_turns = len(outcome.warmup_ns) - (len(outcome.turns) if has_lead_ins else 0)
+    lead_ins, samples = list(outcome.warmup_ns[before_turns:]), list(outcome.samples_ns)
+    starts, paused, clock = iter(outcome.starts_ns), [], _PausedClock(pauses)
+    first = 0
+    for turn, count in enumerate(outcome.turns):
+        if has_lead_ins:
+            lead_ins[turn] = clock.running(next(starts), lead_ins[turn] * steps) // steps
+        for place in range(first, first + count):
+            running = clock.running(next(starts), samples[place])
+            paused.append(samples[place] - running)
+            samples[place] = running
+        first += count
+    threads = outcome.threads
+    if threads is not None:
+        stood_still = sum(resumed - stopped for stopped, resumed in pauses) * 1e-9
+        threads = threads._replace(wall_seconds=max(1e-9, threads.wall_seconds - stood_still))
+    return outcome._replace(
+        samples_ns=samples,
+        warmup_ns=outcome.warmup_ns[:before_turns] + lead_ins,
+        paused_ns=paused if any(paused) else [],
+        starts_ns=[],
+        threads=threads,
+    )
+
+
+class _PausedClock:
+    """Knows when a launch stood still."""
+
+    def __init__(self, pauses: Sequence[tuple[int, int]]) -> None:
+        self._stopped = np.array([stopped for stopped, _ in pauses], dtype=np.int64)
+        self._resumed = np.array([resumed for _, resumed in pauses], dtype=np.int64)
+
+    def running(self, start: int, nanoseconds: int) -> int:
+        """Return the nanoseconds that it ran for within this many from ``start`` on; 1 at least."""
+        inside = np.minimum(self._resumed, start + nanoseconds) - np.maximum(self._stopped, start)
+        return max(1, nanoseconds - int(np.maximum(inside, 0).sum()))
 
 
 def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
@@ -325,10 +442,24 @@ def _allowed(thread: int) -> frozenset[int]:
 
 def descendants(root: int) -> list[int]:
     """Return the living descendants of a process, itself left out."""
+    if _LISTS_CHILDREN:
+        return _descendants(root)
     try:
         return [process.pid for process in psutil.Process(root).children(recursive=True)]
     except psutil.Error:
         return []
+
+
+_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+"""Whether the kernel lists the children of a thread: psutil reads the parents of all processes of the machine."""
+
+
+def _descendants(root: int) -> list[int]:
+    found: list[int] = []
+    for thread in _numbers(f"/proc/{root}/task"):
+        for child in (read_file(f"/proc/{root}/task/{thread}/children") or "").split():
+            found += [int(child), *_descendants(int(child))]
+    return found
 
 
 def _numbers(folder: str) -> list[str]:
@@ -347,7 +478,7 @@ def stop(processes: Sequence[int]) -> bool:
     while not all(map(_stands_still, processes)):
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.0005)
+        time.sleep(0.0001)
     return True
 
 
