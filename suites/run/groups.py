@@ -97,13 +97,13 @@ def _group(launches: Sequence[PlannedLaunch]) -> Group:
 def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
     """Return how the launches of a plan are grouped: in this ``order``, or without one in turns wherever it helps.
 
-    Nothing can disturb a framework that computes nothing: its launches need no turns. Raises UsageError for an unknown
-    order.
+    Nothing can disturb a framework that computes nothing: its launches need no turns. Where first steps are measured,
+    no other launch may start beside them. Raises UsageError for an unknown order.
     """
     memory = memory_for_launches(machine)
     if order is not None:
         values.one_of(order, "order", ORDERS)
-    if order == SEQUENTIAL:
+    if order == SEQUENTIAL or (order is None and plan.cold_start):
         return Grouping(plan, memory_bytes=memory)
     refused = {cell: reason for cell in plan.cells if (reason := turns.refusal(cell))}
     able = frozenset(plan.cells) - refused.keys()

@@ -345,20 +345,15 @@ def _members(
     """Return the places of launches among those that take turns: of the two sides of a cell, or of several cells."""
     first = launches[0]
     seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
-    cells = len({each.cell for each in launches})
-    if cells == 1:
-        turns = Turns(len(launches), seed, rounds_of(protocol, cells))
+    cells = [each.cell for each in launches]
+    rounds = rounds_of(protocol, len(set(cells)))
+    if len(set(cells)) == 1:
+        turns = Turns(len(launches), seed, rounds)
     else:
+        # Importing and building keep one CPU busy, whatever the threads of a launch.
         machine = runners[first.side].machine
         cpus = 1 if machine is None else machine.cpu.effective_cpus
-        wanted = [1] * len(launches)  # EXPERIMENT
-        turns = Turns(
-            *(len(launches), seed, rounds_of(protocol, cells)),
-            needed=1,
-            starting=wanted,
-            cpus=cpus,
-            cells=[each.cell for each in launches],
-        )
+        turns = Turns(len(launches), seed, rounds, needed=1, starting=cpus, cells=cells)
     return [
         Member(turns, number, runners[each.side].places(each.cell), runners[each.side].has_a_cpu_each(each.cell))
         for number, each in enumerate(launches)

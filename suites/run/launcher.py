@@ -696,7 +696,8 @@ def outcome_of(
         if observation is not None and outcome.turns != monitor.turn_samples:
             wrong = "its outcome and its messages have different numbers of samples in turns"
         elif observation is not None and monitor.timed_steps == outcome.observed_steps():
-            return turns.without_pauses(outcome._replace(outside=observation), monitor.pauses)
+            outcome = outcome._replace(outside=observation)
+            return turns.without_pauses(outcome, monitor.pauses) if outcome.turns else outcome
         said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
         wrong = wrong or (said if observation else "it came without the requested parity check")
     except FileNotFoundError:

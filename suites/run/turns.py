@@ -140,25 +140,24 @@ class Turns:
         seed: object,
         rounds: Rounds | None = None,
         needed: int | None = None,
-        starting: Sequence[int] = (),
-        cpus: int = 1,
+        starting: int = 0,
         cells: Sequence[Cell] = (),
     ) -> None:
         """Begin before any of the members has started; ``cells`` are theirs, without any they have one cell.
 
         The seed decides the order of starts and of each round. With fewer than ``needed`` members left (all of them, if
-        it is None) the turns end. ``starting`` are the CPUs that each member needs while it starts: members start
-        beside one another as far as they fit on ``cpus``. Without them all start at once.
+        it is None) the turns end. At most ``starting`` members start beside one another; 0: all of them do.
         """
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
         self._changed = threading.Condition()
         self._needed = members if needed is None else needed
         self._present = set(range(members))
-        self._cpus_wanted = {number: min(wanted, cpus) for number, wanted in enumerate(starting)}
-        self._free_cpus = cpus
-        self._to_start = list(self._cpus_wanted)
+        self._to_start = list(range(members))
+        """In this order."""
         self._chance.shuffle(self._to_start)
+        self._starting: set[int] = set()
+        self._most_starting = starting or members
         self._waiting: set[int] = set()
         self._order: list[int] = []
         """Members whose turn is still to come in this round."""
@@ -189,20 +188,18 @@ class Turns:
             self._changed.wait_for(lambda: self._may_start(member) or self._aborted)
             if member in self._to_start:
                 self._to_start.remove(member)
-                self._free_cpus -= self._cpus_wanted[member]
+                self._starting.add(member)
                 self._changed.notify_all()
             return not self._aborted
 
     def _may_start(self, member: int) -> bool:
-        if member not in self._to_start:
-            return True
-        return self._to_start[0] == member and self._cpus_wanted[member] <= self._free_cpus
+        return self._to_start[0] == member and len(self._starting) < self._most_starting
 
     def _has_started(self, member: int) -> None:
-        self._free_cpus += self._cpus_wanted.pop(member, 0)
+        self._starting.discard(member)
         self._changed.notify_all()
 
-    def samples(self, member: int, seconds: float) -> None:
+    def takes(self, member: int, seconds: float) -> None:
         """Take note of how long a sample of a member takes, by its warm-up."""
         with self._changed:
             cell = self._cells[member]
@@ -342,7 +339,7 @@ class Member:
 
     def takes(self, seconds: float) -> None:
         """Take note of how long one of its samples takes."""
-        self.turns.samples(self.number, seconds)
+        self.turns.takes(self.number, seconds)
 
     def shape(self) -> TurnShape:
         """Return what its turns consist of."""
@@ -377,8 +374,6 @@ def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outco
     ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the monotonic clock. The guest
     gave the beginnings of its timed calls by the same clock.
     """
-    if not outcome.turns:
-        return outcome
     steps, has_lead_ins = outcome.steps_per_sample, len(outcome.starts_ns) > len(outcome.samples_ns)
     before_turns = len(outcome.warmup_ns) - (len(outcome.turns) if has_lead_ins else 0)
     lead_ins, samples = list(outcome.warmup_ns[before_turns:]), list(outcome.samples_ns)

@@ -47,6 +47,38 @@ def test_launches_of_a_block_form_a_group_and_their_ratios_come_from_it(folder, 
         assert seconds_of_phases(record)["timed"] == pytest.approx(record.outcome.outside.timed_seconds, abs=1e-6)
 
 
+SPIN = """
+import time
+
+def prepare(cell):
+    def step():
+        end = time.process_time() + 0.15
+        while time.process_time() < end:
+            pass
+    return step
+"""
+
+
+def test_a_long_step_of_a_pair_is_cut_and_takes_as_long_as_it_computes(folder, command):
+    (folder / "spin.py").write_text(SPIN)
+    words = ("--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", "--threads", "1")
+    code, said, complaints = command("compare", "--now", *words, "--step", "spin.py")
+    assert code in (0, 1, 6), complaints  # one pair decides nothing
+    records = records_in(folder)
+    assert {record.outcome.status for record in records} == {Status.OK}, said + complaints
+    for record in records:
+        outcome = record.outcome
+        turns = outcome.outside.turns
+        assert turns[0].slices == 1  # whether it computes all the time is known then
+        assert max(turn.slices for turn in turns) >= 3
+        # Without its pauses a sample is what it computed, however long the other side ran in between.
+        assert outcome.median_seconds() == pytest.approx(0.15, rel=0.3)
+        assert sum(outcome.paused_ns) > 0.5 * sum(outcome.samples_ns)
+        assert outcome.outside.timed_seconds == pytest.approx(sum(outcome.samples_ns) * 1e-9, rel=0.1)
+        assert outcome.threads.wall_seconds == pytest.approx(outcome.outside.timed_seconds, rel=0.1)
+        assert outcome.outside.stopped_cpu_seconds < 0.03
+
+
 def test_an_order_that_there_is_not_is_named(folder, command):
     code, _, complaints = command("run", "mine.toml", "--order", "duet")
     assert code == 2

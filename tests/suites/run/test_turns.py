@@ -37,7 +37,7 @@ from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
 from dlbench.suites.run.schedules import PairSchedule
 from dlbench.suites.run.sides import Side
-from dlbench.suites.run.turns import Member, Rounds, Turns
+from dlbench.suites.run.turns import Member, Rounds, Turns, TurnShape
 
 MACHINE = probe()
 QUIET = TurnObservation(0.1, 0.1, 0.0)
@@ -157,20 +157,20 @@ def test_when_one_of_several_cells_leaves_the_others_go_on():
     assert counts == {0: 12, 1: 4, 2: 12}
 
 
-def test_launches_start_beside_one_another_as_far_as_they_have_cpus():
-    threads_of = [1, 2, 1, 4, 1]
-    table = Turns(5, 1, Rounds(), needed=1, starting=threads_of, cpus=2)
-    guard, used, most = threading.Lock(), 0, 0
+def test_as_many_launches_start_beside_one_another_as_there_are_cpus():
+    table = Turns(5, 1, Rounds(), needed=1, starting=2)
+    guard, starting, most, order = threading.Lock(), 0, 0, []
 
     def start(number):
-        nonlocal used, most
+        nonlocal starting, most
         assert table.wait_to_start(number)
         with guard:
-            used += min(threads_of[number], 2)
-            most = max(most, used)
+            starting += 1
+            most = max(most, starting)
+            order.append(number)
         time.sleep(0.02)
         with guard:
-            used -= min(threads_of[number], 2)
+            starting -= 1
         if number == 3:
             table.leave(number)  # it crashed while it started
         else:
@@ -184,10 +184,11 @@ def test_launches_start_beside_one_another_as_far_as_they_have_cpus():
     for thread in threads:
         thread.join(10)
     assert most == 2
+    assert sorted(order) == list(range(5)) != order  # drawn
 
 
 def test_nobody_starts_once_it_is_aborted():
-    table = Turns(2, 1, starting=[1, 1], cpus=1)
+    table = Turns(2, 1, starting=1)
     table.abort()
     assert not any(table.wait_to_start(number) for number in range(2))
 
@@ -202,6 +203,115 @@ def test_nobody_waits_once_it_is_aborted():
     table.abort()
     thread.join(10)
     assert answers == [False]
+
+
+def test_a_turn_is_cut_into_slices_between_which_the_others_run():
+    table = Turns(2, 1, Rounds(fewest=4, seconds=0.0, most=40))
+    slices, running = [], threading.Lock()
+
+    def member(number):
+        last = None
+        while table.next_turn(number, last):
+            for place in range(4):
+                assert running.acquire(blocking=False), "two run at once"
+                slices.append((table.round, number))
+                running.release()
+                if place < 3 and table.others_are_left():
+                    table.pause(number)
+            last = QUIET
+        table.leave(number)
+
+    threads = [threading.Thread(target=member, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    for number in range(4):
+        of_round = [who for when, who in slices if when == number]
+        assert of_round in ([0, 1] * 4, [1, 0] * 4)
+
+
+def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
+    table = Turns(2, 1, Rounds(turn_seconds=0.025, slice_seconds=0.04))
+    table.takes(0, 0.005)
+    table.takes(1, 0.0099)
+    assert table.shape(0) == table.shape(1) == TurnShape(samples=4, lead_in=True, slice_seconds=np.inf)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shape"),
+    [
+        (0.0, TurnShape(1000, True, np.inf)),
+        (0.02, TurnShape(1, True, np.inf)),
+        (0.03, TurnShape(1, False, np.inf)),
+        (0.3, TurnShape(1, False, 0.04)),
+    ],
+)
+def test_long_samples_are_cut_and_short_ones_come_after_one_that_does_not_count(seconds, shape):
+    table = Turns(1, 1, Rounds(turn_seconds=0.025, slice_seconds=0.04))
+    table.takes(0, seconds)
+    assert table.shape(0) == shape
+
+
+def test_each_of_several_cells_has_turns_of_its_own_length():
+    one, other = (make.record(threads=count).cell for count in (1, 2))
+    table = Turns(3, 1, Rounds(turn_seconds=0.1), needed=1, cells=[one, other, one])
+    for number, seconds in enumerate((0.011, 0.3, 0.01)):
+        table.takes(number, seconds)
+    assert [table.shape(number).samples for number in range(3)] == [9, 1, 9]
+
+
+@examples(60)
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 300)), max_size=8),
+)
+def test_what_a_launch_stood_still_for_is_no_part_of_its_samples(turns_made, lead_in, gaps):
+    """Calls of 100 ns of its own each, 10 ns apart; the clock goes on in its pauses."""
+    calls = sum(turns_made) + len(turns_made) * lead_in
+    pauses, own_clock = [], 0
+    moment = 1000
+    for after, length in gaps:
+        own_clock += after
+        moment += after
+        pauses.append((moment, moment + length))
+        moment += length
+
+    def by_the_clock(own):
+        """Return the time at which the launch had run for so long; a pause at that very time comes after it."""
+        clock, stood_still = 1000 + own, 0
+        for stopped, resumed in pauses:
+            if stopped < clock + stood_still:
+                stood_still += resumed - stopped
+        return clock + stood_still
+
+    begins = [by_the_clock(110 * call) for call in range(calls)]
+    raw = [by_the_clock(110 * call + 100) - begin for call, begin in enumerate(begins)]
+    samples, lead_ins, place = [], [], 0
+    for count in turns_made:
+        if lead_in:
+            lead_ins.append(raw[place])
+            place += 1
+        samples += raw[place : place + count]
+        place += count
+    outcome = make.outcome([1.0], turns=turns_made, steps_per_sample=1)
+    outcome = outcome._replace(samples_ns=samples, warmup_ns=[7, *lead_ins], starts_ns=begins)
+    found = turns.without_pauses(outcome, pauses)
+    # A pause that begins in the instant in which a call does is counted with it, or before.
+    assert found.samples_ns == [100] * len(samples)
+    assert found.warmup_ns == [7, *[100] * len(lead_ins)]
+    paused = found.paused_ns or [0] * len(samples)
+    assert [own + stood for own, stood in zip(found.samples_ns, paused, strict=True)] == samples
+    assert found.starts_ns == []
+
+
+def test_a_launch_that_waits_for_something_else_is_not_cut():
+    """A timer, a disk or another machine goes on while the launch stands still."""
+    assert turns.keeps_a_cpu_busy(TurnObservation(0.1, 0.09, 0.005))
+    assert turns.keeps_a_cpu_busy(TurnObservation(0.1, 0.19, 0.0))
+    assert not turns.keeps_a_cpu_busy(TurnObservation(0.1, 0.03, 0.0))
 
 
 # Standing still.
@@ -287,6 +397,16 @@ def test_of_long_steps_the_fastest_turns_are_compared():
     assert found == pytest.approx([1.5] * 50, rel=1e-6)
 
 
+def test_turns_that_were_cut_are_compared_by_round():
+    """Their slices alternated, so that what slowed a round slowed all of its turns."""
+    drift = (1.0, 1.0, 1.6, 1.6, 1.6, 1.0)
+    cut = QUIET._replace(slices=8)
+    first = in_turns([[0.4 * level] for level in drift], cut)
+    second = in_turns([[0.42 * level] for level in drift[:-1]] + [[0.40]], cut)  # the last one was spared
+    one, other = seconds_in_turns([first, second])
+    assert other / one == pytest.approx(1.05)
+
+
 def test_the_last_turn_of_a_round_counts_and_a_disturbed_one_does_not():
     outcome = in_turns([[0.02], [0.5], [0.021], [0.022]])
     seen = [QUIET._replace(round=0), DISTURBED._replace(round=1), QUIET._replace(round=1), QUIET._replace(round=2)]
@@ -367,6 +487,7 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
     for record in records:
         outcome = record.outcome
         assert outcome.turns
+        assert {turn.slices for turn in outcome.outside.turns} == {1}  # it sleeps, which goes on while it stands still
         assert sum(outcome.turns) == len(outcome.samples_ns)
         assert len(outcome.outside.turns) == len(outcome.turns)
         assert len(seconds_by_round(outcome)) >= 4
