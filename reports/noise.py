@@ -21,7 +21,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.reports.cells import Place, group_of, grouped
 from dlbench.reports.columns import Column, axis_columns, table
-from dlbench.reports.disturbance import disturbed_turn
+from dlbench.reports.disturbance import disturbed_turns
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.memory_evidence import KEEP_HEAP, faults_per_step, share_of_step
 from dlbench.reports.naming import counted, group_name, head_of, name_of, row_name
@@ -113,7 +113,7 @@ def _noise(place: Place, records: Sequence[Record], variances: Sequence[float], 
         left = min(left, after)
     parts[REST] = left / whole if whole else 1.0
     faults = [count for record in records if (count := faults_per_step(record.outcome)) is not None]
-    turns = [turn for record in records if record.outcome.outside for turn in record.outcome.outside.turns]
+    turns = [record.outcome.outside.turns for record in records if record.outcome.outside]
     return Noise(
         place=place,
         launches=len(records),
@@ -123,8 +123,8 @@ def _noise(place: Place, records: Sequence[Record], variances: Sequence[float], 
         fewest_faults=min(faults, default=None),
         most_faults=max(faults, default=None),
         lost_to_faults=fmean(_lost_to_faults(record) for record in records),
-        disturbed_turns=sum(map(disturbed_turn, turns)),
-        turns=len(turns),
+        disturbed_turns=sum(sum(disturbed_turns(of_launch)) for of_launch in turns),
+        turns=sum(map(len, turns)),
         keeps_heap=all(_keeps_heap(record) for record in records),
         fits=fits,
     )

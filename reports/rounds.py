@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.adapters.protocol import Outcome
-from dlbench.reports.disturbance import disturbed_turn
+from dlbench.reports.disturbance import disturbed_turns
 
 FEWEST_SHARE = 0.5
 """Disturbed turns of a launch are left out as long as it has a turn in this share of its rounds."""
@@ -82,12 +82,13 @@ def seconds_by_round(outcome: Outcome) -> dict[int, float]:
     steps = np.asarray(outcome.step_seconds())
     parts = np.split(steps, np.cumsum(outcome.turns)[:-1])
     observed = [] if outcome.outside is None else outcome.outside.turns
+    disturbed = disturbed_turns(observed)
     by_round: dict[int, float] = {}
     undisturbed: dict[int, float] = {}
     for index, samples in enumerate(parts):
         turn = observed[index] if index < len(observed) else None
         number = index if turn is None or turn.round < 0 else turn.round
         by_round[number] = float(np.median(samples))
-        if turn is None or not disturbed_turn(turn):
+        if turn is None or not disturbed[index]:
             undisturbed[number] = by_round[number]
     return undisturbed if len(undisturbed) >= FEWEST_SHARE * len(by_round) else by_round

@@ -238,6 +238,7 @@ class LaunchMonitor:
         self.turn_samples: list[int] = []
         """How many samples the guest says each turn had."""
         self._in_turn = (0.0, 0.0)  # CPU time and waiting of all threads when the turn began
+        self._busy = 0.0  # CPU seconds of all programs when it began, or later by those of its pauses
         self._stopped_cpu_seconds = 0.0
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
         self._counters = PackageCounters() if counters is None else counters
@@ -386,6 +387,7 @@ class LaunchMonitor:
                 max(0.0, waited - self._in_turn[1]),
                 member.turns.round,
                 self._slices,
+                max(0.0, turns.busy_seconds() - self._busy),
             )
             self._turns.append(last)
             self._may_be_cut = turns.keeps_a_cpu_busy(last)
@@ -396,6 +398,7 @@ class LaunchMonitor:
         self._in_turn = turns.cpu_and_waiting(turns.descendants(self._supervisor))
         self._stopped_cpu_seconds += max(0.0, self._in_turn[0] - before[0])
         member.place(processes, more)
+        self._busy = turns.busy_seconds()
         turns.let_run(processes)
         self.held_seconds += time.monotonic() - came
         return more
@@ -427,12 +430,14 @@ class LaunchMonitor:
             return
         self._energy_parts.append((self._energy_before, self._counters.read()))
         cpu_seconds, _ = turns.cpu_and_waiting(processes)
+        busy = turns.busy_seconds()
         _, waited = used_and_awaited(self._supervisor)
         member.turns.pause(member.number)
         used, _ = turns.cpu_and_waiting(turns.descendants(self._supervisor))
         self._stopped_cpu_seconds += max(0.0, used - cpu_seconds)
         waited = used_and_awaited(self._supervisor)[1] - waited
         self._energy_before = self._counters.read()
+        self._busy += turns.busy_seconds() - busy
         resumed = time.monotonic_ns()
         turns.let_run(processes)
         self.pauses.append((stopped, resumed))

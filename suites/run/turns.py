@@ -36,7 +36,7 @@ from dlbench.adapters.launch.evidence import read_file, stat_fields, thread_time
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, TurnObservation
 from dlbench.hardware_probe import Cpu
 from dlbench.hardware_probe.cpu import bound_mask
-from dlbench.reports.disturbance import disturbed_turn
+from dlbench.reports.disturbance import disturbed_turns
 
 _LEAD_IN_SECONDS = 0.05
 _BUSY_SHARE = 0.8
@@ -174,6 +174,7 @@ class Turns:
         """Turns of each member in this round."""
         self._disturbed: set[int] = set()
         """Members whose last turn in this round was."""
+        self._taken: dict[int, list[TurnObservation]] = {}
         self._repeated = 0
         self._rounds_made: list[dict[int, float]] = []
         """By round, the logarithm of a sample's seconds of each member."""
@@ -250,7 +251,9 @@ class Turns:
         self._holder = None
         self._tries[member] += 1
         self._rounds_made[-1][member] = math.log(max(last.seconds, 1e-9) / max(samples, 1))
-        if not judged or not disturbed_turn(last):
+        taken = self._taken.setdefault(member, [])
+        taken.append(last)
+        if not judged or not disturbed_turns(taken)[-1]:
             self._seconds[member] += last.seconds
             self._disturbed.discard(member)
             return
@@ -495,6 +498,12 @@ def _stands_still(process: int) -> bool:
         if content is not None and stat_fields(content)[0] not in _STANDING:
             return False
     return True
+
+
+def busy_seconds() -> float:
+    """Return the seconds for which the machine's CPUs were busy so far, whatever with; counted in ticks."""
+    times = psutil.cpu_times()
+    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
 
 
 def cpu_and_waiting(processes: Sequence[int]) -> tuple[float, float]:
