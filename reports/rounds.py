@@ -7,7 +7,8 @@ less its launch's distance. Both follow from one another, so they are computed i
 with means for the rounds; Tukey 1977, Exploratory Data Analysis, chapter 11). For two launches it is the median over
 rounds of the ratio of their turns.
 
-Steps longer than a turn are too far apart for that: a neighbour on the same core comes and goes between two of them.
+Long steps whose turns were cut into slices alternated as fast, so that the same holds for them. Long steps in whole
+turns are too far apart for that: a neighbour on the same core comes and goes between two of them.
 Noise only adds time, so that the fastest turn of each launch is compared then (Chen and Revels 2016, arXiv 1608.04295).
 In groups of twelve launches with steps of 0.2 to 1.4 s and four rounds on a busy virtual machine, launches deviated by
 4.0 to 5.9 % so, and by 5.7 to 8.4 % by the median polish; pairs of steps of 3 to 50 ms by 2 to 12 % and by 1 to 7 %.
