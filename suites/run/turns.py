@@ -181,7 +181,8 @@ class Turns:
         self._seconds = dict.fromkeys(range(members), 0.0)
         self._cells: Sequence[Cell | None] = list(cells) or [None] * members
         self._sample_seconds: dict[Cell | None, float] = {}
-        """By cell: its launches have turns of as many samples, though noise slowed some of their warm-ups."""
+        """By cell, of the slowest of its launches: all have turns of as many samples, though noise slowed some of
+        their warm-ups."""
 
     def wait_to_start(self, member: int) -> bool:
         """Wait until this member may start; return False where the turns were given up meanwhile."""
@@ -204,7 +205,7 @@ class Turns:
         """Take note of how long a sample of a member takes, by its warm-up."""
         with self._changed:
             cell = self._cells[member]
-            self._sample_seconds[cell] = min(max(seconds, 1e-9), self._sample_seconds.get(cell, math.inf))
+            self._sample_seconds[cell] = max(seconds, self._sample_seconds.get(cell, 1e-9))
 
     def shape(self, member: int) -> TurnShape:
         """Return what the turns of this member consist of; all members must have begun."""

@@ -15,6 +15,8 @@ from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import Protocol, Status
 from dlbench.suites.environments import folders
 from dlbench.suites.planning.framework import OUTSIDE, find
+from dlbench.suites.run.launcher import at_once, no_tick
+from dlbench.suites.run.turns import Member, Turns, rounds_of
 
 ATTACKS = Path(__file__).with_name("attacks.py").read_text()
 VERDICTS = Path(__file__).parents[2] / "reports" / "VERDICTS.md"
@@ -111,6 +113,41 @@ def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
         # What a launch waits for a CPU beside other tests is allowed to it, and may be as much as it made up.
         if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
             break
+    assert outcome.status is status, outcome.reason
+    assert re.search(seen, outcome.reason), outcome.reason
+
+
+def beside_an_honest_one(name, folder):
+    """Return the outcomes of an honest launch and of an attack that take turns, as the sides of a pair do."""
+    turns = Turns(2, name, rounds_of(PROTOCOL, 1))
+    members = [Member(turns, number) for number in range(2)]
+    for side in ("honest", "attack"):
+        (folder / side).mkdir()
+    calls = [
+        lambda tick: launch_once(
+            find("reference"), "float32", NETWORK, folder / "honest", protocol=PROTOCOL, member=members[0]
+        ),
+        lambda tick: attack(name, folder / "attack", member=members[1]),
+    ]
+    return at_once(calls, turns, no_tick)
+
+
+#: By evidence that turns could weaken: the host's clock without pauses, and CPU time of processes that are stopped.
+IN_TURNS = {"hides_a_helper", "slows_the_clock", "skips_at_the_timed_rate"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in IN_TURNS)) for each in sorted(CAUGHT)]
+)
+def test_an_attack_is_caught_in_turns_too(name, tmp_path):
+    status, seen = CAUGHT[name]
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        honest, outcome = beside_an_honest_one(name, folder)
+        if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
+            break
+    assert (honest.status, honest.reason) == (Status.OK, "")
     assert outcome.status is status, outcome.reason
     assert re.search(seen, outcome.reason), outcome.reason
 

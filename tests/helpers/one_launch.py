@@ -22,6 +22,7 @@ from dlbench.suites.run import launch_files, preparation
 from dlbench.suites.run.judge import judged, limits_of
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
 from dlbench.suites.run.preparation import ReferenceKey
+from dlbench.suites.run.turns import Member
 
 #: Of this machine, by its instructions alone.
 LIMITS = limits_of(probe(), None)
@@ -72,13 +73,14 @@ def launch_once(
     settings: Mapping[str, Any] = MappingProxyType({}),
     cpus: list[int] | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
+    member: Member | None = None,
     **of_cell: Any,
 ) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
     The reference is the one shipped for this mini-batch; of other networks than dlbench's it is computed. With
-    ``cpus`` the cell is bound; ``variables`` go over the framework's own. ``of_cell`` are fields of the cell, None as
-    if not given; usually it is one thread on the CPU at the network's own mini-batch.
+    ``cpus`` the cell is bound; ``variables`` go over the framework's own. As a ``member`` it takes turns. ``of_cell``
+    are fields of the cell, None as if not given; usually it is one thread on the CPU at the network's own mini-batch.
     """
     specified = NETWORKS[network] if isinstance(network, str) else network
     interpreter = find_framework_python(framework.name)
@@ -112,9 +114,10 @@ def launch_once(
         label_sets=of_parts.label_sets if of_parts else 1,
         network=to_data(specified),
         feed=None if feed is None else str(feed.folder),
+        in_turns=member is not None,
     )
     of_mode = framework.launch_variables(mode, cell.threads, interpreter.parent.parent, chosen_settings)
     hidden = devices.variables(None) if cell.on_cpu else {}
     all_variables = {**of_mode, **hidden, **variables}
-    order = LaunchRequest(launch, interpreter, all_variables, 540.0, None, reference, framework.computes)
+    order = LaunchRequest(launch, interpreter, all_variables, 540.0, None, reference, framework.computes, member=member)
     return judged(order, launch_process(order).outcome, LIMITS)
