@@ -137,9 +137,7 @@ def beside_an_honest_one(name, folder):
 IN_TURNS = {"hides_a_helper", "skips_at_the_timed_rate"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in IN_TURNS)) for each in sorted(CAUGHT)]
-)
+@pytest.mark.parametrize("name", sorted(IN_TURNS))
 def test_an_attack_is_caught_in_turns_too(name, tmp_path):
     status, seen = CAUGHT[name]
     for attempt in range(3):
