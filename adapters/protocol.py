@@ -381,10 +381,10 @@ class Outcome(NamedTuple):
     faults_before: Dict[str, int] = {}  # minor page faults of the process before each phase began, in order
     fault_seconds: Optional[float] = None  # the cost of one minor page fault, measured after the timed samples
     turns: List[int] = []  # samples of each turn, in order; empty: they were timed in a row
-    starts_ns: List[int] = []  # the monotonic clock before each timed call in turns; the host needs it, records do not
-    paused_ns: List[
-        int
-    ] = []  # of each sample, for which it stood still between its beginning and end; not in `samples_ns`
+    # The monotonic clock before each timed call in turns. The host needs it, and records do not keep it.
+    starts_ns: List[int] = []
+    # How long the launch stood still within each sample; ``samples_ns`` leaves it out. Empty: no turn was cut.
+    paused_ns: List[int] = []
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

@@ -237,7 +237,7 @@ class Host:
     def next_turn(self, samples: int) -> int:
         """Send that a turn ended with this many samples, wait for the next one, and return how many it is to have.
 
-        0 where there is none.
+        Return 0 if no turn follows.
         """
         return int(self.mark("%s %d" % (TURN, samples)).get("samples", 0))
 

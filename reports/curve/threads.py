@@ -182,7 +182,7 @@ def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
 
 
 def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
-    """Return the smallest count that is about as fast as the fastest; None if there is none.
+    """Return the smallest count that is about as fast as the fastest, or None if no count is.
 
     A count above ``limit`` is returned only if it is clearly faster than the fastest count up to the limit.
     """

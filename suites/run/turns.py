@@ -91,9 +91,8 @@ def rounds_of(protocol: Protocol, cells: int) -> Rounds:
 
     Between several cells a round costs a step of each. Of a single cell, whose two sides are compared, many pairs are
     worth more than precise ones: a proof needs twelve of one sign. Both sides lose the same by short turns and slices:
-    a step after a pause finds cold caches, and the threads of a launch may wake up on one CPU. That costs 4 to 11 % of
-    a step of 2 ms that is stopped every 0.025 s, more with two threads than with one, so that seconds of different
-    frameworks need longer turns.
+    a step after a pause finds cold caches, and threads wait for one another. That costs 4 to 11 % of a step of 2 ms
+    that is stopped every 0.025 s, and differs between frameworks, so that their cells need longer turns.
     """
     most = 5 * protocol.seconds
     if cells == 1:
