@@ -230,9 +230,9 @@ class LaunchMonitor:
         self._turns: list[TurnObservation] = []
         self._shape: turns.TurnShape | None = None  # of its turns, from the first one on
         self._has_turn = False
-        self._slice_ends = math.inf  # by the monotonic clock
+        self._slice_began, self._slice_ends = 0.0, math.inf  # by the monotonic clock
         self._slices = 1  # of this turn
-        self._may_be_cut = False
+        self._in_slice = (0.0, 0.0)  # CPU time and waiting of all threads when the slice began
         self.pauses: list[tuple[int, int]] = []
         """When it was stopped in its turns, and when it went on, in nanoseconds of the monotonic clock."""
         self.turn_samples: list[int] = []
@@ -361,10 +361,16 @@ class LaunchMonitor:
             self.wrong = "it closed the connection"
         if self._member is not None and word in (BEGIN, TURN):
             self._begin_slice()
-            if self._member.cpus is not None:
-                # Its threads run where they were placed, and stay there unless they get into one another's way.
-                time.sleep(turns.PLACING_SECONDS)
-                self._member.place(turns.descendants(self._supervisor), in_turn=False)
+            self._let_go(self._member)
+
+    def _let_go(self, member: turns.Member) -> None:
+        """Let its threads use all CPUs again, once they run where they were placed.
+
+        They stay there unless they get into one another's way.
+        """
+        if member.cpus is not None:
+            time.sleep(turns.PLACING_SECONDS)
+            member.place(turns.descendants(self._supervisor), in_turn=False)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
         """Add what was spent since the last mark to what leads to this one."""
@@ -390,12 +396,11 @@ class LaunchMonitor:
                 max(0.0, turns.busy_seconds() - self._busy),
             )
             self._turns.append(last)
-            self._may_be_cut = turns.keeps_a_cpu_busy(last)
         self._slice_ends, self._slices = math.inf, 1
         turns.stop(processes)
         before = turns.cpu_and_waiting(processes)
         more = member.next_turn(last, self.turn_samples[-1] if ended else 0)
-        self._in_turn = turns.cpu_and_waiting(turns.descendants(self._supervisor))
+        self._in_turn = self._in_slice = turns.cpu_and_waiting(turns.descendants(self._supervisor))
         self._stopped_cpu_seconds += max(0.0, self._in_turn[0] - before[0])
         member.place(processes, more)
         self._busy = turns.busy_seconds()
@@ -405,9 +410,10 @@ class LaunchMonitor:
 
     def _begin_slice(self) -> None:
         seconds = math.inf
-        if self._has_turn and self._may_be_cut and self._shape is not None:
+        if self._has_turn and self._shape is not None:
             seconds = self._shape.slice_seconds
-        self._slice_ends = time.monotonic() + seconds
+        self._slice_began = time.monotonic()
+        self._slice_ends = self._slice_began + seconds
 
     @property
     def slice_seconds(self) -> float:
@@ -415,7 +421,11 @@ class LaunchMonitor:
         return self._slice_ends - time.monotonic()
 
     def pause_at_the_end_of_a_slice(self) -> None:
-        """Where its slice is over, stop the launch until the others of its round had theirs."""
+        """Where its slice is over, stop the launch until the others of its round had theirs.
+
+        What a launch only waits for goes on while it stands still, so that it is stopped in its middle only after a
+        slice in which it computed all the time.
+        """
         member = self._member
         if member is None or self.slice_seconds > 0:
             return
@@ -429,23 +439,28 @@ class LaunchMonitor:
             self._slice_ends = math.inf  # its turn has ended: the mark that came is read next
             return
         self._energy_parts.append((self._energy_before, self._counters.read()))
-        cpu_seconds, _ = turns.cpu_and_waiting(processes)
+        cpu_seconds, waiting_seconds = turns.cpu_and_waiting(processes)
+        in_slice = cpu_seconds - self._in_slice[0] + waiting_seconds - self._in_slice[1]
         busy = turns.busy_seconds()
         _, waited = used_and_awaited(self._supervisor)
-        member.turns.pause(member.number)
-        used, _ = turns.cpu_and_waiting(turns.descendants(self._supervisor))
-        self._stopped_cpu_seconds += max(0.0, used - cpu_seconds)
+        if in_slice > turns.BUSY_SHARE * (stopped * 1e-9 - self._slice_began):
+            member.turns.pause(member.number)
+            self._slices += 1
+        processes = turns.descendants(self._supervisor)
+        self._in_slice = turns.cpu_and_waiting(processes)
+        self._stopped_cpu_seconds += max(0.0, self._in_slice[0] - cpu_seconds)
         waited = used_and_awaited(self._supervisor)[1] - waited
         self._energy_before = self._counters.read()
         self._busy += turns.busy_seconds() - busy
+        member.place(processes, in_turn=True)
         resumed = time.monotonic_ns()
         turns.let_run(processes)
         self.pauses.append((stopped, resumed))
         paused = (resumed - stopped) * 1e-9
         self.held_seconds += paused
         self._last = (self._last[0] + paused, self._last[1], self._last[2] + waited)
-        self._slices += 1
         self._begin_slice()
+        self._let_go(member)
 
     def _has_news(self) -> bool:
         """Tell whether the guest has written, or is gone."""

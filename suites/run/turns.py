@@ -39,7 +39,8 @@ from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.disturbance import disturbed_turns
 
 _LEAD_IN_SECONDS = 0.05
-_BUSY_SHARE = 0.8
+BUSY_SHARE = 0.8
+"""A launch that computes for this share of a slice keeps a CPU busy."""
 _MOST_SAMPLES = 1000
 """Of a turn."""
 PLACING_SECONDS = 0.002
@@ -71,8 +72,8 @@ class Rounds:
     """Standard error of a launch within its group with which rounds end sooner."""
     turn_seconds: float = 0.1
     """A turn lasts about this long, or one sample where that is longer."""
-    slice_seconds: float = math.inf
-    """Turns that last much longer are cut into stretches of this length."""
+    cuts_steps: bool = False
+    """Whether turns that last much longer are cut into slices of this length."""
     most: int = 200
 
 
@@ -96,7 +97,7 @@ def rounds_of(protocol: Protocol, cells: int) -> Rounds:
     """
     most = 5 * protocol.seconds
     if cells == 1:
-        return Rounds(4, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.04)
+        return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True)
     return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, most))
 
 
@@ -212,8 +213,8 @@ class Turns:
             sample, rounds = self._sample_seconds[self._cells[member]], self._rounds
             lead_in = sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
             samples = min(max(1, round(rounds.turn_seconds / sample) - lead_in), _MOST_SAMPLES)
-            cut = (samples + lead_in) * sample > 1.5 * rounds.slice_seconds
-            return TurnShape(samples, lead_in, rounds.slice_seconds if cut else math.inf)
+            cut = rounds.cuts_steps and (samples + lead_in) * sample > 1.5 * rounds.turn_seconds
+            return TurnShape(samples, lead_in, rounds.turn_seconds if cut else math.inf)
 
     def others_are_left(self) -> bool:
         """Return whether other launches have turns in this round that have not ended."""
@@ -364,11 +365,6 @@ class Member:
         for thread in _threads(processes):
             with contextlib.suppress(OSError):  # it has ended
                 os.sched_setaffinity(thread, cpus if in_turn else self._allowed)
-
-
-def keeps_a_cpu_busy(turn: TurnObservation) -> bool:
-    """Tell whether a launch computed all through a turn: what it only waits for goes on while it stands still."""
-    return turn.cpu_seconds + turn.waiting_seconds > _BUSY_SHARE * turn.seconds
 
 
 def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
