@@ -97,7 +97,7 @@ def rounds_of(protocol: Protocol, cells: int) -> Rounds:
     """
     most = 5 * protocol.seconds
     if cells == 1:
-        return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True)
+        return Rounds(3, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True)
     return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, most))
 
 
