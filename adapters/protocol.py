@@ -19,7 +19,8 @@ OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
 
 HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
-BEGIN, TURN, END, RESET, STEPS, READ = ("begin", "turn", "end", "reset", "steps", "read")  # marks on it, in their order
+# Marks on it, in their order.
+WARM_UP, BEGIN, TURN, END, RESET, STEPS, READ = ("warm-up", "begin", "turn", "end", "reset", "steps", "read")
 EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"  # the variable with matrix products to add to each step, see launch/worker.py
 PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
 

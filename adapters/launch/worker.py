@@ -26,6 +26,7 @@ from ..protocol import (
     PHASE_FILE,
     PROFILE,
     TRAINING,
+    WARM_UP,
     Launch,
     Outcome,
     ParitySample,
@@ -225,6 +226,9 @@ class FirstWorker:
                 first_losses.append(contract.loss(adapter))
 
         adapter.set_learning_rate(LEARNING_RATE)
+        if launch.in_turns:
+            announce("waiting")
+            host.mark(WARM_UP)
         announce("first step")
         first_step_seconds = timing.time_one(adapter.step, adapter.synchronize) * 1e-9
         note_loss()

@@ -45,8 +45,9 @@ from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick,
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
+from .standstill import places
 from .texts import Text
-from .turns import Member, Turns, places, rounds_of
+from .turns import Member, Turns, rounds_of
 
 _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
@@ -347,13 +348,10 @@ def _members(
     seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
     cells = [each.cell for each in launches]
     rounds = rounds_of(protocol, len(set(cells)))
-    if len(set(cells)) == 1:
-        turns = Turns(len(launches), seed, rounds)
-    else:
-        # Importing and building keep one CPU busy, whatever the threads of a launch.
-        machine = runners[first.side].machine
-        cpus = 1 if machine is None else machine.cpu.effective_cpus
-        turns = Turns(len(launches), seed, rounds, needed=1, starting=cpus, cells=cells)
+    machine = runners[first.side].machine
+    cpus = 1 if machine is None else machine.cpu.effective_cpus
+    needed = len(launches) if len(set(cells)) == 1 else 1
+    turns = Turns(len(launches), seed, rounds, needed, cpus, cells)
     return [
         Member(turns, number, runners[each.side].places(each.cell), runners[each.side].has_a_cpu_each(each.cell))
         for number, each in enumerate(launches)

@@ -42,13 +42,13 @@ from dlbench.adapters.protocol import (
     STEPS,
     TRAINING,
     TURN,
+    WARM_UP,
     CpuEnergy,
     HostObservation,
     Launch,
     Outcome,
     QuotaUse,
     Status,
-    TurnObservation,
     write_launch,
 )
 from dlbench.hardware_probe.energy import Microjoules, PackageCounters
@@ -58,9 +58,12 @@ from dlbench.reports.formats.inert import one_line
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.variables import GIVEN_NAMES, INHERITED, LAUNCH_MARK
-from . import quota, turns
+from . import quota
 from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
+from .standstill import descendants
 from .supervisor import TAIL_BYTES
+from .taking_turns import TurnTaking, without_pauses
+from .turns import Member, Turns
 
 _TICK_SECONDS = 0.5
 _SUSPENDED_SECONDS = 1.5  # between two looks: this process was stopped
@@ -86,7 +89,7 @@ class LaunchRequest:
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
     meeting: "Meeting | None" = None
     """Where it begins and ends its timed steps together with other instances; see `instances`."""
-    member: turns.Member | None = None
+    member: Member | None = None
     """Its place among launches that take turns."""
     shown: bool = False
     """Whether the guest's output is shown as it comes; else it is dropped."""
@@ -143,7 +146,7 @@ class Meeting(threading.Barrier):
         self.abort()
 
 
-def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: "Meeting | turns.Turns", tick: Tick) -> list[Result]:
+def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: Meeting | Turns, tick: Tick) -> list[Result]:
     """Run launches that meet or take turns, each in a thread, and return their results.
 
     Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
@@ -208,7 +211,7 @@ class LaunchMonitor:
         meeting: Meeting | None = None,
         group: quota.Group | None = None,
         counters: PackageCounters | None = None,
-        member: turns.Member | None = None,
+        member: Member | None = None,
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``.
 
@@ -226,20 +229,9 @@ class LaunchMonitor:
         """Whether the guest can send nothing more."""
         self.held_seconds = 0.0
         """Seconds that the guest had to wait for the other launch."""
-        self._meeting, self._group, self._member = meeting, group, member
-        self._turns: list[TurnObservation] = []
-        self._shape: turns.TurnShape | None = None  # of its turns, from the first one on
-        self._has_turn = False
-        self._slice_began, self._slice_ends = 0.0, math.inf  # by the monotonic clock
-        self._slices = 1  # of this turn
-        self._in_slice = (0.0, 0.0)  # CPU time and waiting of all threads when the slice began
-        self.pauses: list[tuple[int, int]] = []
-        """When it was stopped in its turns, and when it went on, in nanoseconds of the monotonic clock."""
-        self.turn_samples: list[int] = []
-        """How many samples the guest says each turn had."""
-        self._in_turn = (0.0, 0.0)  # CPU time and waiting of all threads when the turn began
-        self._busy = 0.0  # CPU seconds of all programs when it began, or later by those of its pauses
-        self._stopped_cpu_seconds = 0.0
+        self._meeting, self._group = meeting, group
+        self.turns = None if member is None else TurnTaking(member, supervisor)
+        """Where it takes turns with others."""
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
         self._counters = PackageCounters() if counters is None else counters
         self._energy_before: Microjoules | str = ""  # the timed samples, or those of this turn
@@ -247,7 +239,7 @@ class LaunchMonitor:
         self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
-        self._expected = [BEGIN]
+        self._expected = [BEGIN] if member is None else [WARM_UP]
         self._last = (0.0, 0.0, 0.0)  # monotonic clock, CPU time and waiting at the last mark
         self._spent: dict[str, tuple[float, float, float]] = {}
         self._check, self._checks, self._asked = (0, 0), 1, False
@@ -289,8 +281,8 @@ class LaunchMonitor:
             self._checks,
             energy=self._energy(seconds),
             quota=used,
-            turns=self._turns,
-            stopped_cpu_seconds=self._stopped_cpu_seconds,
+            turns=[] if self.turns is None else self.turns.observed,
+            stopped_cpu_seconds=0.0 if self.turns is None else self.turns.stopped_cpu_seconds,
         )
 
     def _energy(self, seconds: float) -> CpuEnergy:
@@ -299,11 +291,11 @@ class LaunchMonitor:
         return CpuEnergy(*self._counters.spent(self._energy_parts, seconds))
 
     def _mark(self, words: str) -> None:
-        if words.startswith(END if self._member is None else TURN):
+        if words.startswith(END if self.turns is None else TURN):
             self._energy_parts.append((self._energy_before, self._counters.read()))
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
-        counts = word in (END, TURN) or (word == BEGIN and self._member is not None)
+        counts = word in (END, TURN) or (word == BEGIN and self.turns is not None)
         if not self._expected or word != self._expected[0] or counts != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
             self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
@@ -312,8 +304,10 @@ class LaunchMonitor:
         self._add(END if word == TURN else word, now)
         if self._group is not None and word in (BEGIN, END):
             self._quota.append(self._group.use())
+        if word == WARM_UP:
+            self._expected = [BEGIN]
         if word == BEGIN:
-            self._expected = [END if self._member is None else TURN]
+            self._expected = [END if self.turns is None else TURN]
         answer = b"{}\n"
         if word == END:
             self.timed_steps = int(number[:18])
@@ -332,23 +326,18 @@ class LaunchMonitor:
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
-        if self._member is not None and word in (BEGIN, TURN):
-            if word == TURN:
-                self.turn_samples.append(int(number[:18]))
-                if self._shape is None or self.turn_samples[-1] != self._shape.samples:
-                    self.wrong = f"it timed {number[:18]} samples in a turn of another length"
-                    return
-            else:
-                self._member.takes(int(number[:18]) * 1e-9)
-            more = self._wait_for_turn(self._member, now[0], ended=word == TURN)
-            # A launch whose others have ended has one turn all the same: it needs samples.
-            self._has_turn = more or word == BEGIN
-            self._expected = [TURN if self._has_turn else END]
-            self._shape = self._shape or self._member.shape()
-            answer = b"{}\n"
-            if self._has_turn:
-                order = {"samples": self._shape.samples, "lead_in": self._shape.lead_in}
-                answer = json.dumps(order).encode() + b"\n"
+        if self.turns is not None and word == WARM_UP:
+            self.turns.warm_up()
+            self.held_seconds += time.monotonic() - now[0]
+        if self.turns is not None and word in (BEGIN, TURN):
+            if word == BEGIN:
+                self.turns.begin(int(number[:18]) * 1e-9)
+            elif not self.turns.end_turn(int(number[:18]), now[0]):
+                self.wrong = f"it timed {number[:18]} samples in a turn of another length"
+                return
+            self.held_seconds += time.monotonic() - now[0]
+            self._expected = [TURN if self.turns.in_turn else END]
+            answer = self.turns.order()
             now = (now[0], *used_and_awaited(self._supervisor))
         if word in (BEGIN, TURN):
             self._energy_before = self._counters.read()
@@ -359,18 +348,8 @@ class LaunchMonitor:
             self.line.sendall(answer, socket.MSG_NOSIGNAL)
         except OSError:
             self.wrong = "it closed the connection"
-        if self._member is not None and word in (BEGIN, TURN):
-            self._begin_slice()
-            self._let_go(self._member)
-
-    def _let_go(self, member: turns.Member) -> None:
-        """Let its threads use all CPUs again, once they run where they were placed.
-
-        They stay there unless they get into one another's way.
-        """
-        if member.cpus is not None:
-            time.sleep(turns.PLACING_SECONDS)
-            member.place(turns.descendants(self._supervisor), in_turn=False)
+        if self.turns is not None and word in (BEGIN, TURN):
+            self.turns.start()
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
         """Add what was spent since the last mark to what leads to this one."""
@@ -378,89 +357,28 @@ class LaunchMonitor:
         since = [max(0.0, here - there) for here, there in zip(now, self._last, strict=True)]
         self._spent[word] = (spent[0] + since[0], spent[1] + since[1], spent[2] + since[2])
 
-    def _wait_for_turn(self, member: turns.Member, came: float, ended: bool) -> bool:
-        """Stop the launch until it may run again; return whether that is for another turn, and not to end.
-
-        ``came`` is when its mark came, ``ended`` whether that was the end of a turn.
-        """
-        processes = turns.descendants(self._supervisor)
-        last = None
-        if ended:
-            used, waited = turns.cpu_and_waiting(processes)
-            last = TurnObservation(
-                came - self._last[0],
-                max(0.0, used - self._in_turn[0]),
-                max(0.0, waited - self._in_turn[1]),
-                member.turns.round,
-                self._slices,
-                max(0.0, turns.busy_seconds() - self._busy),
-            )
-            self._turns.append(last)
-        self._slice_ends, self._slices = math.inf, 1
-        turns.stop(processes)
-        before = turns.cpu_and_waiting(processes)
-        more = member.next_turn(last, self.turn_samples[-1] if ended else 0)
-        self._in_turn = self._in_slice = turns.cpu_and_waiting(turns.descendants(self._supervisor))
-        self._stopped_cpu_seconds += max(0.0, self._in_turn[0] - before[0])
-        member.place(processes, more)
-        self._busy = turns.busy_seconds()
-        turns.let_run(processes)
-        self.held_seconds += time.monotonic() - came
-        return more
-
-    def _begin_slice(self) -> None:
-        seconds = math.inf
-        if self._has_turn and self._shape is not None:
-            seconds = self._shape.slice_seconds
-        self._slice_began = time.monotonic()
-        self._slice_ends = self._slice_began + seconds
-
     @property
     def slice_seconds(self) -> float:
         """Seconds that are left of the slice that runs; infinite outside of turns."""
-        return self._slice_ends - time.monotonic()
+        return math.inf if self.turns is None else self.turns.slice_seconds
 
     def pause_at_the_end_of_a_slice(self) -> None:
-        """Where its slice is over, stop the launch until the others of its round had theirs.
-
-        What a launch only waits for goes on while it stands still, so that it is stopped in its middle only after a
-        slice in which it computed all the time.
-        """
-        member = self._member
-        if member is None or self.slice_seconds > 0:
+        """Where its slice is over, stop the launch until the others of its round had theirs."""
+        if self.turns is None or not self.turns.slice_is_over():
             return
-        if not member.turns.others_are_left():
-            self._begin_slice()
-            return
-        processes = turns.descendants(self._supervisor)
-        stopped = time.monotonic_ns()
-        turns.stop(processes)
+        self.turns.stop()
         if self._has_news():
-            self._slice_ends = math.inf  # its turn has ended: the mark that came is read next
+            self.turns.end_slices()  # its turn has ended: the mark that came is read next
             return
         self._energy_parts.append((self._energy_before, self._counters.read()))
-        cpu_seconds, waiting_seconds = turns.cpu_and_waiting(processes)
-        in_slice = cpu_seconds - self._in_slice[0] + waiting_seconds - self._in_slice[1]
-        busy = turns.busy_seconds()
-        _, waited = used_and_awaited(self._supervisor)
-        if in_slice > turns.BUSY_SHARE * (stopped * 1e-9 - self._slice_began):
-            member.turns.pause(member.number)
-            self._slices += 1
-        processes = turns.descendants(self._supervisor)
-        self._in_slice = turns.cpu_and_waiting(processes)
-        self._stopped_cpu_seconds += max(0.0, self._in_slice[0] - cpu_seconds)
-        waited = used_and_awaited(self._supervisor)[1] - waited
+        _, waited_before = used_and_awaited(self._supervisor)
+        self.turns.let_others_run()
+        _, waited_after = used_and_awaited(self._supervisor)
         self._energy_before = self._counters.read()
-        self._busy += turns.busy_seconds() - busy
-        member.place(processes, in_turn=True)
-        resumed = time.monotonic_ns()
-        turns.let_run(processes)
-        self.pauses.append((stopped, resumed))
-        paused = (resumed - stopped) * 1e-9
+        paused = self.turns.go_on()
         self.held_seconds += paused
-        self._last = (self._last[0] + paused, self._last[1], self._last[2] + waited)
-        self._begin_slice()
-        self._let_go(member)
+        clock, used, waited = self._last
+        self._last = (clock + paused, used, waited + waited_after - waited_before)
 
     def _has_news(self) -> bool:
         """Tell whether the guest has written, or is gone."""
@@ -497,7 +415,7 @@ def used_and_awaited(supervisor: int) -> tuple[float, float]:
     hypervisor's steal time; 0 if the kernel does not report them.
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
-    for process in (supervisor, *turns.descendants(supervisor)):
+    for process in (supervisor, *descendants(supervisor)):
         with contextlib.suppress(psutil.Error):
             used += sum(psutil.Process(process).cpu_times()[:4])  # user, system, and of ended children waited for
             awaited += _waited(process)
@@ -713,11 +631,11 @@ def outcome_of(
         if outcome.status is not Status.OK or not launch.times_steps:
             return outcome
         observation = monitor.observation()
-        if observation is not None and outcome.turns != monitor.turn_samples:
+        if observation is not None and outcome.turns != ([] if monitor.turns is None else monitor.turns.samples):
             wrong = "its outcome and its messages have different numbers of samples in turns"
         elif observation is not None and monitor.timed_steps == outcome.observed_steps():
             outcome = outcome._replace(outside=observation)
-            return turns.without_pauses(outcome, monitor.pauses) if outcome.turns else outcome
+            return outcome if monitor.turns is None else without_pauses(outcome, monitor.turns.pauses)
         said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
         wrong = wrong or (said if observation else "it came without the requested parity check")
     except FileNotFoundError:

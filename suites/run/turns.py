@@ -7,22 +7,17 @@ one sample, and those of the two sides of a pair 0.025 s. A longer step of a pai
 stopped wherever its step is, and the other side gets a slice before it goes on. The time for which it stood still is
 subtracted from its sample.
 
-Launches are stopped by SIGSTOP to each of their processes, so that neither spinning threads nor helpers disturb the
-others. CPU time that they used all the same is in their records. A turn that other programs disturbed is taken again
-before the round ends.
+A turn that other programs disturbed is taken again before the round ends.
 
 CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours. Launches with fewer
 threads than CPUs therefore begin their turns of a round on the same CPUs, those of the next on others. They are let go
-then: a framework's further threads need the CPUs that are left.
+then: a framework's further threads need the CPUs that are left. Slices of a step begin there too: without it a pair of
+steps of 0.6 s drifted to different CPUs, and deviated by 4 to 6 % instead of 0.8 to 1.6 %.
 """
 
-import contextlib
 import math
-import os
 import random
-import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,31 +25,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 
-from dlbench.adapters.launch.evidence import read_file, stat_fields, thread_times
-from dlbench.adapters.protocol import Cell, Outcome, Protocol, TurnObservation
-from dlbench.hardware_probe import Cpu
-from dlbench.hardware_probe.cpu import bound_mask
+from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
 from dlbench.reports.disturbance import disturbed_turns
 
 _LEAD_IN_SECONDS = 0.05
-BUSY_SHARE = 0.8
-"""A launch that computes for this share of a slice keeps a CPU busy."""
 _MOST_SAMPLES = 1000
 """Of a turn."""
-PLACING_SECONDS = 0.002
-"""A launch is confined to the CPUs of its round for this long, so that its threads begin there."""
 MOST_TRIES = 3
 """A disturbed turn is taken again at the end of its round, until a launch had so many in it."""
 PATIENCE = 3
 """Where rounds are disturbed to the end, there are so many times the fewest of them."""
 _NORMAL_PER_MEDIAN = 1.4826
 """Standard deviation of a normal distribution over its median deviation."""
-_STANDING = "TtZX"
-"""States of threads that use no CPU: stopped, traced, or ended."""
-_STANDSTILL_SECONDS = 1.0
-"""A process that still runs this long after SIGSTOP does not stop."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +123,14 @@ class Turns:
         seed: object,
         rounds: Rounds | None = None,
         needed: int | None = None,
-        starting: int = 0,
+        cpus: int = 0,
         cells: Sequence[Cell] = (),
     ) -> None:
         """Begin before any of the members has started; ``cells`` are theirs, without any they have one cell.
 
         The seed decides the order of starts and of each round. With fewer than ``needed`` members left (all of them, if
-        it is None) the turns end. At most ``starting`` members start beside one another; 0: all of them do.
+        it is None) the turns end. As many members start, warm up and are checked beside one another as this machine's
+        ``cpus`` allow; 0: all of them do.
         """
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
@@ -157,7 +141,9 @@ class Turns:
         """In this order."""
         self._chance.shuffle(self._to_start)
         self._starting: set[int] = set()
-        self._most_starting = starting or members
+        self._cpus = cpus or math.inf
+        self._in_use: dict[int, float] = {}
+        """CPUs of each member that computes outside of turns."""
         self._waiting: set[int] = set()
         self._order: list[int] = []
         """Members whose turn is still to come in this round."""
@@ -195,11 +181,29 @@ class Turns:
             return not self._aborted
 
     def _may_start(self, member: int) -> bool:
-        return self._to_start[0] == member and len(self._starting) < self._most_starting
+        # Importing and building keep one CPU busy, whatever the threads of a launch.
+        return self._to_start[0] == member and len(self._starting) < self._cpus
 
     def _has_started(self, member: int) -> None:
         self._starting.discard(member)
+        self._in_use.pop(member, None)
         self._changed.notify_all()
+
+    def wait_for_cpus(self, member: int) -> None:
+        """Wait until there is a CPU for each thread of this member, beside those that compute outside of turns.
+
+        Its first turn gives them back, or its end. Threads that wait for one another by spinning take ten times as long
+        where another launch has their CPUs: two launches of lstm32 (PyTorch, two threads on two CPUs) that warmed up
+        beside one another took 13 s for three steps of 0.6 s.
+        """
+        with self._changed:
+            cell = self._cells[member]
+            threads = 0 if cell is None else cell.all_threads
+            needed = min(threads or self._cpus, self._cpus)
+            self._changed.wait_for(
+                lambda: self._aborted or not self._in_use or sum(self._in_use.values()) + needed <= self._cpus
+            )
+            self._in_use[member] = needed
 
     def takes(self, member: int, seconds: float) -> None:
         """Take note of how long a sample of a member takes, by its warm-up."""
@@ -213,7 +217,7 @@ class Turns:
             sample, rounds = self._sample_seconds[self._cells[member]], self._rounds
             lead_in = sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
             samples = min(max(1, round(rounds.turn_seconds / sample) - lead_in), _MOST_SAMPLES)
-            cut = rounds.cuts_steps and (samples + lead_in) * sample > 1.5 * rounds.turn_seconds
+            cut = rounds.cuts_steps and sample > 1.5 * rounds.turn_seconds
             return TurnShape(samples, lead_in, rounds.turn_seconds if cut else math.inf)
 
     def others_are_left(self) -> bool:
@@ -231,7 +235,7 @@ class Turns:
             self._waiting.discard(member)
 
     def next_turn(self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True) -> bool:
-        """Wait until this member may run; return whether that is a turn, and not the time to end.
+        """Wait until this member may run; return whether that is for a turn, and not to end.
 
         ``last`` is its turn that has just ended, with so many ``samples``; None before its first one. ``judged`` is
         whether waiting for a CPU in it shows that others disturbed it.
@@ -243,9 +247,12 @@ class Turns:
                 self._take_note(member, last, samples, judged)
             self._waiting.add(member)
             self._choose()
-            self._changed.wait_for(lambda: self._holder == member or self._aborted)
+            self._changed.wait_for(lambda: self._holder == member or self._ending or self._aborted)
             self._waiting.discard(member)
-            return not self._ending and not self._aborted
+            if not self._ending and not self._aborted:
+                return True
+        self.wait_for_cpus(member)
+        return False
 
     def _take_note(self, member: int, last: TurnObservation, samples: int, judged: bool) -> None:
         """Take note of a turn that has ended; a disturbed one is taken again at the end of the round."""
@@ -296,7 +303,8 @@ class Turns:
             return
         if not self._order:
             self._end_round()
-        self._holder = self._order.pop()
+        if not self._ending:
+            self._holder = self._order.pop()
         self._changed.notify_all()
 
     def _end_round(self) -> None:
@@ -318,200 +326,18 @@ class Turns:
         self._chance.shuffle(self._order)
 
 
+@dataclass(frozen=True)
 class Member:
-    """One launch's place among those that take turns, and the CPUs of its threads."""
+    """One launch's place among those that take turns."""
 
-    def __init__(self, turns: Turns, number: int, places: Sequence[tuple[int, ...]] = (), judged: bool = True) -> None:
-        """Take part as this number.
-
-        Each round begins on one of the ``places`` (sets of CPUs), without any where the system lets it. ``judged``
-        tells whether its threads have a CPU each, so that waiting for one shows that others disturbed a turn.
-        """
-        self.turns, self.number, self.judged = turns, number, judged
-        self._places = places
-        self._allowed: frozenset[int] | None = None
-        """The CPUs that each of its threads could use before its first turn; none where they differ."""
+    turns: Turns
+    number: int
+    places: Sequence[tuple[int, ...]] = ()
+    """Sets of CPUs on one of which it begins its turns of a round; without any it begins where the system lets it."""
+    judged: bool = True
+    """Whether its threads have a CPU each, so that waiting for one shows that others disturbed a turn."""
 
     @property
-    def cpus(self) -> tuple[int, ...] | None:
-        """Those on which it begins its turns of this round; None: any."""
-        return self._places[int(self.turns.place * len(self._places))] if self._places else None
-
-    def next_turn(self, last: TurnObservation | None, samples: int) -> bool:
-        """Wait for a turn after the ``last`` one, with so many samples; return False where it is time to end."""
-        return self.turns.next_turn(self.number, last, samples, self.judged)
-
-    def takes(self, seconds: float) -> None:
-        """Take note of how long one of its samples takes."""
-        self.turns.takes(self.number, seconds)
-
-    def shape(self) -> TurnShape:
-        """Return what its turns consist of."""
-        return self.turns.shape(self.number)
-
-    def place(self, processes: Sequence[int], in_turn: bool) -> None:
-        """Move its threads to the CPUs of the round, or let them use all again where it is not ``in_turn``.
-
-        Threads that bound themselves to CPUs of their own stay there.
-        """
-        cpus = self.cpus
-        if cpus is None:
-            return
-        if self._allowed is None:
-            masks = {_allowed(thread) for thread in _threads(processes)} - {frozenset()}
-            self._allowed = masks.pop() if len(masks) == 1 else frozenset()
-        if not set(cpus) < self._allowed:
-            return
-        for thread in _threads(processes):
-            with contextlib.suppress(OSError):  # it has ended
-                os.sched_setaffinity(thread, cpus if in_turn else self._allowed)
-
-
-def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
-    """Return an outcome whose samples do not contain the times for which it stood still in its turns.
-
-    ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the monotonic clock. The guest
-    gave the beginnings of its timed calls by the same clock.
-    """
-    steps, has_lead_ins = outcome.steps_per_sample, len(outcome.starts_ns) > len(outcome.samples_ns)
-    before_turns = len(outcome.warmup_ns) - (len(outcome.turns) if has_lead_ins else 0)
-    lead_ins, samples = list(outcome.warmup_ns[before_turns:]), list(outcome.samples_ns)
-    starts, paused, clock = iter(outcome.starts_ns), [], _PausedClock(pauses)
-    first = 0
-    for turn, count in enumerate(outcome.turns):
-        if has_lead_ins:
-            lead_ins[turn] = clock.running(next(starts), lead_ins[turn] * steps) // steps
-        for place in range(first, first + count):
-            running = clock.running(next(starts), samples[place])
-            paused.append(samples[place] - running)
-            samples[place] = running
-        first += count
-    threads = outcome.threads
-    if threads is not None:
-        stood_still = sum(resumed - stopped for stopped, resumed in pauses) * 1e-9
-        threads = threads._replace(wall_seconds=max(1e-9, threads.wall_seconds - stood_still))
-    return outcome._replace(
-        samples_ns=samples,
-        warmup_ns=outcome.warmup_ns[:before_turns] + lead_ins,
-        paused_ns=paused if any(paused) else [],
-        starts_ns=[],
-        threads=threads,
-    )
-
-
-class _PausedClock:
-    """Knows when a launch stood still."""
-
-    def __init__(self, pauses: Sequence[tuple[int, int]]) -> None:
-        self._stopped = np.array([stopped for stopped, _ in pauses], dtype=np.int64)
-        self._resumed = np.array([resumed for _, resumed in pauses], dtype=np.int64)
-
-    def running(self, start: int, nanoseconds: int) -> int:
-        """Return the nanoseconds that it ran for within this many from ``start`` on; 1 at least."""
-        inside = np.minimum(self._resumed, start + nanoseconds) - np.maximum(self._stopped, start)
-        return max(1, nanoseconds - int(np.maximum(inside, 0).sum()))
-
-
-def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
-    """Return the sets of CPUs that a launch with so many threads may have in a round, a core for each thread.
-
-    None where it has no fewer threads than there are cores, or no thread count.
-    """
-    cores = bound_mask(cpu, cpu.usable_physical_cores) or ()
-    if not 0 < threads < len(cores):
-        return []
-    return [tuple(cores[first : first + threads]) for first in range(len(cores) - threads + 1)]
-
-
-def _threads(processes: Sequence[int]) -> list[int]:
-    return [int(thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
-
-
-def _allowed(thread: int) -> frozenset[int]:
-    try:
-        return frozenset(os.sched_getaffinity(thread))
-    except OSError:
-        return frozenset()
-
-
-def descendants(root: int) -> list[int]:
-    """Return the living descendants of a process, itself left out."""
-    if _LISTS_CHILDREN:
-        return _descendants(root)
-    try:
-        return [process.pid for process in psutil.Process(root).children(recursive=True)]
-    except psutil.Error:
-        return []
-
-
-_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
-"""Whether the kernel lists the children of a thread: psutil reads the parents of all processes of the machine."""
-
-
-def _descendants(root: int) -> list[int]:
-    found: list[int] = []
-    for thread in _numbers(f"/proc/{root}/task"):
-        for child in (read_file(f"/proc/{root}/task/{thread}/children") or "").split():
-            found += [int(child), *_descendants(int(child))]
-    return found
-
-
-def _numbers(folder: str) -> list[str]:
-    """Return the processes or threads that this folder of /proc lists; none once it is gone."""
-    try:
-        return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208 - names alone, in a hot path
-    except OSError:
-        return []
-
-
-def stop(processes: Sequence[int]) -> bool:
-    """Stop processes and wait until all of their threads stand still; return whether they do."""
-    for process in processes:
-        _send(process, signal.SIGSTOP)
-    deadline = time.monotonic() + _STANDSTILL_SECONDS
-    while not all(map(_stands_still, processes)):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.0001)
-    return True
-
-
-def let_run(processes: Sequence[int]) -> None:
-    """Let stopped processes run again."""
-    for process in processes:
-        _send(process, signal.SIGCONT)
-
-
-def _send(process: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
-
-
-def _stands_still(process: int) -> bool:
-    """Tell whether all threads of a process are stopped, or it has ended."""
-    for thread in _numbers(f"/proc/{process}/task"):
-        content = read_file(f"/proc/{process}/task/{thread}/stat")
-        if content is not None and stat_fields(content)[0] not in _STANDING:
-            return False
-    return True
-
-
-def busy_seconds() -> float:
-    """Return the seconds for which the machine's CPUs were busy so far, whatever with; counted in ticks."""
-    times = psutil.cpu_times()
-    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-
-
-def cpu_and_waiting(processes: Sequence[int]) -> tuple[float, float]:
-    """Return the CPU seconds of all living threads of processes, and those they waited for a CPU.
-
-    CPU time is counted in ticks of 0.01 s where the kernel's scheduler reports none.
-    """
-    used, waited = 0.0, 0.0
-    for process in processes:
-        times = thread_times(str(process))
-        if times is not None:
-            cpu, waiting = times
-            used += sum(cpu.values())
-            waited += sum(waiting.values())
-    return used, waited
+    def cpus(self) -> tuple[int, ...]:
+        """Those on which it begins its turns of this round; none: any."""
+        return self.places[int(self.turns.place * len(self.places))] if self.places else ()

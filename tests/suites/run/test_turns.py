@@ -31,13 +31,14 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
-from dlbench.suites.run import turns
+from dlbench.suites.run import standstill, turns
 from dlbench.suites.run.groups import of_pairs
 from dlbench.suites.run.judge import implausible
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
 from dlbench.suites.run.schedules import PairSchedule
 from dlbench.suites.run.sides import Side
+from dlbench.suites.run.taking_turns import TurnTaking, without_pauses
 from dlbench.suites.run.turns import Member, Rounds, Turns, TurnShape
 
 MACHINE = probe()
@@ -167,7 +168,7 @@ def test_when_one_of_several_cells_leaves_the_others_go_on():
 
 
 def test_as_many_launches_start_beside_one_another_as_there_are_cpus():
-    table = Turns(5, 1, Rounds(), needed=1, starting=2)
+    table = Turns(5, 1, Rounds(), needed=1, cpus=2)
     guard, starting, most, order = threading.Lock(), 0, 0, []
 
     def start(number):
@@ -197,7 +198,7 @@ def test_as_many_launches_start_beside_one_another_as_there_are_cpus():
 
 
 def test_nobody_starts_once_it_is_aborted():
-    table = Turns(2, 1, starting=1)
+    table = Turns(2, 1, cpus=1)
     table.abort()
     assert not any(table.wait_to_start(number) for number in range(2))
 
@@ -242,7 +243,7 @@ def test_a_turn_is_cut_into_slices_between_which_the_others_run():
 
 
 def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
-    table = Turns(2, 1, Rounds(turn_seconds=0.025, slice_seconds=0.04))
+    table = Turns(2, 1, Rounds(turn_seconds=0.025, cuts_steps=True))
     table.takes(0, 0.005)
     table.takes(1, 0.0099)
     # By the slower one: a side that seems to do nothing must not give the other one turns of a minute.
@@ -255,11 +256,11 @@ def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
         (0.0, TurnShape(1000, True, np.inf)),
         (0.02, TurnShape(1, True, np.inf)),
         (0.03, TurnShape(1, False, np.inf)),
-        (0.3, TurnShape(1, False, 0.04)),
+        (0.3, TurnShape(1, False, 0.025)),
     ],
 )
 def test_long_samples_are_cut_and_short_ones_come_after_one_that_does_not_count(seconds, shape):
-    table = Turns(1, 1, Rounds(turn_seconds=0.025, slice_seconds=0.04))
+    table = Turns(1, 1, Rounds(turn_seconds=0.025, cuts_steps=True))
     table.takes(0, seconds)
     assert table.shape(0) == shape
 
@@ -308,20 +309,13 @@ def test_what_a_launch_stood_still_for_is_no_part_of_its_samples(turns_made, lea
         place += count
     outcome = make.outcome([1.0], turns=turns_made, steps_per_sample=1)
     outcome = outcome._replace(samples_ns=samples, warmup_ns=[7, *lead_ins], starts_ns=begins)
-    found = turns.without_pauses(outcome, pauses)
+    found = without_pauses(outcome, pauses)
     # A pause that begins in the instant in which a call does is counted with it, or before.
     assert found.samples_ns == [100] * len(samples)
     assert found.warmup_ns == [7, *[100] * len(lead_ins)]
     paused = found.paused_ns or [0] * len(samples)
     assert [own + stood for own, stood in zip(found.samples_ns, paused, strict=True)] == samples
     assert found.starts_ns == []
-
-
-def test_a_launch_that_waits_for_something_else_is_not_cut():
-    """A timer, a disk or another machine goes on while the launch stands still."""
-    assert turns.keeps_a_cpu_busy(TurnObservation(0.1, 0.09, 0.005))
-    assert turns.keeps_a_cpu_busy(TurnObservation(0.1, 0.19, 0.0))
-    assert not turns.keeps_a_cpu_busy(TurnObservation(0.1, 0.03, 0.0))
 
 
 # Standing still.
@@ -346,14 +340,14 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
     starting = f"import subprocess, sys; subprocess.run([sys.executable, {str(path)!r}])"
     root = subprocess.Popen([sys.executable, "-c", starting])
     try:
-        found = wait_until(lambda: len(each := turns.descendants(root.pid)) == 2 and each, "the helper")
-        wait_until(lambda: turns.cpu_and_waiting(found)[0] > 0.2, "work")
-        assert turns.stop(found)
-        before = turns.cpu_and_waiting(found)
+        found = wait_until(lambda: len(each := standstill.descendants(root.pid)) == 2 and each, "the helper")
+        wait_until(lambda: standstill.cpu_time(found).used > 0.2, "work")
+        assert standstill.stop(found)
+        before = standstill.cpu_time(found)
         time.sleep(0.3)
-        assert turns.cpu_and_waiting(found) == before
-        turns.let_run(found)
-        wait_until(lambda: turns.cpu_and_waiting(found)[0] > before[0] + 0.1, "work again")
+        assert standstill.cpu_time(found) == before
+        standstill.let_run(found)
+        wait_until(lambda: standstill.cpu_time(found).used > before.used + 0.1, "work again")
     finally:
         for process in reversed(psutil.Process(root.pid).children(recursive=True)):
             process.kill()
@@ -363,10 +357,10 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
 def test_a_process_that_has_ended_stands_still():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert turns.stop([ended.pid])
-    turns.let_run([ended.pid])
-    assert turns.cpu_and_waiting([ended.pid]) == (0.0, 0.0)
-    assert turns.descendants(ended.pid) == []
+    assert standstill.stop([ended.pid])
+    standstill.let_run([ended.pid])
+    assert standstill.cpu_time([ended.pid]) == (0.0, 0.0)
+    assert standstill.descendants(ended.pid) == []
 
 
 # The ratio of a pair.
@@ -511,7 +505,7 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
     for record in records:
         outcome = record.outcome
         assert outcome.turns
-        assert {turn.slices for turn in outcome.outside.turns} == {1}  # it sleeps, which goes on while it stands still
+        assert {turn.slices for turn in outcome.outside.turns} == {1}  # shorter than a slice
         assert sum(outcome.turns) == len(outcome.samples_ns)
         assert len(outcome.outside.turns) == len(outcome.turns)
         assert len(seconds_by_round(outcome)) >= 4
@@ -561,39 +555,66 @@ def test_all_have_the_same_cpus_in_a_round_and_other_ones_later(tmp_path):
         assert members[0].cpus == members[1].cpus
         last = QUIET
     assert set(drawn) == {(0,), (1,)}
-    assert Member(table, 0).cpus is None
+    assert Member(table, 0).cpus == ()
 
 
 def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon(sockets=1, cores=4)))
-    found = turns.places(cpu, 2)
+    found = standstill.places(cpu, 2)
     assert len(found) == 3
     for cpus in found:
         cores = {core for core in cpu.core_siblings for number in cpus if number in core}
         assert len(cpus) == len(cores) == 2
-    assert turns.places(cpu, 4) == turns.places(cpu, 9) == turns.places(cpu, 0) == []
+    assert standstill.places(cpu, 4) == standstill.places(cpu, 9) == standstill.places(cpu, 0) == []
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
 def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_path):
     everywhere = os.sched_getaffinity(0)
     one = (min(everywhere),)
-    table = Turns(1, 1, Rounds())
-    table.next_turn(0, None)
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        member = Member(table, 0, [one])
-        member.place([process.pid], in_turn=True)
+        placement = standstill.Placement()
+        placement.confine([process.pid], one)
         assert os.sched_getaffinity(process.pid) == set(one)
-        member.place([process.pid], in_turn=False)
+        placement.let_go([process.pid])
         assert os.sched_getaffinity(process.pid) == everywhere
         other = {max(everywhere)}
         os.sched_setaffinity(process.pid, other)
-        Member(table, 0, [one]).place([process.pid], in_turn=True)
+        standstill.Placement().confine([process.pid], one)
         assert os.sched_getaffinity(process.pid) == other
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
+def test_slices_begin_on_the_cpus_of_their_round():
+    """Else the sides of a long step run on different CPUs, which have different neighbours."""
+    spinning = "while True: pass"
+    starting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spinning!r}])"
+    root = subprocess.Popen([sys.executable, "-c", starting])
+    try:
+        (process,) = wait_until(lambda: standstill.descendants(root.pid), "the step")
+        everywhere = os.sched_getaffinity(process)
+        table = Turns(1, 1, Rounds(turn_seconds=0.02, cuts_steps=True), cells=[make.record().cell])
+        member = Member(table, 0, [(number,) for number in everywhere])
+        launch = TurnTaking(member, root.pid)
+        launch.begin(10.0)
+        launch.start()
+        (planned,) = member.cpus
+        os.sched_setaffinity(process, everywhere - {planned})
+        wait_until(lambda: psutil.Process(process).cpu_num() != planned, "drift")
+        os.sched_setaffinity(process, everywhere)
+        launch.stop()
+        launch.let_others_run()
+        launch.go_on()
+        assert psutil.Process(process).cpu_num() == planned
+        assert os.sched_getaffinity(process) == everywhere
+    finally:
+        for child in psutil.Process(root.pid).children(recursive=True):
+            child.kill()
+        root.wait()
 
 
 def test_cells_take_turns_unless_something_speaks_against_it():

@@ -1,0 +1,170 @@
+"""The processes of a launch: stop them and let them run, on which CPUs they begin, and what CPU time they use.
+
+Launches that take turns are stopped by SIGSTOP to each of their processes, so that neither spinning threads nor helpers
+disturb the others. What they use of a CPU all the same is in their records.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from dlbench.adapters.launch.evidence import read_file, stat_fields, thread_times
+from dlbench.hardware_probe import Cpu
+from dlbench.hardware_probe.cpu import bound_mask
+
+_STANDING = "TtZX"
+"""States of threads that use no CPU: stopped, traced, or ended."""
+_STANDSTILL_SECONDS = 1.0
+"""A process that still runs this long after SIGSTOP does not stop."""
+
+
+class CpuTime(NamedTuple):
+    """What processes used of the CPUs so far, or in a stretch of time."""
+
+    used: float
+    """Seconds, of all threads."""
+    waiting: float
+    """Seconds for which threads were ready to run and had no CPU."""
+
+    def since(self, earlier: "CpuTime") -> "CpuTime":
+        """Return what was added since an earlier reading; threads that ended meanwhile do not make it negative."""
+        return CpuTime(max(0.0, self.used - earlier.used), max(0.0, self.waiting - earlier.waiting))
+
+
+def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
+    """Return the sets of CPUs that a launch with so many threads may have in a round, a core for each thread.
+
+    None where it has no fewer threads than there are cores, or no thread count.
+    """
+    cores = bound_mask(cpu, cpu.usable_physical_cores) or ()
+    if not 0 < threads < len(cores):
+        return []
+    return [tuple(cores[first : first + threads]) for first in range(len(cores) - threads + 1)]
+
+
+class Placement:
+    """Moves the threads of a launch to the CPUs that it begins on, and lets them go again."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet: which CPUs its threads may use is read before they are first moved."""
+        self._allowed: frozenset[int] | None = None
+        """The CPUs that each of its threads could use then; none where they differ."""
+
+    def confine(self, processes: Sequence[int], cpus: Sequence[int]) -> None:
+        """Move all threads to these CPUs, unless they bound themselves to CPUs of their own."""
+        if self._allowed is None:
+            masks = {_allowed(thread) for thread in _threads(processes)} - {frozenset()}
+            self._allowed = masks.pop() if len(masks) == 1 else frozenset()
+        if set(cpus) < self._allowed:
+            _move(processes, cpus)
+
+    def let_go(self, processes: Sequence[int]) -> None:
+        """Let all threads use the CPUs again that they could use before."""
+        if self._allowed:
+            _move(processes, self._allowed)
+
+
+def _move(processes: Sequence[int], cpus: Collection[int]) -> None:
+    for thread in _threads(processes):
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(thread, cpus)
+
+
+def _threads(processes: Sequence[int]) -> list[int]:
+    return [int(thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
+
+
+def _allowed(thread: int) -> frozenset[int]:
+    try:
+        return frozenset(os.sched_getaffinity(thread))
+    except OSError:
+        return frozenset()
+
+
+def descendants(root: int) -> list[int]:
+    """Return the living descendants of a process, itself left out."""
+    if _LISTS_CHILDREN:
+        return _descendants(root)
+    try:
+        return [process.pid for process in psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+"""Whether the kernel lists the children of a thread: psutil reads the parents of all processes of the machine."""
+
+
+def _descendants(root: int) -> list[int]:
+    found: list[int] = []
+    for thread in _numbers(f"/proc/{root}/task"):
+        for child in (read_file(f"/proc/{root}/task/{thread}/children") or "").split():
+            found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _numbers(folder: str) -> list[str]:
+    """Return the processes or threads that this folder of /proc lists; none once it is gone."""
+    try:
+        return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208 - names alone, in a hot path
+    except OSError:
+        return []
+
+
+def stop(processes: Sequence[int]) -> bool:
+    """Stop processes and wait until all of their threads stand still; return whether they do."""
+    for process in processes:
+        _send(process, signal.SIGSTOP)
+    deadline = time.monotonic() + _STANDSTILL_SECONDS
+    while not all(map(_stands_still, processes)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.0001)
+    return True
+
+
+def let_run(processes: Sequence[int]) -> None:
+    """Let stopped processes run again."""
+    for process in processes:
+        _send(process, signal.SIGCONT)
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _stands_still(process: int) -> bool:
+    """Tell whether all threads of a process are stopped, or it has ended."""
+    for thread in _numbers(f"/proc/{process}/task"):
+        content = read_file(f"/proc/{process}/task/{thread}/stat")
+        if content is not None and stat_fields(content)[0] not in _STANDING:
+            return False
+    return True
+
+
+def busy_seconds() -> float:
+    """Return the seconds for which the machine's CPUs were busy so far, whatever with; counted in ticks."""
+    times = psutil.cpu_times()
+    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+
+
+def cpu_time(processes: Sequence[int]) -> CpuTime:
+    """Return the CPU time of all living threads of processes.
+
+    It is counted in ticks of 0.01 s where the kernel's scheduler reports none.
+    """
+    used, waited = 0.0, 0.0
+    for process in processes:
+        times = thread_times(str(process))
+        if times is not None:
+            cpu, waiting = times
+            used += sum(cpu.values())
+            waited += sum(waiting.values())
+    return CpuTime(used, waited)

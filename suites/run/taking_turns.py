@@ -1,0 +1,228 @@
+"""One launch that takes turns with others: when it runs, and what the host observed of its turns.
+
+`TurnTaking` belongs to the thread that watches the launch; `turns.Turns` decides which of the launches may run.
+"""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlbench.adapters.protocol import Outcome, TurnObservation
+
+from .standstill import CpuTime, Placement, busy_seconds, cpu_time, descendants, let_run, stop
+from .turns import Member, TurnShape
+
+_BUSY_SHARE = 0.8
+"""A launch that computes for this share of a slice keeps a CPU busy."""
+_PLACING_SECONDS = 0.002
+"""A launch is confined to the CPUs of its round for this long, so that its threads begin there."""
+
+
+class TurnTaking:
+    """Stops a launch while others run, and observes its turns."""
+
+    def __init__(self, member: Member, supervisor: int) -> None:
+        """Take part as this member; the processes of the launch descend from ``supervisor``."""
+        self._member, self._supervisor = member, supervisor
+        self.observed: list[TurnObservation] = []
+        self.samples: list[int] = []
+        """How many samples the guest says each turn had."""
+        self.pauses: list[tuple[int, int]] = []
+        """When it was stopped in its turns for others, and when it went on, in nanoseconds of the monotonic clock."""
+        self.stopped_cpu_seconds = 0.0
+        """CPU time that it used while others ran."""
+        self.in_turn = False
+        """Whether the guest is to time samples; else it is to end."""
+        self._shape = TurnShape(0, False, math.inf)
+        self._placement = Placement()
+        self._turn_began = 0.0
+        """By the monotonic clock, or later by its pauses."""
+        self._cpu_time_at_turn = self._cpu_time_at_slice = CpuTime(0.0, 0.0)
+        self._busy_at_turn = 0.0
+        """CPU seconds of all programs, or more by those of its pauses."""
+        self._slices = 1
+        """Of this turn."""
+        self._slice_began, self._slice_ends = 0.0, math.inf
+        self._stopped_ns = 0
+        self._others_ran = False
+
+    def warm_up(self) -> None:
+        """Wait until the launch may run its first steps."""
+        self._member.turns.wait_for_cpus(self._member.number)
+
+    def begin(self, sample_seconds: float) -> None:
+        """Wait for the first turn; a sample of the launch takes this long, by its warm-up.
+
+        A launch whose others have ended has one turn all the same: it needs samples.
+        """
+        self._member.turns.takes(self._member.number, sample_seconds)
+        self._wait_for_turn(None, 0)
+        self.in_turn = True
+        self._shape = self._member.turns.shape(self._member.number)
+
+    def end_turn(self, samples: int, ended: float) -> bool:
+        """Note a turn that ended then, and wait for the next; return False for another number of samples than asked."""
+        self.samples.append(samples)
+        if samples != self._shape.samples:
+            return False
+        used = cpu_time(descendants(self._supervisor)).since(self._cpu_time_at_turn)
+        busy = max(0.0, busy_seconds() - self._busy_at_turn)
+        turn = TurnObservation(
+            ended - self._turn_began, used.used, used.waiting, self._member.turns.round, self._slices, busy
+        )
+        self.observed.append(turn)
+        self.in_turn = self._wait_for_turn(turn, samples)
+        return True
+
+    def order(self) -> bytes:
+        """Return the answer to the guest: what its next turn consists of, or nothing where it is to end.
+
+        The turn's time counts from now on.
+        """
+        self._turn_began = time.monotonic()
+        if not self.in_turn:
+            return b"{}\n"
+        order = {"samples": self._shape.samples, "lead_in": self._shape.lead_in}
+        return json.dumps(order).encode() + b"\n"
+
+    def start(self) -> None:
+        """Begin the turn: the guest has its order."""
+        self._begin_slice()
+        self._let_go()
+
+    def _wait_for_turn(self, last: TurnObservation | None, samples: int) -> bool:
+        """Stop the launch until it may run again; return whether that is for another turn, and not to end."""
+        member = self._member
+        self._slice_ends, self._slices = math.inf, 1
+        processes = descendants(self._supervisor)
+        stop(processes)
+        before = cpu_time(processes)
+        more = member.turns.next_turn(member.number, last, samples, member.judged)
+        processes = descendants(self._supervisor)
+        self._cpu_time_at_turn = self._cpu_time_at_slice = cpu_time(processes)
+        self.stopped_cpu_seconds += self._cpu_time_at_turn.since(before).used
+        if more:
+            self._confine(processes)
+        self._busy_at_turn = busy_seconds()
+        let_run(processes)
+        return more
+
+    @property
+    def slice_seconds(self) -> float:
+        """Seconds that are left of the slice that runs; infinite outside of turns that are cut."""
+        return self._slice_ends - time.monotonic()
+
+    def slice_is_over(self) -> bool:
+        """Tell whether others are to run now; where none is left in the round, another slice begins instead."""
+        if self.slice_seconds > 0:
+            return False
+        if self._member.turns.others_are_left():
+            return True
+        self._begin_slice()
+        return False
+
+    def stop(self) -> None:
+        """Stop the launch at the end of a slice."""
+        self._stopped_ns = time.monotonic_ns()
+        stop(descendants(self._supervisor))
+
+    def end_slices(self) -> None:
+        """Cut this turn no more: it has ended."""
+        self._slice_ends = math.inf
+
+    def let_others_run(self) -> None:
+        """Let the others of the round run for a slice each, unless the launch mostly waited in its own.
+
+        What it waits for goes on while it stands still: such a pause could not be subtracted.
+        """
+        before, busy = cpu_time(descendants(self._supervisor)), busy_seconds()
+        in_slice = before.since(self._cpu_time_at_slice)
+        self._others_ran = sum(in_slice) > _BUSY_SHARE * (self._stopped_ns * 1e-9 - self._slice_began)
+        if self._others_ran:
+            self._member.turns.pause(self._member.number)
+            self._slices += 1
+        self._cpu_time_at_slice = cpu_time(descendants(self._supervisor))
+        self.stopped_cpu_seconds += self._cpu_time_at_slice.since(before).used
+        self._busy_at_turn += busy_seconds() - busy
+
+    def go_on(self) -> float:
+        """Let the launch run for another slice; return the seconds for which others ran."""
+        processes = descendants(self._supervisor)
+        if not self._others_ran:
+            let_run(processes)
+            self._begin_slice()
+            return 0.0
+        self._confine(processes)
+        resumed_ns = time.monotonic_ns()
+        let_run(processes)
+        self.pauses.append((self._stopped_ns, resumed_ns))
+        paused = (resumed_ns - self._stopped_ns) * 1e-9
+        self._turn_began += paused
+        self._begin_slice()
+        self._let_go()
+        return paused
+
+    def _begin_slice(self) -> None:
+        self._slice_began = time.monotonic()
+        self._slice_ends = self._slice_began + (self._shape.slice_seconds if self.in_turn else math.inf)
+
+    def _confine(self, processes: Sequence[int]) -> None:
+        if self._member.cpus:
+            self._placement.confine(processes, self._member.cpus)
+
+    def _let_go(self) -> None:
+        """Let the threads use all CPUs again, once they run where they were placed.
+
+        They stay there unless they get into one another's way.
+        """
+        if self._member.cpus:
+            time.sleep(_PLACING_SECONDS)
+            self._placement.let_go(descendants(self._supervisor))
+
+
+def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
+    """Return an outcome whose samples do not contain the times for which it stood still in its turns.
+
+    ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the monotonic clock. The guest
+    gave the beginnings of its timed calls by the same clock.
+    """
+    steps, has_lead_ins = outcome.steps_per_sample, len(outcome.starts_ns) > len(outcome.samples_ns)
+    before_turns = len(outcome.warmup_ns) - (len(outcome.turns) if has_lead_ins else 0)
+    lead_ins, samples = list(outcome.warmup_ns[before_turns:]), list(outcome.samples_ns)
+    starts, paused, clock = iter(outcome.starts_ns), [], _PausedClock(pauses)
+    first = 0
+    for turn, count in enumerate(outcome.turns):
+        if has_lead_ins:
+            lead_ins[turn] = clock.running(next(starts), lead_ins[turn] * steps) // steps
+        for place in range(first, first + count):
+            running = clock.running(next(starts), samples[place])
+            paused.append(samples[place] - running)
+            samples[place] = running
+        first += count
+    threads = outcome.threads
+    if threads is not None:
+        stood_still = sum(resumed - stopped for stopped, resumed in pauses) * 1e-9
+        threads = threads._replace(wall_seconds=max(1e-9, threads.wall_seconds - stood_still))
+    return outcome._replace(
+        samples_ns=samples,
+        warmup_ns=outcome.warmup_ns[:before_turns] + lead_ins,
+        paused_ns=paused if any(paused) else [],
+        starts_ns=[],
+        threads=threads,
+    )
+
+
+class _PausedClock:
+    """Knows when a launch stood still."""
+
+    def __init__(self, pauses: Sequence[tuple[int, int]]) -> None:
+        self._stopped = np.array([stopped for stopped, _ in pauses], dtype=np.int64)
+        self._resumed = np.array([resumed for _, resumed in pauses], dtype=np.int64)
+
+    def running(self, start: int, nanoseconds: int) -> int:
+        """Return the nanoseconds that it ran for within this many from ``start`` on; 1 at least."""
+        inside = np.minimum(self._resumed, start + nanoseconds) - np.maximum(self._stopped, start)
+        return max(1, nanoseconds - int(np.maximum(inside, 0).sum()))
