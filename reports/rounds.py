@@ -29,7 +29,8 @@ FEWEST_SHARE = 0.5
 """Disturbed turns of a launch are left out as long as it has a turn in this share of its rounds."""
 SHORT_TURN = 0.15
 """Seconds. Where turns last longer, on average, those of a round say little about one another."""
-_PASSES = 10
+_PASSES = 40
+"""Each halves what is left to the end."""
 
 Floats = npt.NDArray[np.float64]
 

@@ -353,8 +353,7 @@ def _undisturbed(pairs: Sequence[tuple[Record, Record]], host: Host | None) -> l
 def tails_of(records: Sequence[Record], host: Host | None) -> Pairs:
     """Return the seconds that nine steps in ten take at most, of the launches of undisturbed pairs in order."""
     pairs = _undisturbed(complete_pairs(records), host)
-    good = [pair for pair in pairs if all(record.outcome.status is Status.OK for record in pair)]
-    timed = [pair for pair in good if all(record.outcome.samples_ns for record in pair)]
+    timed = [pair for pair in pairs if None not in seconds_of_pair(*pair)]
     first, second = (
         tuple(float(np.quantile(pair[side].outcome.step_seconds(), TAIL)) for pair in timed) for side in (0, 1)
     )
@@ -384,6 +383,7 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
     """Compare the two sides of a cell by its pairs, those of a ``gate`` by its looks."""
     before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
     used, lost = pairs_of(records, host)
+    tails = tails_of(records, host)
     judgement = _without_number(before, after)
     if judgement is None and (difference := _other_work(before, after, rule)):
         judgement = _different(judge_pairs(*used, rule), difference)
@@ -394,8 +394,8 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
             words = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
             judgement = replace(judgement, sentence=words)
     if judgement is None:
-        judgement = (judge_looks if gate else judge_pairs)(*used, rule)
-    return CellComparison(cell, before, after, judgement, used, tails_of(records, host))
+        judgement = judge_looks(*used, rule, tails) if gate else judge_pairs(*used, rule)
+    return CellComparison(cell, before, after, judgement, used, tails)
 
 
 def _seconds(record: Record) -> float | None:

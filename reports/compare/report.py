@@ -219,6 +219,8 @@ def sentence_of(cell: CellComparison) -> str:
     """Return why a cell has its verdict, adjusted p-value included."""
     judged = cell.judgement
     name, p = ("p", judged.p) if judged.adjusted_p is None else ("adjusted p", judged.adjusted_p)
+    if judged.tail is not None:
+        p = judged.tail.slower_p
     shown = p is not None and cell.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
     return f"{judged.sentence}; {name} {p:.2g}" if shown else judged.sentence
 

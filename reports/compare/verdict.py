@@ -9,6 +9,9 @@ A verdict rests on a number of launches, never of steps (`reports.statistics` sa
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
   average out; `Rule.session_deviation` is then added to the standard error for each session.
 
+A gate judges two times of each launch: that of its usual steps, and its tail, the time that nine steps in ten take at
+most. A slowdown of either is a regression, and one bound holds for both together.
+
 A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair coin whatever the
 sizes, so at each look the signed-rank sum has its exact distribution; the probability of a false alarm at any look is
 at most the sum of the looks' levels (Bonferroni's bound, as in group sequential trials with alpha spending: Lan and
@@ -33,6 +36,9 @@ from dlbench.reports.storage.record import FIRST_LOOK
 
 Floats = NDArray[np.float64]
 
+Tails = tuple[Sequence[float], Sequence[float]]
+"""(baseline, candidate): seconds that nine steps in ten take at most, of launches side by side."""
+NO_TAILS: Tails = ((), ())
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
@@ -72,6 +78,8 @@ class Look:
     """Of a regression."""
     suspect: float = 1.0
     """A cell whose p-value of being slower is larger is not measured any further."""
+    slower_tail: float = 0.0
+    """Of a regression of the tail alone."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,13 @@ class Rule:
         Look(FIRST_LOOK, 0.0157),
         Look(10, 0.0049),
         Look(12, 0.0106, 0.000245),
-        Look(16, 0.0157, 0.00005, suspect=0.05),
-        Look(24, 0.0015, 0.00008, suspect=0.05),
-        Look(40, 0.0015, 0.000125, suspect=0.0),
+        Look(16, 0.0157, 0.00003, suspect=0.05, slower_tail=0.00003),
+        Look(24, 0.0015, 0.00004, suspect=0.05, slower_tail=0.00004),
+        Look(40, 0.0015, 0.00006, suspect=0.0, slower_tail=0.00005),
     )
     """Of a gate. Twelve pairs of one sign have p = 1 / 4096: fewer pairs cannot meet a level this strict."""
+    suspect_tail: float = 0.02
+    """A cell whose tail looks slower with this p-value is measured on, though its usual steps are known."""
     spare: float = 1.0
     """Pairs disturbed by other programs are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
@@ -105,7 +115,7 @@ class Rule:
     @property
     def false_alarms(self) -> float:
         """The largest probability that a gate calls a cell of identical code slower; the same of calling it faster."""
-        return sum(look.slower for look in self.looks)
+        return sum(look.slower + look.slower_tail for look in self.looks)
 
     @property
     def confidence_of_looks(self) -> float:
@@ -134,6 +144,22 @@ def rule_of(values: Mapping[str, float]) -> Rule:
 
 
 @dataclass(frozen=True)
+class PairedEstimate:
+    """The ratio candidate / baseline over launches, all on the natural scale."""
+
+    ratio: float
+    low: float
+    """0 if there are too few pairs for an interval of this confidence."""
+    high: float
+    """Infinite if there are too few pairs."""
+    slower_p: float
+    """One-sided: how often identical code would look at least this much slower."""
+    faster_p: float
+    pairs: int
+    """0 for launches that were not measured in pairs."""
+
+
+@dataclass(frozen=True)
 class Judgement:
     """A verdict and its evidence; ratios are candidate / baseline, above 1 slower."""
 
@@ -159,6 +185,8 @@ class Judgement:
     """Of the logarithm of the ratio."""
     freedom: float | None = None
     """Degrees of freedom of that error."""
+    tail: PairedEstimate | None = None
+    """Where the verdict rests on the tail, how much slower that is."""
 
 
 def judge(
@@ -258,7 +286,7 @@ def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
 
 
 def _decide(
-    found: "PairedEstimate",
+    found: PairedEstimate,
     rule: Rule,
     smallest: float,
     launches: tuple[int, int],
@@ -324,22 +352,6 @@ _SIMULATED_PAIRS = 40
 _SIMULATIONS = 2000
 
 
-@dataclass(frozen=True)
-class PairedEstimate:
-    """The ratio candidate / baseline over launches, all on the natural scale."""
-
-    ratio: float
-    low: float
-    """0 if there are too few pairs for an interval of this confidence."""
-    high: float
-    """Infinite if there are too few pairs."""
-    slower_p: float
-    """One-sided: how often identical code would look at least this much slower."""
-    faster_p: float
-    pairs: int
-    """0 for launches that were not measured in pairs."""
-
-
 @lru_cache(maxsize=256)
 def null_distribution(pairs: int) -> Floats:
     """Return P(signed-rank sum <= k), k = 0 ... n (n + 1) / 2, when every sign is a fair coin."""
@@ -379,11 +391,14 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     )
 
 
-def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Look | None:
+def deciding_look(
+    baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT, tails: Tails = NO_TAILS
+) -> Look | None:
     """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per step, side by side).
 
     A look ends it that finds a regression, excludes one, or finds that the cell is not suspect enough to go on. A cell
-    that looks faster goes on until the first look that can prove it: that is as strict as a proof of the contrary.
+    that looks faster goes on until the first look that can prove it: that is as strict as a proof of the contrary. One
+    whose tail looks slower goes on until that is proved or no longer looks so.
     """
     first_proof = next((look.pairs for look in rule.looks if look.slower > 0), 0)
     for look in rule.looks:
@@ -396,9 +411,25 @@ def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: R
             ends = False
         else:
             ends = found.high < 1 + rule.tolerance or look.suspect < 1
-        if ends:
+        proven = found.ratio > 1 + rule.magnitude and found.slower_p <= look.slower
+        if proven or (ends and not _tail_needs_more(look, rule, tails)):
             return look
     return None
+
+
+def _tail_needs_more(look: Look, rule: Rule, tails: Tails) -> bool:
+    """Tell whether the tail looks slower at this look, which does not prove it, and a later one can."""
+    tail = _slower_tail(look, rule, tails)
+    return tail is not None and look is not rule.looks[-1] and look.slower_tail < tail.slower_p <= rule.suspect_tail
+
+
+def _slower_tail(look: Look, rule: Rule, tails: Tails) -> PairedEstimate | None:
+    """Return how much slower the tail is over the pairs up to a look; None where it does not look slower."""
+    if len(tails[0]) < look.pairs:
+        return None
+    before, after = tails
+    tail = estimate_pairs(before[: look.pairs], after[: look.pairs], 1 - 2 * look.bound)
+    return tail if tail.ratio > 1 + rule.magnitude else None
 
 
 def _looks_faster(found: PairedEstimate, rule: Rule) -> bool:
@@ -410,13 +441,16 @@ def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
     return next((look for look in rule.looks if look.pairs > pairs), rule.looks[-1])
 
 
-def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Judgement:
+def judge_looks(
+    baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT, tails: Tails = NO_TAILS
+) -> Judgement:
     """Return the verdict on a cell of a gate from its pairs so far, by the look that decides.
 
-    Pairs beyond that look do not count, or measuring on would be a second chance. Without such a look the cell is
-    inconclusive, whatever it looks like so far, unless only the proof that it is faster is missing.
+    ``tails`` are those of the same launches. Pairs beyond that look do not count, or measuring on would be a second
+    chance. Without such a look the cell is inconclusive, whatever it looks like so far, unless only the proof that it
+    is faster is missing.
     """
-    deciding = deciding_look(baseline, candidate, rule)
+    deciding = deciding_look(baseline, candidate, rule, tails)
     reached = [each for each in rule.looks if each.pairs <= len(baseline)]
     look = deciding or (reached[-1] if reached else None)
     missing = f"{len(baseline)} of at least {next_look(len(baseline), rule).pairs} pairs measured"
@@ -431,6 +465,11 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {confidence}"
     effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached
     judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
+    tail = _slower_tail(look, rule, tails)
+    if tail is not None and tail.slower_p <= look.slower_tail and judged.verdict is not Verdict.REGRESSION:
+        words = change_in_words(tail.ratio, tail.low, tail.high)
+        sentence = f"{judged.sentence}, but the slowest tenth of the steps is {words}"
+        return replace(judged, verdict=Verdict.REGRESSION, sentence=sentence, tail=tail)
     if deciding is not None or (_looks_faster(found, rule) and judged.verdict is Verdict.NO_REGRESSION):
         return judged  # that it is no slower is known, though not that it is faster
     return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")

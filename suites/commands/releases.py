@@ -117,7 +117,7 @@ def releases_command(given: Given) -> None:
     if given.resume:
         chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
-    grouping = groups.of_plan(plan, machine, given.order)
+    grouping = replace(groups.of_plan(plan, machine, given.order), by_build=True)
     profile = RunProfile(
         RELEASES,
         partial(of_plan, grouping=grouping),

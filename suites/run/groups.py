@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
 from dlbench.reports.cells import group_of, grouped
@@ -58,6 +59,8 @@ class Grouping:
     memory_bytes: int = 0
     remarks: tuple[str, ...] = ()
     """A line for each cell that cannot take turns, where that was asked for."""
+    by_build: bool = False
+    """Whether cells of one group differ in their builds alone, as those of releases do."""
 
     def groups(
         self, launches: Sequence[PlannedLaunch], peaks: Mapping[Cell, int], seconds: Mapping[Cell, float]
@@ -85,8 +88,9 @@ class Grouping:
 
     def _work(self, cell: Cell, seconds: Mapping[Cell, float]) -> Cell:
         """Return what cells of one group share; a cell that is to run alone shares it with no other."""
-        together = cell in self.cells and seconds.get(cell, 0.0) <= LONG_LAUNCH
-        return group_of(cell) if together else cell
+        if cell not in self.cells or seconds.get(cell, 0.0) > LONG_LAUNCH:
+            return cell
+        return axes.without(cell, "framework") if self.by_build else group_of(cell)
 
 
 def _group(launches: Sequence[PlannedLaunch]) -> Group:

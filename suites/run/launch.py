@@ -20,6 +20,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
 from dlbench.adapters.tuning import THREAD_SETTING, TUNABLE, in_force
@@ -347,7 +348,10 @@ def _members(
     first = launches[0]
     seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
     cells = [each.cell for each in launches]
-    rounds = rounds_of(protocol, len(set(cells)))
+    plan = runners[first.side].plan
+    rows = {plan.row_of(cell).build.framework.name for cell in cells}
+    alike = len(rows) == 1 and len({axes.without(cell, "framework") for cell in cells}) == 1
+    rounds = rounds_of(protocol, alike)
     machine = runners[first.side].machine
     cpus = 1 if machine is None else machine.cpu.effective_cpus
     needed = len(launches) if len(set(cells)) == 1 else 1

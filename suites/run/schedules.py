@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.cells import CellResult, build_matrix
-from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, other_work, pairs_of
+from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, other_work, pairs_of, tails_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
 from dlbench.reports.losses import LossDifference
 from dlbench.reports.ratio.fastest import Leader, fastest
@@ -564,7 +564,8 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
 
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
-        if given_up(records) or different(records, rule) or deciding_look(baseline, candidate, rule) is not None:
+        decided = deciding_look(baseline, candidate, rule, tails_of(records, host)) is not None
+        if given_up(records) or different(records, rule) or decided:
             return 0
         wanted = next_look(len(baseline), rule).pairs
         spent = pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))

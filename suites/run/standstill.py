@@ -8,8 +8,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import psutil
@@ -20,6 +21,7 @@ from dlbench.hardware_probe.cpu import bound_mask
 
 _STANDING = "TtZX"
 """States of threads that use no CPU: stopped, traced, or ended."""
+_NOTICEABLE = 0.05
 _STANDSTILL_SECONDS = 1.0
 """A process that still runs this long after SIGSTOP does not stop."""
 
@@ -31,10 +33,20 @@ class CpuTime(NamedTuple):
     """Seconds, of all threads."""
     waiting: float
     """Seconds for which threads were ready to run and had no CPU."""
+    by_thread: Mapping[int, float] = MappingProxyType({})
+    """Seconds used by each thread."""
 
     def since(self, earlier: "CpuTime") -> "CpuTime":
         """Return what was added since an earlier reading; threads that ended meanwhile do not make it negative."""
-        return CpuTime(max(0.0, self.used - earlier.used), max(0.0, self.waiting - earlier.waiting))
+        return CpuTime(
+            max(0.0, self.used - earlier.used),
+            max(0.0, self.waiting - earlier.waiting),
+            {thread: used - earlier.by_thread.get(thread, 0.0) for thread, used in self.by_thread.items()},
+        )
+
+    def computing(self) -> list[int]:
+        """Return the threads that had a noticeable part of the CPU time."""
+        return [thread for thread, used in self.by_thread.items() if used > _NOTICEABLE * self.used]
 
 
 def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
@@ -56,27 +68,33 @@ class Placement:
         self._allowed: frozenset[int] | None = None
         """The CPUs that each of its threads could use then; none where they differ."""
 
-    def confine(self, processes: Sequence[int], cpus: Sequence[int]) -> None:
-        """Move all threads to these CPUs, unless they bound themselves to CPUs of their own."""
+        self._confined: list[int] = []
+        """The threads that are not to use all of them now."""
+
+    def confine(self, processes: Sequence[int], cpus: Sequence[int], threads: Sequence[int] = ()) -> None:
+        """Move these threads of processes, or all, to these CPUs, unless they bound themselves to CPUs of their own."""
         if self._allowed is None:
-            masks = {_allowed(thread) for thread in _threads(processes)} - {frozenset()}
+            masks = {_allowed(thread) for thread in _threads_of(processes)} - {frozenset()}
             self._allowed = masks.pop() if len(masks) == 1 else frozenset()
         if set(cpus) < self._allowed:
-            _move(processes, cpus)
+            self._confined = list(threads or _threads_of(processes))
+            _move(self._confined, cpus)
 
-    def let_go(self, processes: Sequence[int]) -> None:
-        """Let all threads use the CPUs again that they could use before."""
+    def let_go(self) -> None:
+        """Let the confined threads use the CPUs again that they could use before."""
         if self._allowed:
-            _move(processes, self._allowed)
+            _move(self._confined, self._allowed)
+        self._confined = []
 
 
-def _move(processes: Sequence[int], cpus: Collection[int]) -> None:
-    for thread in _threads(processes):
+def _move(threads: Sequence[int], cpus: Collection[int]) -> None:
+    for thread in threads:
         with contextlib.suppress(OSError):  # it has ended
             os.sched_setaffinity(thread, cpus)
 
 
-def _threads(processes: Sequence[int]) -> list[int]:
+def _threads_of(processes: Sequence[int]) -> list[int]:
+    """Return the living threads of processes."""
     return [int(thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
 
 
@@ -150,9 +168,9 @@ def _stands_still(process: int) -> bool:
 
 
 def busy_seconds() -> float:
-    """Return the seconds for which the machine's CPUs were busy so far, whatever with; counted in ticks."""
+    """Return the CPU seconds of all programs so far, this process left out; counted in ticks."""
     times = psutil.cpu_times()
-    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")) - time.process_time()
 
 
 def cpu_time(processes: Sequence[int]) -> CpuTime:
@@ -160,11 +178,12 @@ def cpu_time(processes: Sequence[int]) -> CpuTime:
 
     It is counted in ticks of 0.01 s where the kernel's scheduler reports none.
     """
-    used, waited = 0.0, 0.0
+    by_thread: dict[int, float] = {}
+    waited = 0.0
     for process in processes:
         times = thread_times(str(process))
         if times is not None:
-            cpu, waiting = times
-            used += sum(cpu.values())
+            used, waiting = times
+            by_thread.update({int(thread): seconds for thread, seconds in used.items()})
             waited += sum(waiting.values())
-    return CpuTime(used, waited)
+    return CpuTime(sum(by_thread.values()), waited, by_thread)

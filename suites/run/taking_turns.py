@@ -18,7 +18,7 @@ from .turns import Member, TurnShape
 _BUSY_SHARE = 0.8
 """A launch that computes for this share of a slice keeps a CPU busy."""
 _PLACING_SECONDS = 0.002
-"""A launch is confined to the CPUs of its round for this long, so that its threads begin there."""
+"""Threads are confined to the CPUs of their round for this long, so that they begin there."""
 
 
 class TurnTaking:
@@ -38,6 +38,8 @@ class TurnTaking:
         """Whether the guest is to time samples; else it is to end."""
         self._shape = TurnShape(0, False, math.inf)
         self._placement = Placement()
+        self._computing: list[int] = []
+        """Threads that computed when the launch last ran; none: unknown."""
         self._turn_began = 0.0
         """By the monotonic clock, or later by its pauses."""
         self._cpu_time_at_turn = self._cpu_time_at_slice = CpuTime(0.0, 0.0)
@@ -68,7 +70,9 @@ class TurnTaking:
         self.samples.append(samples)
         if samples != self._shape.samples:
             return False
-        used = cpu_time(descendants(self._supervisor)).since(self._cpu_time_at_turn)
+        now = cpu_time(descendants(self._supervisor))
+        used = now.since(self._cpu_time_at_turn)
+        self._computing = now.since(self._cpu_time_at_slice).computing()
         busy = max(0.0, busy_seconds() - self._busy_at_turn)
         turn = TurnObservation(
             ended - self._turn_began, used.used, used.waiting, self._member.turns.round, self._slices, busy
@@ -140,7 +144,9 @@ class TurnTaking:
         """
         before, busy = cpu_time(descendants(self._supervisor)), busy_seconds()
         in_slice = before.since(self._cpu_time_at_slice)
-        self._others_ran = sum(in_slice) > _BUSY_SHARE * (self._stopped_ns * 1e-9 - self._slice_began)
+        self._computing = in_slice.computing()
+        wanted = in_slice.used + in_slice.waiting
+        self._others_ran = wanted > _BUSY_SHARE * (self._stopped_ns * 1e-9 - self._slice_began)
         if self._others_ran:
             self._member.turns.pause(self._member.number)
             self._slices += 1
@@ -171,7 +177,7 @@ class TurnTaking:
 
     def _confine(self, processes: Sequence[int]) -> None:
         if self._member.cpus:
-            self._placement.confine(processes, self._member.cpus)
+            self._placement.confine(processes, self._member.cpus, self._computing)
 
     def _let_go(self) -> None:
         """Let the threads use all CPUs again, once they run where they were placed.
@@ -180,7 +186,7 @@ class TurnTaking:
         """
         if self._member.cpus:
             time.sleep(_PLACING_SECONDS)
-            self._placement.let_go(descendants(self._supervisor))
+            self._placement.let_go()
 
 
 def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:

@@ -3,9 +3,10 @@
 The speed of a shared machine changes within hundredths of a second: of a product of small matrices on a busy virtual
 machine, times that lie 0.02 s apart are correlated by 0.65, those 0.1 s apart by 0.3. So launches are compared best
 when they alternate that fast. A round is one turn of each launch, in an order drawn by the seed. Turns last 0.1 s or
-one sample, and those of the two sides of a pair 0.025 s. A longer step of a pair is cut into slices: the launch is
-stopped wherever its step is, and the other side gets a slice before it goes on. The time for which it stood still is
-subtracted from its sample.
+one sample, and those of launches that are alike 0.025 s: of the two sides of a pair, or of several builds of one row. A
+longer step of theirs is cut into slices: the launch is stopped wherever its step is, and the other gets a slice before
+it goes on. The time for which it stood still is subtracted from its sample. Of more than two alike launches a round has
+two, one of which (the anchor) is the same in all rounds, so that those which are compared alternate at once.
 
 A turn that other programs disturbed is taken again before the round ends.
 
@@ -18,7 +19,7 @@ steps of 0.6 s drifted to different CPUs, and deviated by 4 to 6 % instead of 0.
 import math
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ class Rounds:
     """A turn lasts about this long, or one sample where that is longer."""
     cuts_steps: bool = False
     """Whether turns that last much longer are cut into slices of this length."""
+    in_pairs: bool = False
+    """Whether a round has a turn of two launches, one of which is the same in all rounds; else of all launches."""
     most: int = 200
 
 
@@ -70,17 +73,17 @@ class TurnShape(NamedTuple):
     """After which the other launches run; infinite where turns are not cut."""
 
 
-def rounds_of(protocol: Protocol, cells: int) -> Rounds:
-    """Return how many rounds launches of so many cells take turns for.
+def rounds_of(protocol: Protocol, alike: bool) -> Rounds:
+    """Return how many rounds launches take turns for; ``alike`` ones are the sides of a pair, or builds of one row.
 
-    Between several cells a round costs a step of each. Of a single cell, whose two sides are compared, many pairs are
-    worth more than precise ones: a proof needs twelve of one sign. Both sides lose the same by short turns and slices:
-    a step after a pause finds cold caches, and threads wait for one another. That costs 4 to 11 % of a step of 2 ms
-    that is stopped every 0.025 s, and differs between frameworks, so that their cells need longer turns.
+    Many short groups of alike launches are worth more than precise ones: a proof needs twelve of one sign. They lose
+    the same by short turns and slices: a step after a pause finds cold caches, and threads wait for one another. That
+    costs 4 to 11 % of a step of 2 ms that is stopped every 0.025 s, and differs between frameworks, so that their cells
+    need longer turns.
     """
     most = 5 * protocol.seconds
-    if cells == 1:
-        return Rounds(3, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True)
+    if alike:
+        return Rounds(3, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True, in_pairs=True)
     return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, most))
 
 
@@ -99,6 +102,24 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
     shares = (1 - 1 / logs.shape[0]) * (1 - 1 / logs.shape[1])
     deviation = _NORMAL_PER_MEDIAN * float(np.median(left)) / math.sqrt(shares)
     return deviation * math.sqrt(math.pi / 2 / len(rounds))
+
+
+def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) -> float:
+    """Return the standard error of a launch's distance from the anchor, over its rounds with it.
+
+    As `standard_error`, from the median deviation of these distances; of the launch that had the fewest rounds.
+    """
+    distances: dict[int, list[float]] = defaultdict(list)
+    for of_round in rounds:
+        for member, seconds in of_round.items():
+            if member != anchor and anchor in of_round:
+                distances[member].append(seconds - of_round[anchor])
+    fewest = min(map(len, distances.values()), default=0)
+    if fewest < 2:
+        return math.inf
+    left = [np.abs(np.subtract(of_member, np.median(of_member))) for of_member in distances.values()]
+    deviation = _NORMAL_PER_MEDIAN * float(np.median(np.concatenate(left))) / math.sqrt(1 - 1 / fewest)
+    return deviation / math.sqrt(2) * math.sqrt(math.pi / 2 / fewest)
 
 
 def refusal(cell: Cell) -> str:
@@ -166,6 +187,12 @@ class Turns:
         """By round, the logarithm of a sample's seconds of each member."""
         self._seconds = dict.fromkeys(range(members), 0.0)
         self._cells: Sequence[Cell | None] = list(cells) or [None] * members
+        self._anchor: int | None = None
+        """The member that has a turn in each round, where rounds are of two."""
+        self._anchor_since = 0
+        """The first round that counts: those with an anchor that has left compare too few of the members."""
+        self._to_meet: list[int] = []
+        """Members that the anchor has still to meet before it meets one again."""
         self._sample_seconds: dict[Cell | None, float] = {}
         """By cell, of the slowest of its launches: all have turns of as many samples, though noise slowed some of
         their warm-ups."""
@@ -208,13 +235,17 @@ class Turns:
     def takes(self, member: int, seconds: float) -> None:
         """Take note of how long a sample of a member takes, by its warm-up."""
         with self._changed:
-            cell = self._cells[member]
-            self._sample_seconds[cell] = max(seconds, self._sample_seconds.get(cell, 1e-9))
+            alike = self._alike(member)
+            self._sample_seconds[alike] = max(seconds, self._sample_seconds.get(alike, 1e-9))
+
+    def _alike(self, member: int) -> Cell | None:
+        """Return what members have in common whose turns have as many samples."""
+        return None if self._rounds.in_pairs else self._cells[member]
 
     def shape(self, member: int) -> TurnShape:
         """Return what the turns of this member consist of; all members must have begun."""
         with self._changed:
-            sample, rounds = self._sample_seconds[self._cells[member]], self._rounds
+            sample, rounds = self._sample_seconds[self._alike(member)], self._rounds
             lead_in = sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
             samples = min(max(1, round(rounds.turn_seconds / sample) - lead_in), _MOST_SAMPLES)
             cut = rounds.cuts_steps and sample > 1.5 * rounds.turn_seconds
@@ -283,6 +314,7 @@ class Turns:
                 self._to_start.remove(member)
             self._has_started(member)
             self._order = [other for other in self._order if other != member]
+            self._to_meet = [other for other in self._to_meet if other != member]
             self._disturbed.discard(member)
             if self._holder == member:
                 self._holder = None
@@ -311,19 +343,46 @@ class Turns:
         """Count the round that has ended, if any, and draw the order of the next one."""
         if not self._ending and self.round >= 0:
             self._undisturbed += not self._disturbed
-            mean = sum(self._seconds[member] for member in self._present) / len(self._present)
-            made, fewest = self.round + 1, self._rounds.fewest
-            if self._undisturbed >= fewest or made >= PATIENCE * fewest:
-                precise = standard_error(self._rounds_made) <= self._rounds.deviation
-                known = mean >= self._rounds.least_seconds and precise
-                self._ending = known or mean >= self._rounds.seconds or made >= self._rounds.most
+            self._ending = self._is_enough()
         self.round += 1
         self._rounds_made.append({})
         self.place = self._chance.random()
         self._tries.clear()
         self._disturbed.clear()
-        self._order = sorted(self._present)
+        self._order = self._members_of_round()
         self._chance.shuffle(self._order)
+
+    def _is_enough(self) -> bool:
+        """Tell whether the launches are known well enough, or have had their seconds."""
+        others = self._present - {self._anchor}
+        # The anchor has a turn in each of the rounds in which the others have one in turn.
+        cycle = 1 if self._anchor is None else max(1, len(others))
+        made, fewest = self.round + 1 - self._anchor_since, cycle * self._rounds.fewest
+        if self._undisturbed < fewest and made < PATIENCE * fewest:
+            return False
+        mean = sum(self._seconds[member] for member in others) / max(1, len(others))
+        if mean >= self._rounds.seconds or made >= cycle * self._rounds.most:
+            return True
+        return mean >= self._rounds.least_seconds and self._standard_error() <= self._rounds.deviation
+
+    def _standard_error(self) -> float:
+        if self._anchor is None:
+            return standard_error(self._rounds_made)
+        return standard_error_of_pairs(self._rounds_made, self._anchor)
+
+    def _members_of_round(self) -> list[int]:
+        """Return the members that have a turn in the next round: all, or two of them."""
+        members = sorted(self._present)
+        if not self._rounds.in_pairs or len(members) <= 2:
+            return members
+        if self._anchor not in self._present:
+            self._anchor = self._chance.choice(members)
+            self._anchor_since, self._undisturbed = self.round, 0
+            self._to_meet = []
+        if not self._to_meet:
+            self._to_meet = [member for member in members if member != self._anchor]
+            self._chance.shuffle(self._to_meet)
+        return [self._anchor, self._to_meet.pop()]
 
 
 @dataclass(frozen=True)

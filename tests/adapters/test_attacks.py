@@ -119,7 +119,7 @@ def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
 
 def beside_an_honest_one(name, folder):
     """Return the outcomes of an honest launch and of an attack that take turns, as the sides of a pair do."""
-    turns = Turns(2, name, rounds_of(PROTOCOL, 1))
+    turns = Turns(2, name, rounds_of(PROTOCOL, alike=True))
     members = [Member(turns, number) for number in range(2)]
     for side in ("honest", "attack"):
         (folder / side).mkdir()

@@ -122,6 +122,79 @@ def test_the_standard_error_is_that_of_a_median_over_rounds():
     assert turns.standard_error([]) == turns.standard_error([{0: 1.0}, {0: 1.0}]) == np.inf
 
 
+PAIRS = Rounds(fewest=3, seconds=0.0, most=40, in_pairs=True)
+
+
+def rounds_by_member(ran_in):
+    """Return the members of each round, given the rounds of each member's turns."""
+    members = {}
+    for member, numbers in ran_in.items():
+        for number in numbers:
+            members.setdefault(number, set()).add(member)
+    return [members[number] for number in sorted(members)]
+
+
+def test_of_several_alike_launches_each_alternates_with_the_same_one():
+    ran_in = {}
+    _, counts = play(5, PAIRS, needed=1, rounds_of_turns=ran_in)
+    rounds = rounds_by_member(ran_in)
+    assert {len(of_round) for of_round in rounds} == {2}
+    (anchor,) = set.intersection(*rounds)
+    assert counts == {member: 12 if member == anchor else 3 for member in range(5)}
+    # All meet it once before one meets it again.
+    for first in range(0, len(rounds), 4):
+        assert set.union(*rounds[first : first + 4]) == set(range(5))
+
+
+def test_where_the_anchor_leaves_another_one_takes_its_place():
+    ran_in = {}
+    play(4, PAIRS, needed=1, rounds_of_turns=ran_in)
+    (anchor,) = set.intersection(*rounds_by_member(ran_in))
+    ran_in = {}
+    _, counts = play(4, PAIRS, needed=1, lasts={anchor: 4}, rounds_of_turns=ran_in)
+    rounds = rounds_by_member(ran_in)
+    (next_anchor,) = set.intersection(*rounds[4:])
+    assert next_anchor != anchor
+    assert set.union(*rounds[4:]) == set(range(4)) - {anchor}
+    assert min(counts.values()) >= 3
+
+
+@examples(40)
+@given(st.lists(st.floats(0.5, 2.0), min_size=4, max_size=6), st.integers(3, 6), st.integers(0, 2**32))
+def test_alike_launches_are_compared_through_the_one_that_all_met(ratios, cycles, seed):
+    """Each round has a drift of its own, so that only the ratio of its two turns says something."""
+    chance = np.random.default_rng(seed)
+    turns_of = {member: [] for member in range(len(ratios))}
+    rounds = [member for _ in range(cycles) for member in range(1, len(ratios))]
+    for number, member in enumerate(rounds):
+        level = 0.02 * float(np.exp(chance.normal(0, 0.3)))
+        for one in (0, member):
+            turns_of[one].append((level * ratios[one], number))
+    outcomes = []
+    for made in turns_of.values():
+        outcome = in_turns([[seconds] for seconds, _ in made])
+        observed = [QUIET._replace(round=number) for _, number in made]
+        outcomes.append(outcome._replace(outside=outcome.outside._replace(turns=observed)))
+    seconds = seconds_in_turns(outcomes)
+    found = [other / seconds[0] for other in seconds]
+    assert found == pytest.approx([ratio / ratios[0] for ratio in ratios], rel=1e-4)
+
+
+def test_the_standard_error_of_pairs_is_that_of_a_median_distance_from_the_anchor():
+    chance = np.random.default_rng(1)
+    errors, medians = [], []
+    for _ in range(400):
+        drift, logs = chance.normal(0, 0.3, 33), chance.normal(0, 0.02, (33, 2))
+        rounds = [
+            {0: drift[number] + logs[number, 0], 1 + number % 3: drift[number] + logs[number, 1]}
+            for number in range(33)
+        ]
+        errors.append(turns.standard_error_of_pairs(rounds, 0))
+        medians.append(np.median([logs[number, 1] - logs[number, 0] for number in range(0, 33, 3)]))
+    assert np.mean(errors) == pytest.approx(np.std(medians) / np.sqrt(2), rel=0.1)
+    assert turns.standard_error_of_pairs([{0: 1.0, 1: 1.0}], 0) == np.inf
+
+
 def test_a_disturbed_turn_is_taken_again_in_its_round():
     def observed(member, turn):
         return DISTURBED if member == 1 and turn % 4 == 0 else QUIET
@@ -359,7 +432,7 @@ def test_a_process_that_has_ended_stands_still():
     ended.wait()
     assert standstill.stop([ended.pid])
     standstill.let_run([ended.pid])
-    assert standstill.cpu_time([ended.pid]) == (0.0, 0.0)
+    assert standstill.cpu_time([ended.pid]) == (0.0, 0.0, {})
     assert standstill.descendants(ended.pid) == []
 
 
@@ -577,7 +650,7 @@ def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_pat
         placement = standstill.Placement()
         placement.confine([process.pid], one)
         assert os.sched_getaffinity(process.pid) == set(one)
-        placement.let_go([process.pid])
+        placement.let_go()
         assert os.sched_getaffinity(process.pid) == everywhere
         other = {max(everywhere)}
         os.sched_setaffinity(process.pid, other)
