@@ -280,5 +280,8 @@ REPORT = Report(
     examples=("dlbench report noise", "dlbench report noise --run latest --frameworks torch"),
     analyse=lambda source: source.results(),
     page=lambda results, options: _page(results),
+    heading="Why launches differ",
+    place=78,
+    has_section=lambda results: bool(noise(results.records, results.hosts)),
     options=frozenset({ALL_RUNS}),
 )

@@ -470,9 +470,18 @@ def judge_looks(
         words = change_in_words(tail.ratio, tail.low, tail.high)
         sentence = f"{judged.sentence}, but the slowest tenth of the steps is {words}"
         return replace(judged, verdict=Verdict.REGRESSION, sentence=sentence, tail=tail)
+    if deciding is not None and judged.verdict is Verdict.INCONCLUSIVE:
+        return replace(judged, sentence=f"{judged.sentence}; {_why_no_more(look, found, rule)}")
     if deciding is not None or (_looks_faster(found, rule) and judged.verdict is Verdict.NO_REGRESSION):
         return judged  # that it is no slower is known, though not that it is faster
     return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")
+
+
+def _why_no_more(look: Look, found: PairedEstimate, rule: Rule) -> str:
+    """Return why a cell that is still open gets no more pairs."""
+    if look is rule.looks[-1]:
+        return f"no more than {look.pairs} pairs are measured"
+    return f"it does not look slower either (p {found.slower_p:.2g}), so no more than {look.pairs} pairs were measured"
 
 
 def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float:

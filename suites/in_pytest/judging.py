@@ -76,8 +76,11 @@ class Baselines:
         else:
             self._add_store(target)
 
-    def add_file(self, file: BenchmarkFile) -> None:
-        """Add the benchmarks of a file; each process of plain benchmarks is one more launch."""
+    def add_file(self, file: BenchmarkFile, disturbed: bool = False) -> None:
+        """Add the benchmarks of a file; each process of plain benchmarks is one more launch.
+
+        Launches that other programs ``disturbed`` are counted as such, and their times are not.
+        """
         if repetition := repetition_of(file):
             self.notes.append(repetition)
         host = read_host(file.fingerprint, file.machine)
@@ -89,7 +92,7 @@ class Baselines:
         for launch in launches_of(file):
             for benchmark in launch.foreign:
                 if benchmark.fullname not in repeated:
-                    self._add_launch(benchmark.fullname, launch.fingerprint, benchmark.stats.median)
+                    self._add_launch(benchmark.fullname, launch.fingerprint, benchmark.stats.median, disturbed)
         if repeated:
             self.notes.append(f"{file.name} repeats measurements of an earlier file; they count once.")
 
@@ -137,10 +140,10 @@ class Baselines:
             key = str(kept["fullname"]) if isinstance(kept, dict) and "fullname" in kept else cell
             self.sides[key, machine] = side_of(records, results.hosts.get(machine))
 
-    def _add_launch(self, name: str, machine: str, seconds: float) -> None:
-        earlier = self.sides.get((name, machine))
-        times = (*earlier.launch_medians, seconds) if earlier else (seconds,)
-        self.sides[name, machine] = plain_side(*times)
+    def _add_launch(self, name: str, machine: str, seconds: float, disturbed: bool) -> None:
+        earlier = self.sides.get((name, machine), plain_side())
+        times = earlier.launch_medians if disturbed else (*earlier.launch_medians, seconds)
+        self.sides[name, machine] = plain_side(*times, disturbed=earlier.contended + disturbed)
 
 
 @dataclass(frozen=True)
@@ -238,17 +241,27 @@ def candidates_of_session(
     return list(candidates.values())
 
 
-def candidates_of_processes(files: Sequence[BenchmarkFile], baselines: Baselines, host: Host) -> list[Candidate]:
-    """Return the benchmarks that fresh processes measured; each file is of one."""
+def candidates_of_processes(
+    files: Sequence[BenchmarkFile], disturbed: Sequence[bool], baselines: Baselines, host: Host
+) -> list[Candidate]:
+    """Return the benchmarks that fresh processes measured.
+
+    Each file is of one process, ``disturbed`` tells which of them other programs did.
+    """
     times: dict[str, list[float]] = {}
-    for file in files:
+    lost: Counter[str] = Counter()
+    for file, was_disturbed in zip(files, disturbed, strict=True):
         for benchmark in file.foreign:
-            times.setdefault(benchmark.fullname, []).append(benchmark.stats.median)
+            undisturbed = times.setdefault(benchmark.fullname, [])
+            if was_disturbed:
+                lost[benchmark.fullname] += 1
+            else:
+                undisturbed.append(benchmark.stats.median)
     candidates = []
     for name, seconds in times.items():
         known = baselines.machines_of(name)
         machine = host.fingerprint if host.fingerprint in known else files[0].fingerprint
-        candidates.append(Candidate(name, name, plain_side(*seconds), machine))
+        candidates.append(Candidate(name, name, plain_side(*seconds, disturbed=lost[name]), machine))
     return candidates
 
 
@@ -261,9 +274,9 @@ def save(contents: Sequence[dict[str, Any]], path: Path) -> int:
     return len(content["benchmarks"])
 
 
-def plain_side(*seconds: float) -> SideOfCell:
-    """Return the launches of a plain benchmark by the median of each."""
-    return SideOfCell(Status.OK, "", len(seconds), seconds)
+def plain_side(*seconds: float, disturbed: int = 0) -> SideOfCell:
+    """Return the launches of a plain benchmark by the median of each; beside them so many were ``disturbed``."""
+    return SideOfCell(Status.OK, "", len(seconds), seconds, disturbed)
 
 
 def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool, same_session: bool) -> Judgement:

@@ -26,8 +26,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from .process import Order, ProcessOutcome, takes_benchmark
@@ -43,6 +44,27 @@ _OF_COVERAGE = "COV_CORE_", "COVERAGE_PROCESS_"
 _SEPARATE = (
     "Install each checkout in an environment of its own, and name the baseline's: --dlbench-baseline-python=PATH"
 )
+
+
+class CpuUse(NamedTuple):
+    """Seconds so far."""
+
+    clock: float
+    all_programs: float
+    own: float
+    """Of this session and its processes that have ended."""
+
+    @classmethod
+    def now(cls) -> CpuUse:
+        """Read the clock and what the kernel counted."""
+        times = psutil.cpu_times()
+        busy = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+        return cls(time.monotonic(), busy, sum(os.times()[:4]))
+
+    def of_others_since(self, before: CpuUse) -> float:
+        """Return the share of the machine's CPUs that other programs used since an earlier reading."""
+        others = self.all_programs - before.all_programs - (self.own - before.own)
+        return others / max(1e-9, self.clock - before.clock) / (psutil.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,8 @@ class Processes:
     """pytest-benchmark JSON of each process that measured something."""
     baseline_files: list[Path] = field(default_factory=list)
     """The same of the baseline's code."""
+    disturbed: dict[Path, float] = field(default_factory=dict)
+    """Files of processes beside which other programs computed, and these programs' share of the CPUs."""
     failures: list[Failure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Benchmarks that were skipped in a process, and why."""
@@ -164,7 +188,9 @@ class Processes:
             # By its path from here, since the process starts in another folder.
             python = str(Path(here, shutil.which(python_of_baseline) or python_of_baseline))
         command = [*command_of(python), *arguments_of(self.config, further)]
+        before = CpuUse.now()
         code = self._wait_for(command, checkout or here, output)
+        others = CpuUse.now().of_others_since(before)
         shutil.rmtree(place / "temporary", ignore_errors=True)
         outcome = _read_outcome(Path(order.outcome))
         of_baseline = checkout is not None
@@ -187,6 +213,10 @@ class Processes:
         if file.exists() and file.stat().st_size:
             files = self.baseline_files if of_baseline else self.files
             files.append(file)
+            from dlbench.reports.disturbance import OTHERS_SHARE  # slow to import
+
+            if others > OTHERS_SHARE:
+                self.disturbed[file] = others
         return outcome.measured > 0 or of_baseline
 
     def _wait_for(self, command: list[str], folder: Path, output: Path) -> int:

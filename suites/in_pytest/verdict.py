@@ -122,15 +122,17 @@ class VerdictSession:
         baselines = self._baselines or Baselines()
         for content in self._compared:
             baselines.add_file(accept("the file that --benchmark-compare found", content))
+        disturbed = self._processes.disturbed
         for file in self._processes.baseline_files:
-            baselines.add_file(read(file))
+            baselines.add_file(read(file), file in disturbed)
         host = host_of(probe())
         files = [read(file) for file in self._processes.files]
         names = {benchmark.fullname for file in files for benchmark in file.benchmarks}
         names.update(str(benchmark["fullname"]) for benchmark in self._measured)
         follow_root(baselines, names, self._config.rootpath, self._config.invocation_params.dir)
         if self._processes.count:
-            candidates = candidates_of_processes(files, baselines, host)
+            were_disturbed = [file in disturbed for file in self._processes.files]
+            candidates = candidates_of_processes(files, were_disturbed, baselines, host)
         else:
             candidates = candidates_of_session(self._measured, baselines, host, self._foreign_machine)
         self._judged = judge_all(baselines, candidates, self._left_out, bool(self._processes.checkout))
@@ -186,6 +188,13 @@ class VerdictSession:
                 reporter.write_line(visible(f"    {line}"))
         for test, reason in self._processes.skipped.items():
             reporter.write_line(visible(f"skipped in a process: {test}: {reason}"))
+        if self._processes.disturbed:
+            all_processes = len(self._processes.files) + len(self._processes.baseline_files)
+            share = max(self._processes.disturbed.values())
+            reporter.write_line(
+                f"Other programs used up to {share:.0%} of the CPUs beside {len(self._processes.disturbed)} of "
+                f"{all_processes} processes, whose times do not count. Measure again when the machine is quiet."
+            )
         if self._judged is not None:
             for text, red in self._judged.lines:
                 reporter.write_line(visible(text), red=red)

@@ -71,6 +71,19 @@ def test_a_look_ends_as_soon_as_the_pairs_allow(ratio: float, deviation: float, 
     assert (found.pairs, found.judgement.verdict) == (ends, verdict)
 
 
+@pytest.mark.parametrize(
+    ("count", "deviation", "why"),
+    [(16, 0.2, "it does not look slower either (p "), (40, 0.08, "no more than 40 pairs are measured")],
+)
+def test_an_open_cell_says_why_it_gets_no_more_pairs(count: int, deviation: float, why: str) -> None:
+    for seed in range(200):
+        found = judge_looks(*pairs(LAST, 1.05, deviation, seed))
+        if found.verdict is Verdict.INCONCLUSIVE and found.baseline_launches == count:
+            assert why in found.sentence
+            return
+    pytest.fail("no such cell in 200")
+
+
 some_pairs = st.builds(
     pairs, st.integers(0, LAST), st.floats(0.7, 1.5), st.sampled_from([0.003, 0.03, 0.2]), st.integers(0, 99)
 )

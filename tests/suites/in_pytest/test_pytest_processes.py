@@ -5,6 +5,7 @@ file, and processes differ by a thousandth.
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -54,6 +55,14 @@ def test_{name}(benchmark):
 """
 
 
+QUIET = """
+# Beside other tests the machine is busy.
+from dlbench.suites.in_pytest import processes
+
+processes.CpuUse.of_others_since = lambda now, before: 0.0
+"""
+
+
 @pytest.fixture
 def session(pytester, monkeypatch, tmp_path):
     return sessions_of(pytester, monkeypatch, tmp_path)
@@ -65,6 +74,7 @@ def project(pytester):
     pytester.path.joinpath("pytest.ini").write_text("[pytest]\npythonpath = .\n")
     pytester.path.joinpath("clock.py").write_text(CLOCK)
     pytester.path.joinpath("seconds.txt").write_text("0.1")
+    pytester.path.joinpath("conftest.py").write_text(QUIET)
     write(pytester.path, "test_a.py", "sum")
     write(pytester.path, "test_b.py", "sum")
     plain = "from clock import PLACE\n\ndef test_plain(): (PLACE / 'log.txt').open('a').write('plain 0 0\\n')\n"
@@ -123,6 +133,26 @@ def test_one_command_saves_a_baseline_and_one_gives_a_verdict(session, project, 
     processes = {process for name, process in ran if name == "sum"}
     assert len(processes) == 4  # the session, and the three that count
     assert len([name for name, _ in ran if name == "sum"]) == 8
+
+
+def test_a_process_beside_other_programs_does_not_count(session, project, saved):
+    """Else an editor's search beside the candidate would be a regression of every benchmark."""
+    (project / "conftest.py").write_text("")
+    (project / "seconds.txt").write_text("0.125")
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-undecided=fail"
+        found = plain(session, *words)
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert found.ret == 6
+    found.stdout.fnmatch_lines([
+        "Other programs used up to * of the CPUs beside 3 of 3 processes, whose times do not count. *",
+        "CONTENDED  test_a.py::test_sum: other programs interfered with 3 of 6 launches; *",
+        "verdict undecided: *",
+    ])  # fmt: skip
 
 
 def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_launches(saved):
