@@ -100,7 +100,7 @@ class Rule:
         Look(12, 0.0106, 0.000245),
         Look(16, 0.0157, 0.00003, suspect=0.05, slower_tail=0.00003),
         Look(24, 0.0015, 0.00004, suspect=0.05, slower_tail=0.00004),
-        Look(40, 0.0015, 0.00006, suspect=0.0, slower_tail=0.00005),
+        Look(40, 0.0015, 0.000065, suspect=0.0, slower_tail=0.00005),
     )
     """Of a gate. Twelve pairs of one sign have p = 1 / 4096: fewer pairs cannot meet a level this strict."""
     suspect_tail: float = 0.02

@@ -41,17 +41,17 @@ def test_the_levels_of_the_looks_add_up_to_what_is_promised() -> None:
 
 
 def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> None:
-    """Tails deviate by 5 %: few cells are measured longer, and of 4,000 none is called slower (0.6 expected)."""
+    """Tails deviate by 5 %: few cells are measured longer, and of 1,000 none is called slower (0.1 expected)."""
     rng = np.random.default_rng(7)
     alarms, longer = 0, 0
-    for _ in range(4000):
+    for _ in range(1000):
         usual = pairs(LAST, 1.0, 0.01, int(rng.integers(2**32)))
         tails = pairs(LAST, 1.0, 0.05, int(rng.integers(2**32)))
         decided = deciding_look(*usual, tails=tails)
         longer += decided != deciding_look(*usual)
         alarms += judge_looks(*usual, tails=tails).verdict is Verdict.REGRESSION
-    assert alarms <= 3
-    assert longer <= 0.05 * 4000
+    assert alarms <= 2
+    assert longer <= 0.05 * 1000
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_long_step_of_a_pair_is_cut_and_takes_as_long_as_it_computes(folder, c
     for record in records:
         outcome = record.outcome
         turns = outcome.outside.turns
-        assert min(turn.slices for turn in turns) >= 3
+        assert max(turn.slices for turn in turns) >= 3
         # Without its pauses a sample is what it computed, however long the other side ran in between.
         running, computing = (sum(getattr(turn, name) for turn in turns) for name in ("seconds", "cpu_seconds"))
         assert outcome.median_seconds() == pytest.approx(0.15 * running / computing, rel=0.3)

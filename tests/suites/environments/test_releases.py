@@ -243,6 +243,7 @@ def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, 
     assert left_behind(home) == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tmp_path):
     publish(tmp_path, "numpy", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="nowhere")
@@ -262,6 +263,7 @@ def test_releases_that_are_not_built_and_are_not_to_be_built_have_one_sentence_a
     )
 
 
+@pytest.mark.slow
 def test_the_reason_why_no_release_could_be_built_is_a_sentence(tiny, tmp_path):
     publish(tmp_path, "tiny", "1.0", requires="nowhere")
     with pytest.raises(FrameworkEnvironmentError, match=r"^No release of Tiny could be built\. [A-Z]"):

@@ -57,7 +57,7 @@ def read(folder, content, **options):
 class Unseen:
     """A monitor that saw what fits the honest answer."""
 
-    wrong, timed_steps, turn_samples = "", HONEST.observed_steps(), HONEST.turns
+    wrong, timed_steps, turns = "", HONEST.observed_steps(), None
 
     def observation(self):
         return HostObservation(0.1, 0.1)
