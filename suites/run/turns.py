@@ -83,7 +83,7 @@ def rounds_of(protocol: Protocol, alike: bool) -> Rounds:
     """
     most = 5 * protocol.seconds
     if alike:
-        return Rounds(3, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True, in_pairs=True)
+        return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True, in_pairs=True)
     return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, most))
 
 
