@@ -224,7 +224,7 @@ class TurnObservation(NamedTuple):
     waiting_seconds: float  # for a CPU, by the kernel's scheduler
     round: int = -1  # index of the round that it belongs to; -1: its place in the list
     slices: int = 1  # stretches that it ran in; other launches ran between them
-    busy_seconds: Optional[float] = None  # of all CPUs, by all programs, counted in ticks; None: not read
+    busy_seconds: Optional[float] = None  # of all CPUs, by all programs but dlbench, counted in ticks; None: not read
 
 
 class HostObservation(NamedTuple):

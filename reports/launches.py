@@ -48,11 +48,15 @@ def seconds_of_phases(record: Record) -> dict[str, float]:
     ends = [time for _, time in begun[1:]] + [begun[0][1] + record.wall_seconds]
     seconds = {name: max(0.0, end - time) for (name, time), end in zip(begun, ends, strict=True)}
     outcome = record.outcome
+    # Its wall seconds leave out already that it waited for CPUs before its first step, and stood still between turns.
+    others_ran = seconds.pop("waiting", 0.0)
     if outcome.turns and outcome.outside is not None and "timed" in seconds:
-        # Between its turns it stood still, which its wall seconds leave out already.
-        stood_still = max(0.0, seconds["timed"] - outcome.outside.timed_seconds)
-        seconds["timed"] -= stood_still
-        seconds[begun[-1][0]] = max(0.0, ends[-1] + stood_still - begun[-1][1])
+        between_turns = max(0.0, seconds["timed"] - outcome.outside.timed_seconds)
+        seconds["timed"] -= between_turns
+        others_ran += between_turns
+    last, began = begun[-1]
+    if last in seconds:
+        seconds[last] = max(0.0, ends[-1] + others_ran - began)
     return seconds
 
 

@@ -262,7 +262,7 @@ class Turns:
             self._order.insert(0, member)
             self._waiting.add(member)
             self._choose()
-            self._changed.wait_for(lambda: self._holder == member or self._aborted)
+            self._changed.wait_for(lambda: self._holder == member or self._ending or self._aborted)
             self._waiting.discard(member)
 
     def next_turn(self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True) -> bool:

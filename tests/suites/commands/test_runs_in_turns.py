@@ -44,7 +44,9 @@ def test_launches_of_a_block_form_a_group_and_their_ratios_come_from_it(folder, 
     assert "took turns" in ratio(one, two).method
     for record in records:
         # Standing still is no time of its own.
-        assert seconds_of_phases(record)["timed"] == pytest.approx(record.outcome.outside.timed_seconds, abs=1e-6)
+        seconds = seconds_of_phases(record)
+        assert seconds["timed"] == pytest.approx(record.outcome.outside.timed_seconds, abs=1e-6)
+        assert sum(seconds.values()) == pytest.approx(record.wall_seconds, abs=0.05)
 
 
 SPIN = """

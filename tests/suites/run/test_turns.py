@@ -315,6 +315,27 @@ def test_a_turn_is_cut_into_slices_between_which_the_others_run():
         assert of_round in ([0, 1] * 4, [1, 0] * 4)
 
 
+def test_a_side_that_ends_in_its_slice_lets_the_other_finish_its_turn():
+    table = Turns(2, 1, Rounds(fewest=4, seconds=0.0, most=40))
+    paused, finished = [], []
+
+    def member(number):
+        # The first one stops in the middle of its turn, and the other one crashes in its own.
+        if table.next_turn(number, None) and not paused:
+            paused.append(number)
+            table.pause(number)
+            finished.append(table.next_turn(number, QUIET))
+        table.leave(number)
+
+    threads = [threading.Thread(target=member, args=(number,), daemon=True) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert finished == [False]
+
+
 def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
     table = Turns(2, 1, Rounds(turn_seconds=0.025, cuts_steps=True))
     table.takes(0, 0.005)
