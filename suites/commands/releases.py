@@ -43,8 +43,8 @@ from .run import resumed
 
 _SUITE = "tuning"
 _LAUNCHES = "4"
-"""Of each release in the usual suite. Launches of ten releases that took turns deviated by 1.4 to 1.8 %, so four of each
-show a change by 4 %."""
+"""Of each release in the usual suite. Launches of ten releases that took turns deviated by 1.4 to 1.8 %, so four
+of each show a change by 4 %."""
 _WHICH: options.Options = {
     "first": option("--from", "The oldest release (default: the first that a Python here can run).", metavar="VERSION"),
     "last": option("--to", "The newest release (default: the latest).", metavar="VERSION"),
