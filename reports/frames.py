@@ -7,7 +7,8 @@
     dlbench.launches("dlbench.sqlite").groupby("framework").first_step_seconds.median()
 
 A store is a file, a database URL, or several of these. By default the launches of the newest run of each cell count, as
-in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a comparison both sides' launches).
+in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a comparison both sides' launches): its
+id, the beginning of that, ``latest`` or ``previous``.
 Keyword arguments select values of axes as the command line does: names with commas between them, patterns too
 (``network="lstm*"``). A name counts before a pattern and before a list (``network="tests/test_a.py::test_c[1,2]"``).
 """
@@ -31,8 +32,8 @@ from dlbench.reports.quantities import cpu_joules
 from dlbench.reports.rounds import seconds_by_round
 from dlbench.reports.selection import suggestion
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, last_attempts
-from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.storage.record import Record, Run, last_attempts
+from dlbench.reports.storage.results import Narrowing, Results, run_named
 from dlbench.reports.storage.store import Store
 from dlbench.reports.thread_evidence import observe
 
@@ -177,6 +178,8 @@ def _read(store: Target | Iterable[Target], values_of_axes: dict[str, str], **as
     if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
         raise ReportError(f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}.")
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
+    if asked["run"] is not None:
+        asked["run"] = run_named(asked["run"], _runs_of(targets))
     results = Results.read(targets, **asked)
     if not values_of_axes:
         return results
@@ -186,6 +189,14 @@ def _read(store: Target | Iterable[Target], values_of_axes: dict[str, str], **as
         known = suggestion(word, narrowing.known(axis), most=3)
         warnings.warn(f"No stored cell has the {axis} {word!r}. {known}", stacklevel=3)
     return narrowing.of(results)
+
+
+def _runs_of(targets: Iterable[Target]) -> list[Run]:
+    runs: list[Run] = []
+    for target in targets:
+        with Store.open(target, create=False) as store:
+            runs += store.runs()
+    return runs
 
 
 def _cells_of(targets: Iterable[Target]) -> tuple[Cell, ...]:

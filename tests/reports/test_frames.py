@@ -66,6 +66,10 @@ def test_launches_are_narrowed_to_axes_and_runs() -> None:
         assert len(dlbench.cells(CPU, framework="nonesuch")) == 0
     run = Results.read([GATES]).comparisons[0]
     assert set(dlbench.launches(GATES, run=run)["side"]) == {"baseline", "candidate"}
+    latest = dlbench.launches(GATES, run="latest")
+    (name,) = set(latest["run"])
+    assert set(dlbench.launches(GATES, run=name)["started"]) == set(latest["started"])
+    assert name >= max(dlbench.launches(GATES)["run"])
     with pytest.raises(ReportError, match="no axis 'colour'"):
         dlbench.cells(CPU, colour="red")
 
