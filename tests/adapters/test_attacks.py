@@ -135,9 +135,20 @@ def beside_an_honest_one(name, folder):
 #: By evidence that turns could weaken: CPU time of processes that are stopped, and the check against the timed samples.
 #: Beside other tests a clock at a quarter of its speed is within what is allowed for waiting in 1.5 s of turns.
 IN_TURNS = {"hides_a_helper", "skips_at_the_timed_rate"}
+#: The first queues work for hours that it has to finish, until its time limit ends it. The others, written for launches
+#: on their own, end without a number too, and for another reason.
+NOT_FOR_TURNS = {
+    *("leaves_work_unfinished", "speaks_for_itself_to_the_host", "writes_its_own_outcome", "skips_most_steps")
+}
 
 
-@pytest.mark.parametrize("name", sorted(IN_TURNS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in IN_TURNS))
+        for name in sorted(CAUGHT.keys() - NOT_FOR_TURNS)
+    ],
+)
 def test_an_attack_is_caught_in_turns_too(name, tmp_path):
     status, seen = CAUGHT[name]
     for attempt in range(3):
