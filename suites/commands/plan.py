@@ -14,7 +14,7 @@ from dlbench.reports.cells import grouped
 from dlbench.reports.errors import StoreError
 from dlbench.reports.naming import counted
 from dlbench.reports.report import Source
-from dlbench.reports.statistics import ENOUGH_LAUNCHES
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, FEWEST_LAUNCHES, FREEDOM_FOR_TWO
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
@@ -172,6 +172,8 @@ def kind_of_protocol(plan: Plan) -> str:
         return "columns whose fastest cell is then still open get more launches, until it is known"
     if plan.launches >= ENOUGH_LAUNCHES:
         return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
+    if plan.launches == FEWEST_LAUNCHES and len(plan.cells) >= FREEDOM_FOR_TWO:
+        return f"{plan.launches} launches per cell: all cells together show how launches differ, and ± covers that."
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"
     return f"{several} per cell: ± shows variation within a launch only; use --interval 2% for more."
 

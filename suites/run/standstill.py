@@ -67,7 +67,6 @@ class Placement:
         """Remember nothing yet: which CPUs its threads may use is read before they are first moved."""
         self._allowed: frozenset[int] | None = None
         """The CPUs that each of its threads could use then; none where they differ."""
-
         self._confined: list[int] = []
         """The threads that are not to use all of them now."""
 

@@ -18,6 +18,7 @@ from processes import (
     COMMAND,
     PATIENCE,
     gone,
+    plan_of,
     records_in,
     run_command,
     running_command,
@@ -30,6 +31,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands import options
+from dlbench.suites.commands.plan import kind_of_protocol
 
 SUITE = suite_of_null(threads=[1, 2], protocol={"launches": 2, "cell_seconds": 100.0})
 ALL = Counter({("fcn5", threads, launch): 1 for threads in (1, 2) for launch in (0, 1)})
@@ -56,6 +58,14 @@ def complaint(errors: str) -> str:
     (line,) = [line for line in errors.splitlines() if line.startswith("dlbench: ")]
     assert errors.rstrip().endswith(line)
     return line
+
+
+def test_a_plan_says_what_intervals_of_two_launches_cover():
+    """Where many cells have two, they show together how launches differ; two cells alone do not."""
+    one_network = plan_of(networks="fcn5", frameworks="torch,tensorflow,mxnet", threads="1,2")
+    assert one_network.launches == 2
+    assert "all cells together show how launches differ" in kind_of_protocol(one_network)
+    assert "within a launch only" in kind_of_protocol(plan_of(networks="fcn5", frameworks="torch", threads="1,2"))
 
 
 def test_a_run_from_beginning_to_end(folder):
