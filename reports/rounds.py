@@ -1,17 +1,16 @@
 """Launches that took turns: the seconds of a step of each, relative to the others of their group.
 
-Each turn counts with the median of its samples. Where turns are short, those of a round follow one another within
-tenths of a second, so that what slows the machine for longer slows them alike: a launch counts with the median over
-rounds of its turn's distance from the round's level. That level is the mean over its turns of their logarithms, each
-less its launch's distance. Both follow from one another, so they are computed in a few passes (Tukey's median polish,
-with means for the rounds; Tukey 1977, Exploratory Data Analysis, chapter 11). For two launches it is the median over
-rounds of the ratio of their turns.
+Each turn counts with the median of its samples. Turns of a round, or the slices of them, alternate within tenths of a
+second, so that what slows the machine for longer slows them alike: a launch counts with the middle over rounds of its
+turn's distance from the round's level. That level is the mean over its turns of their logarithms, each less its
+launch's distance. Both follow from one another, so they are computed in a few passes (Tukey's median polish, with means
+for the rounds; Tukey 1977, Exploratory Data Analysis, chapter 11). For two launches it is the middle over rounds of the
+ratio of their turns.
 
-Long steps whose turns were cut into slices alternated as fast, so that the same holds for them. Long steps in whole
-turns are too far apart for that: a neighbour on the same core comes and goes between two of them.
-Noise only adds time, so that the fastest turn of each launch is compared then (Chen and Revels 2016, arXiv 1608.04295).
-In groups of twelve launches with steps of 0.2 to 1.4 s and four rounds on a busy virtual machine, launches deviated by
-4.0 to 5.9 % so, and by 5.7 to 8.4 % by the median polish; pairs of steps of 3 to 50 ms by 2 to 12 % and by 1 to 7 %.
+The middle of many rounds is their median: short turns have spikes. Long steps have few rounds, each of them a mean over
+many slices, and a median of few values is noisy: their middle is the median of the means of all pairs of values (Hodges
+and Lehmann 1963, Annals of Mathematical Statistics 34, 598-611), which one outlier does not move far either. VERDICTS.md
+has the study.
 
 The level of all launches of a group is that of their medians: seconds are those of usual steps, and only their ratios
 depend on the way to compare.
@@ -27,10 +26,11 @@ from dlbench.reports.disturbance import disturbed_turns
 
 FEWEST_SHARE = 0.5
 """Disturbed turns of a launch are left out as long as it has a turn in this share of its rounds."""
-SHORT_TURN = 0.15
-"""Seconds. Where turns last longer, on average, those of a round say little about one another."""
+FEW_ROUNDS = 10
+"""So many or fewer have the median of means of pairs as their middle."""
 _PASSES = 40
-"""Each halves what is left to the end."""
+"""At most, until distances change by less than `_SETTLED`."""
+_SETTLED = 1e-9
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,16 +43,9 @@ def took_turns(*outcomes: Outcome) -> bool:
 def seconds_in_turns(outcomes: Sequence[Outcome]) -> list[float]:
     """Return the seconds of a step of launches that took turns with one another, in their order."""
     logs = _by_round([seconds_by_round(outcome) for outcome in outcomes])
-    lengths = [sum(outcome.samples_ns) * 1e-9 / len(outcome.turns) for outcome in outcomes]
-    side_by_side = np.mean(lengths) <= SHORT_TURN or any(map(_sliced, outcomes))
-    effects = _polished(logs) if side_by_side else np.nanmin(logs, axis=0)
+    distances = _distances(logs)
     level = float(np.mean(np.nanmedian(logs, axis=0)))
-    return [float(seconds) for seconds in np.exp(level + effects - np.mean(effects))]
-
-
-def _sliced(outcome: Outcome) -> bool:
-    """Tell whether turns of a launch were cut, so that those of a round took place at once."""
-    return outcome.outside is not None and any(turn.slices > 1 for turn in outcome.outside.turns)
+    return [float(seconds) for seconds in np.exp(level + distances - np.mean(distances))]
 
 
 def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
@@ -66,14 +59,30 @@ def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
     return shared if np.isfinite(shared).any(axis=0).all() else logs
 
 
-def _polished(logs: Floats) -> Floats:
-    """Return the distance of each launch from the levels of the rounds, by median polish."""
-    levels = np.nanmean(logs, axis=1)
-    effects = np.zeros(logs.shape[1])
+def _distances(logs: Floats) -> Floats:
+    """Return the distance of each launch from the levels of the rounds."""
+    distances = np.zeros(logs.shape[1])
     for _ in range(_PASSES):
-        effects = np.nanmedian(logs - levels[:, np.newaxis], axis=0)
-        levels = np.nanmean(logs - effects, axis=1)
-    return effects
+        before = distances
+        levels = np.nanmean(logs - distances, axis=1)
+        distances = np.array([middle(of_launch) for of_launch in (logs - levels[:, np.newaxis]).T])
+        if np.abs(distances - before).max() < _SETTLED:
+            break
+    return distances
+
+
+def middle(values: Floats) -> float:
+    """Return the middle of a launch's rounds; NaN are left out."""
+    known = values[np.isfinite(values)]
+    if len(known) > FEW_ROUNDS:
+        return float(np.median(known))
+    first, second = np.triu_indices(len(known))
+    return float(np.median((known[first] + known[second]) / 2))
+
+
+def variance_of_middle(count: int) -> float:
+    """Return the variance of the middle of so many normal values of variance 1, for large counts."""
+    return np.pi / (2 if count > FEW_ROUNDS else 3) / count
 
 
 def seconds_by_round(outcome: Outcome) -> dict[int, float]:

@@ -1,8 +1,8 @@
 """Which launches of a block take turns: those of cells that do the same work, as many as fit into memory.
 
 Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel out
-(`reports.side_by_side`). More cells than fit are divided by chance, anew in each block, so that over several blocks
-all of them can be compared.
+(`reports.side_by_side`). Of a matrix, the rows of a column make a group. In the second block the columns of a row do, so
+that all cells of a network can be compared. More cells than fit are divided by chance, anew in each block.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
-from dlbench.reports.cells import group_of, grouped
+from dlbench.reports.cells import column_of, group_of, grouped, row_of
 from dlbench.reports.naming import name_of
 
 from ..planning import values
@@ -25,6 +25,8 @@ TURNS, SEQUENTIAL = ORDERS = ("turns", "sequential")
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: those that take turns, the two sides of a pair, else one."""
 
+LINKING_BLOCK = 1
+"""The block whose groups are rows of a matrix."""
 MOST_MEMBERS = 16
 """Launches that take turns: with more of them a round takes long, and the machine changes within it."""
 LONG_LAUNCH = 60.0
@@ -61,6 +63,8 @@ class Grouping:
     """A line for each cell that cannot take turns, where that was asked for."""
     by_build: bool = False
     """Whether cells of one group differ in their builds alone, as those of releases do."""
+    by_column: bool = False
+    """Whether cells of one work are divided into columns of a matrix, and once into its rows."""
 
     def groups(
         self, launches: Sequence[PlannedLaunch], peaks: Mapping[Cell, int], seconds: Mapping[Cell, float]
@@ -72,11 +76,29 @@ class Grouping:
         """
         found: list[Group] = []
         for of_work in grouped(launches, lambda launch: self._work(launch.cell, seconds)).values():
-            needed = [peaks.get(launch.cell) or expected_peak(self.plan, launch.cell) for launch in of_work]
-            size = self._members(needed)
-            for start in range(0, len(of_work), size):
-                found.append(_group(of_work[start : start + size]))
+            for together in self._divided(of_work):
+                needed = [peaks.get(launch.cell) or expected_peak(self.plan, launch.cell) for launch in together]
+                size = self._members(needed)
+                for start in range(0, len(together), size):
+                    found.append(_group(together[start : start + size]))
         return found
+
+    def _divided(self, of_work: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
+        """Return launches of one work in smaller groups, which alternate faster, where the plan is a matrix.
+
+        The rows of a column are compared most, so that a group is a column. Those of the second block are rows: the
+        columns can be compared through them.
+        """
+        if not self.by_column:
+            return [list(of_work)]
+        ways = [lambda launch: column_of("", launch.cell), lambda launch: row_of(launch.cell)]
+        if of_work[0].block == LINKING_BLOCK:
+            ways.reverse()
+        for way in ways:
+            parts = list(grouped(of_work, way).values())
+            if len(parts) > 1 and min(map(len, parts)) > 1:
+                return parts
+        return [list(of_work)]
 
     def _members(self, needed: Sequence[int]) -> int:
         """Return how many launches that need so many bytes are alive at once: the groups are as equal as possible."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
 from dlbench.reports.disturbance import disturbed_turns
+from dlbench.reports.rounds import variance_of_middle
 
 _LEAD_IN_SECONDS = 0.05
 _MOST_SAMPLES = 1000
@@ -55,9 +56,9 @@ class Rounds:
     deviation: float = 0.005
     """Standard error of a launch within its group with which rounds end sooner."""
     turn_seconds: float = 0.1
-    """A turn lasts about this long, or one sample where that is longer."""
-    cuts_steps: bool = False
-    """Whether turns that last much longer are cut into slices of this length."""
+    """A turn lasts about this long, or as long as the longest sample of the launches where that is longer."""
+    slice_seconds: float = math.inf
+    """Turns that last much longer than usual are cut into slices of this length."""
     in_pairs: bool = False
     """Whether a round has a turn of two launches, one of which is the same in all rounds; else of all launches."""
     most: int = 200
@@ -83,12 +84,12 @@ def rounds_of(protocol: Protocol, alike: bool) -> Rounds:
     """
     most = 5 * protocol.seconds
     if alike:
-        return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, cuts_steps=True, in_pairs=True)
-    return Rounds(max(4, protocol.minimum_steps), min(Rounds.seconds, most))
+        return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
+    return Rounds(max(3, protocol.minimum_steps), min(Rounds.seconds, most), slice_seconds=0.025)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
-    """Return the standard error of a launch's median over rounds, given the logarithm of a step by launch and round.
+    """Return the standard error of a launch over its rounds, given the logarithm of a step by launch and round.
 
     It is that of all launches together, from the median deviation of what launches and rounds do not explain: a median
     is little affected by the spikes that other programs cause. Launches that are not in all of the rounds are left out.
@@ -101,7 +102,7 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
     left = np.abs(centred - np.median(centred, axis=0))
     shares = (1 - 1 / logs.shape[0]) * (1 - 1 / logs.shape[1])
     deviation = _NORMAL_PER_MEDIAN * float(np.median(left)) / math.sqrt(shares)
-    return deviation * math.sqrt(math.pi / 2 / len(rounds))
+    return deviation * math.sqrt(variance_of_middle(len(rounds)))
 
 
 def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) -> float:
@@ -119,7 +120,7 @@ def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) 
         return math.inf
     left = [np.abs(np.subtract(of_member, np.median(of_member))) for of_member in distances.values()]
     deviation = _NORMAL_PER_MEDIAN * float(np.median(np.concatenate(left))) / math.sqrt(1 - 1 / fewest)
-    return deviation / math.sqrt(2) * math.sqrt(math.pi / 2 / fewest)
+    return deviation / math.sqrt(2) * math.sqrt(variance_of_middle(fewest))
 
 
 def refusal(cell: Cell) -> str:
@@ -246,10 +247,12 @@ class Turns:
         """Return what the turns of this member consist of; all members must have begun."""
         with self._changed:
             sample, rounds = self._sample_seconds[self._alike(member)], self._rounds
+            # Launches of a round have the same time, so that those with short steps do not end their turns early.
+            turn = max(rounds.turn_seconds, *self._sample_seconds.values())
             lead_in = sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
-            samples = min(max(1, round(rounds.turn_seconds / sample) - lead_in), _MOST_SAMPLES)
-            cut = rounds.cuts_steps and sample > 1.5 * rounds.turn_seconds
-            return TurnShape(samples, lead_in, rounds.turn_seconds if cut else math.inf)
+            samples = min(max(1, round(turn / sample) - lead_in), _MOST_SAMPLES)
+            cut = samples * sample > 1.5 * rounds.turn_seconds
+            return TurnShape(samples, lead_in, rounds.slice_seconds if cut else math.inf)
 
     def others_are_left(self) -> bool:
         """Return whether other launches have turns in this round that have not ended."""

@@ -1,13 +1,14 @@
 """Groups of launches: cells of the same work take turns, as many as fit, and resumed runs make what is missing."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from processes import plan_of
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
-from dlbench.reports.cells import group_of
+from dlbench.reports.cells import column_of, group_of, row_of
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import groups
 from dlbench.suites.run.groups import LONG_LAUNCH, MOST_MEMBERS, Grouping, expected_peak
@@ -57,6 +58,25 @@ def test_a_group_has_no_more_members_than_is_useful():
     found = grouping(plan).groups(launches(plan), {}, {})
     assert [len(group) for group in found] == [10, 10]
     assert max(map(len, found)) <= MOST_MEMBERS
+
+
+def test_of_a_matrix_columns_are_groups_and_in_the_second_block_rows():
+    by_column = replace(grouping(), by_column=True)
+    for block, ways in enumerate((column_of, row_of, column_of)):
+        found = by_column.groups(launches(block=block), {}, {})
+        assert [len(group) for group in found] == [3] * 6
+        way = ways if ways is row_of else partial(column_of, "")
+        assert all(len({(group_of(each.cell), way(each.cell)) for each in group}) == 1 for group in found)
+        assert sorted(each.cell for group in found for each in group) == sorted(PLAN.cells)
+
+
+def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
+    by_column = replace(grouping(), by_column=True)
+    of_torch = [PlannedLaunch(cell, 0) for cell in PLAN.cells if cell.framework == "torch" and cell.network == "fcn5"]
+    other = next(cell for cell in PLAN.cells if cell.framework == "mxnet" and cell.network == "fcn5")
+    lonely = [*of_torch, PlannedLaunch(other, 0)]
+    for of_work in (of_torch, lonely):
+        assert [len(group) for group in by_column.groups(of_work, {}, {})] == [len(of_work)]
 
 
 def test_long_launches_and_those_that_cannot_take_turns_run_alone():
