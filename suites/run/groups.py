@@ -1,7 +1,7 @@
 """Which launches of a block take turns: those of cells that do the same work, as many as fit into memory.
 
 Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel out
-(`reports.side_by_side`). Of a matrix, the rows of a column make a group. In the second block the columns of a row do, so
+(`reports.side_by_side`). Of a matrix, the rows of a column make a group. In the third block the columns of a row do, so
 that all cells of a network can be compared. More cells than fit are divided by chance, anew in each block.
 """
 
@@ -25,8 +25,8 @@ TURNS, SEQUENTIAL = ORDERS = ("turns", "sequential")
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: those that take turns, the two sides of a pair, else one."""
 
-LINKING_BLOCK = 1
-"""The block whose groups are rows of a matrix."""
+LINKING_BLOCK = 2
+"""The block whose groups are rows of a matrix. Of two launches a cell both are for its column."""
 MOST_MEMBERS = 16
 """Launches that take turns: with more of them a round takes long, and the machine changes within it."""
 LONG_LAUNCH = 60.0
@@ -86,8 +86,8 @@ class Grouping:
     def _divided(self, of_work: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
         """Return launches of one work in smaller groups, which alternate faster, where the plan is a matrix.
 
-        The rows of a column are compared most, so that a group is a column. Those of the second block are rows: the
-        columns can be compared through them.
+        The rows of a column are compared most, so that a group is a column. Those of one block are rows: the columns
+        can be compared through them.
         """
         if not self.by_column:
             return [list(of_work)]

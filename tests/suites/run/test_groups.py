@@ -60,9 +60,9 @@ def test_a_group_has_no_more_members_than_is_useful():
     assert max(map(len, found)) <= MOST_MEMBERS
 
 
-def test_of_a_matrix_columns_are_groups_and_in_the_second_block_rows():
+def test_of_a_matrix_columns_are_groups_and_in_one_block_rows():
     by_column = replace(grouping(), by_column=True)
-    for block, ways in enumerate((column_of, row_of, column_of)):
+    for block, ways in enumerate((column_of, column_of, row_of, column_of)):
         found = by_column.groups(launches(block=block), {}, {})
         assert [len(group) for group in found] == [3] * 6
         way = ways if ways is row_of else partial(column_of, "")
