@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -111,6 +112,18 @@ def test_a_device_is_kept_busy_for_the_time_asked_and_no_step_is_cut(step, secon
     assert machine.now - begun == step * machine.calls.count("step")
     # Until batches are long enough they double; from then on a hundred fill the time.
     assert len(spent) <= (100 + 7 if seconds else 1)
+
+
+@pytest.mark.parametrize(("growing", "steps"), [(0, 1), (2, 3), (100, timing.GROWING_STEPS)])
+def test_warm_up_goes_on_while_steps_map_memory_anew(growing, steps):
+    kept = []
+
+    def step():
+        if len(kept) < growing:
+            kept.append(np.ones(8_000_000))
+        time.sleep(0.01)
+
+    assert len(timing.until_memory_stays(step, lambda: None)) == steps
 
 
 class Clockwork(Pretender):
