@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import mmap
 import time
 
 import numpy as np
@@ -120,7 +121,8 @@ def test_warm_up_goes_on_while_steps_map_memory_anew(growing, steps):
 
     def step():
         if len(kept) < growing:
-            kept.append(np.ones(8_000_000))
+            kept.append(mmap.mmap(-1, 2**23))
+            kept[-1].write(bytes(2**23))
         time.sleep(0.01)
 
     assert len(timing.until_memory_stays(step, lambda: None)) == steps
