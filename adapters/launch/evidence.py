@@ -352,6 +352,12 @@ def minor_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
+def resident_pages() -> int:
+    """Return how many pages of memory this process has; 0 where the system does not say."""
+    fields = (read_file("/proc/self/statm") or "").split()
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
 _FAULTS_TIMED = 1024
 _ROUNDS_OF_FAULTS = 3
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from ..protocol import Launch, Protocol
-from .evidence import SampleCounter, minor_faults
+from .evidence import SampleCounter, resident_pages
 
 TRIES = 6  # to find how many steps make a sample
 
@@ -153,9 +153,9 @@ GPU_SECONDS = 1.0
 #: Of warm-up before the first turn of several launches, beside the usual steps.
 TURNS_WARM_UP_SECONDS = 0.5
 
-#: While memory grows, at most so many steps more than usual: an allocator that always gives memory back is no warm-up.
+#: While memory grows, at most so many steps more than usual.
 GROWING_STEPS = 4
-GROWING_SHARE = 0.01  # of a step's time that its page faults take
+GROWING_SHARE = 0.01  # of a step's time that mapping new pages takes
 FAULT_NANOSECONDS = 1000  # of a page fault, about: 500 to 2,000 on virtual machines
 
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
@@ -172,11 +172,11 @@ def warm_up(
     """Run the steps between the first and the timed ones; return their nanoseconds, and the steps of a sample."""
     protocol, spent = launch.protocol, []
     # The first step counts as warm-up. The first exchange after local steps is slow, as first calls are.
-    faults = 0
+    grown = 0
     for _ in range(max(1, protocol.warmup_steps - 1, launch.cell.local_steps - 1)):
-        before = minor_faults()
+        before = resident_pages()
         spent.append(time_one(step, adapter.synchronize))
-        faults = minor_faults() - before
+        grown = resident_pages() - before
         note_loss()
     if not launch.cell.on_cpu:
         spent += keep_busy(step, adapter.synchronize, GPU_SECONDS)
@@ -185,30 +185,31 @@ def warm_up(
         left = TURNS_WARM_UP_SECONDS - sum(spent) * 1e-9
         if left > 0:
             spent += keep_busy(step, adapter.synchronize, left)
-        elif memory_grew(faults, spent[-1]):
+        elif growth_costs(grown, spent[-1]):
             spent += until_memory_stays(step, adapter.synchronize)
     count, tried = steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
     multiple = launch.cell.sample_steps
     return spent + tried, -(-count // multiple) * multiple
 
 
-def memory_grew(faults: int, nanoseconds_of_step: int) -> bool:
-    """Return whether the page faults of a step took a noticeable part of its time."""
-    return faults * FAULT_NANOSECONDS > GROWING_SHARE * nanoseconds_of_step
+def growth_costs(pages: int, nanoseconds_of_step: int) -> bool:
+    """Return whether mapping so many more pages took a noticeable part of a step's time."""
+    return pages * FAULT_NANOSECONDS > GROWING_SHARE * nanoseconds_of_step
 
 
 def until_memory_stays(step: Callable[[], None], synchronize: Callable[[], None]) -> List[int]:
-    """Run steps until one maps hardly any memory anew, at most `GROWING_STEPS`; return their nanoseconds.
+    """Run steps until one leaves hardly more memory in use than before, at most `GROWING_STEPS`; return nanoseconds.
 
     Heaps grow for longer than other things warm up: after three steps PyTorch's next two still mapped 50,000 pages
-    each, which is 0.1 s of a step of 0.35 s. A launch has too few rounds of such steps for a median to hide that.
+    each, which is 0.1 s of a step of 0.35 s. A launch has too few rounds of such steps for a median to hide that. A
+    framework that gives memory back after each step, as JAX does, has page faults in all of them, but does not grow.
     """
     spent: List[int] = []
     growing = True
     while growing and len(spent) < GROWING_STEPS:
-        before = minor_faults()
+        before = resident_pages()
         spent.append(time_one(step, synchronize))
-        growing = memory_grew(minor_faults() - before, spent[-1])
+        growing = growth_costs(resident_pages() - before, spent[-1])
     return spent
 
 

@@ -128,6 +128,15 @@ def test_warm_up_goes_on_while_steps_map_memory_anew(growing, steps):
     assert len(timing.until_memory_stays(step, lambda: None)) == steps
 
 
+def test_memory_that_each_step_gives_back_is_no_warm_up():
+    def step():
+        with mmap.mmap(-1, 2**23) as memory:
+            memory.write(bytes(2**23))
+        time.sleep(0.01)
+
+    assert len(timing.until_memory_stays(step, lambda: None)) == 1
+
+
 class Clockwork(Pretender):
     """A pretender whose every step lasts as long as it is given, on a clock of its own."""
 

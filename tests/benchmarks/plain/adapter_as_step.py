@@ -1,0 +1,42 @@
+"""A suite's adapter as a user's own step, so that it can take turns with a plain script (`as_step`).
+
+The variable DLBENCH_PLAIN holds JSON: the cell's ``framework``, ``adapter`` and ``mode``, its ``settings``, and the
+network as ``data``. The guest's own modules are those of the process that imports this file.
+"""
+
+import importlib
+import json
+import os
+import tempfile
+
+GUEST = "_dlbench_guest"
+last = {}
+
+
+def guest(name):
+    """Return a module of the guest."""
+    return importlib.import_module(GUEST + "." + name)
+
+
+def prepare(cell):
+    """Build the training as a launch does; return a step."""
+    told = json.loads(os.environ["DLBENCH_PLAIN"])
+    batches = guest("launch.batches")
+    network = guest("networks").from_data(told["data"])
+    cell = cell._replace(
+        framework=told["framework"], adapter=told["adapter"], mode=told["mode"], network=told["network"],
+        batch_size=told["batch_size"],
+    )  # fmt: skip
+    made = guest(told["adapter"] + ".adapter").ADAPTER(cell, told["settings"], tempfile.mkdtemp())
+    made.import_modules()
+    weights = batches.initial_weights(network, batches.TIMED)
+    made.prepare(network, weights, batches.mini_batch(network, told["batch_size"], purpose=batches.TIMED))
+    made.synchronize()
+    made.set_learning_rate(0.01)
+    last["wait"] = made.synchronize
+    return made.step
+
+
+def synchronize():
+    """Wait for the end of the last step."""
+    last["wait"]()

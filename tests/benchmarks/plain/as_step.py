@@ -1,0 +1,30 @@
+"""A plain script as a user's own step, so that it can take turns with `adapter_as_step`.
+
+The variable DLBENCH_PLAIN holds JSON: the script's ``script``, ``mode``, ``network`` and ``batch_size``.
+"""
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+yardstick = importlib.import_module("plain.yardstick")
+last = {}
+
+
+def prepare(cell):
+    """Build the training; return a step."""
+    told = json.loads(os.environ["DLBENCH_PLAIN"])
+    given = yardstick.Arguments(told["network"], told["batch_size"], cell.threads, told["mode"])
+    script = importlib.import_module("plain." + told["script"])
+    step, wait = script.train(given, *yardstick.mini_batch(given))
+    last["wait"] = wait or (lambda: None)
+    return step
+
+
+def synchronize():
+    """Wait for the end of the last step."""
+    last["wait"]()

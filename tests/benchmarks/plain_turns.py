@@ -1,0 +1,93 @@
+"""Is an adapter's step as fast as a plain script's, measured in turns?
+
+    .venv/bin/python tests/benchmarks/plain_turns.py --frameworks torch,tensorflow --networks fcn5,lstm32
+
+As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/as_step.py and adapter_as_step.py) in the
+framework's environment, compared by `dlbench gate`: its pairs alternate every 0.025 s, so that a busy machine's noise
+is the same for both. Both are as installed. A ratio above 1 means that the adapter takes longer. Nothing else should
+run. Goal: 0.98 to 1.02.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dlbench.adapters.networks import to_data
+from dlbench.suites.environments import environment
+from dlbench.suites.planning import values
+from dlbench.suites.planning.framework import find, modes_meant
+from dlbench.suites.planning.suite import load
+
+STEPS = Path(__file__).resolve().parent / "plain"
+DLBENCH = Path(sys.executable).with_name("dlbench")
+
+
+def gate(interpreter: Path, launch: dict[str, Any], variables: dict[str, str], words: list[str]) -> dict[str, Any]:
+    """Return what a gate of the plain script against the adapter says, as JSON."""
+    given = {**variables, "DLBENCH_PLAIN": json.dumps(launch)}
+    with tempfile.TemporaryDirectory() as folder:
+        sides = ["--step", STEPS / "as_step.py", "--candidate-step", STEPS / "adapter_as_step.py"]
+        command = [DLBENCH, "gate", "quick", *sides, "--python", interpreter, "--json", *words]
+        command += ["--store", Path(folder) / "store.sqlite"]
+        for name, value in given.items():
+            command += ["--env", f"{name}={value}"]
+        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=False)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def main(
+    frameworks: str = "torch,tensorflow,jax,mxnet,onnxruntime",
+    networks: str = "fcn5,lstm32",
+    threads: int = 1,
+    tolerance: str = "2.5%",
+    threshold: str = "1.25%",
+    budget: str = "3m",
+) -> None:
+    """Compare each framework's default mode on each network, and print a row for each."""
+    known = load("table4").known
+    table = Table("network", "framework", "adapter / plain", "95 % interval", "pairs", "verdict", box=None)
+    for word in values.words(frameworks):
+        framework = find(word)
+        mode = modes_meant(framework, "")[0]
+        interpreter = environment.locate(framework).interpreter
+        if interpreter is None:
+            print(f"{word}: {environment.locate(framework).reason}", file=sys.stderr)
+            continue
+        variables = framework.launch_variables(mode, threads, interpreter.parent.parent, ())
+        for network in values.words(networks):
+            launch = {
+                "framework": framework.name,
+                "adapter": framework.folder,
+                "script": framework.folder,
+                "mode": mode,
+                "network": network,
+                "batch_size": known[network].batch_size,
+                "settings": framework.launch_settings(mode, ()),
+                "data": to_data(known[network]),
+            }
+            words = ["--threads", str(threads), "--tolerance", tolerance, "--threshold", threshold, "--budget", budget]
+            answer = gate(interpreter, launch, variables, [*words, "--tuning", "installed"])
+            for cell in answer["comparisons"]:
+                found = cell["ratio"]
+                table.add_row(
+                    network,
+                    framework.name,
+                    f"{found['ratio']:.3f}",
+                    f"{found['low']:.3f} - {found['high']:.3f}",
+                    str(cell["pairs"]),
+                    cell["verdict"],
+                )
+                print(network, framework.name, json.dumps(cell)[:300], flush=True)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
