@@ -53,7 +53,7 @@ def main(
 ) -> None:
     """Compare each framework's default mode on each network, and print a row for each."""
     known = load("table4").known
-    table = Table("network", "framework", "adapter / plain", "95 % interval", "pairs", "verdict", box=None)
+    table = Table("network", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None)
     for word in values.words(frameworks):
         framework = find(word)
         mode = modes_meant(framework, "")[0]
@@ -75,17 +75,13 @@ def main(
             }
             words = ["--threads", str(threads), "--tolerance", tolerance, "--threshold", threshold, "--budget", budget]
             answer = gate(interpreter, launch, variables, [*words, "--tuning", "installed"])
-            for cell in answer["comparisons"]:
-                found = cell["ratio"]
-                table.add_row(
-                    network,
-                    framework.name,
-                    f"{found['ratio']:.3f}",
-                    f"{found['low']:.3f} - {found['high']:.3f}",
-                    str(cell["pairs"]),
-                    cell["verdict"],
-                )
-                print(network, framework.name, json.dumps(cell)[:300], flush=True)
+            for cell in answer["cells"]:
+                row = [network, framework.name, cell["verdict"]]
+                if cell["ratio"] is not None:
+                    row += [f"{cell['ratio']:.3f}", f"{cell['low']:.3f} - {cell['high']:.3f}"]
+                    row += [str(cell["launches_used"]["baseline"])]
+                print(*row, flush=True)
+                table.add_row(*row)
     Console(width=120).print(table)
 
 
