@@ -7,7 +7,12 @@ network as ``data``. The guest's own modules are those of the process that impor
 import importlib
 import json
 import os
+import sys
 import tempfile
+from pathlib import Path
+
+# The scripts beside this file have the names of frameworks.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
 GUEST = "_dlbench_guest"
 last = {}

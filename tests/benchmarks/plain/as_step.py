@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+# The scripts beside this file have the names of frameworks.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 yardstick = importlib.import_module("plain.yardstick")
