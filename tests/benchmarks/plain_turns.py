@@ -4,8 +4,8 @@
 
 As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/as_step.py and adapter_as_step.py) in the
 framework's environment, compared by `dlbench gate`: its pairs alternate every 0.025 s, so that a busy machine's noise
-is the same for both. Both are as installed. A ratio above 1 means that the adapter takes longer. Nothing else should
-run. Goal: 0.98 to 1.02.
+is the same for both. The adapter is tuned, the script as a good author writes it, and both have the variables of the
+tuned row. A ratio above 1 means that the adapter takes longer. Nothing else should run. Goal: 0.98 to 1.02.
 """
 
 import json
@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.networks import to_data
+from dlbench.adapters.protocol import TUNED
+from dlbench.adapters.tuning import in_force
 from dlbench.suites.environments import environment
 from dlbench.suites.planning import values
 from dlbench.suites.planning.framework import find, modes_meant
@@ -61,8 +63,10 @@ def main(
         if interpreter is None:
             print(f"{word}: {environment.locate(framework).reason}", file=sys.stderr)
             continue
-        variables = framework.launch_variables(mode, threads, interpreter.parent.parent, ())
         for network in values.words(networks):
+            family = known[network].family.name
+            chosen = in_force(TUNED, framework.tunable(mode, "cpu", family))
+            variables = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen)
             launch = {
                 "framework": framework.name,
                 "adapter": framework.folder,
@@ -70,14 +74,14 @@ def main(
                 "mode": mode,
                 "network": network,
                 "batch_size": known[network].batch_size,
-                "settings": framework.launch_settings(mode, ()),
+                "settings": framework.launch_settings(mode, chosen),
                 "data": to_data(known[network]),
             }
             words = ["--threads", str(threads), "--tolerance", tolerance, "--threshold", threshold, "--budget", budget]
             answer = gate(interpreter, launch, variables, [*words, "--tuning", "installed"])
             for cell in answer["cells"]:
                 row = [network, framework.name, cell["verdict"]]
-                if cell["ratio"] is not None:
+                if cell["ratio"] is not None and cell["low"] is not None:
                     row += [f"{cell['ratio']:.3f}", f"{cell['low']:.3f} - {cell['high']:.3f}"]
                     row += [str(cell["launches_used"]["baseline"])]
                 print(*row, flush=True)
