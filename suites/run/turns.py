@@ -4,8 +4,8 @@ The speed of a shared machine changes within hundredths of a second: of a produc
 machine, times that lie 0.02 s apart are correlated by 0.65, those 0.1 s apart by 0.3. So launches are compared best
 when they alternate that fast. A round is one turn of each launch, in an order drawn by the seed. Turns last 0.1 s, and
 those of launches that are alike 0.025 s: of the two sides of a pair, or of several builds of one row. Where a sample of
-any launch lasts longer, all have turns as long as it. Such turns are cut into slices: the launch is stopped wherever its
-step is, and the others get a slice each before it goes on. The time for which it stood still is subtracted from its
+any launch lasts longer, all have turns as long as that. Such turns are cut into slices: the launch is stopped wherever
+its step is, and the others get a slice each before it goes on. The time for which it stood still is subtracted from its
 sample. Of more than two alike launches a round has two, one of which (the anchor) is the same in all rounds, so that
 those which are compared alternate at once.
 
