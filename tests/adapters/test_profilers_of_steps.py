@@ -74,7 +74,12 @@ def test_the_profiler_that_explains_the_step_counts(
 
 @pytest.mark.framework
 @pytest.mark.parametrize(
-    ("example", "profiler"), [("torch", "torch.profiler"), ("jax", "jax.profiler"), ("tensorflow", "tf.profiler")]
+    ("example", "profiler"),
+    [
+        ("torch", "torch.profiler"),
+        pytest.param("jax", "jax.profiler", marks=pytest.mark.slow),
+        pytest.param("tensorflow", "tf.profiler", marks=pytest.mark.slow),
+    ],
 )
 def test_the_examples_are_explained_by_their_own_framework(
     command: Any, framework_python: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, example: str, profiler: str

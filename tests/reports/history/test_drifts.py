@@ -86,7 +86,7 @@ def test_a_drift_is_located(first, last):
 def test_quiet_series_do_not_drift(series, absolute, nights):
     # The goal is 0.5 % of the series. tests/benchmarks/change_points.py --drifts has the rates of 2,000.
     rng = np.random.default_rng(204)
-    assert share_drifting([series(rng, nights) for _ in range(200)], absolute) <= 0.01
+    assert share_drifting([series(rng, nights) for _ in range(100)], absolute) <= 0.01
 
 
 @pytest.mark.parametrize("absolute", [False, True])

@@ -239,7 +239,15 @@ def judged(logs):
     return [each for _, on in nodes for each in on], [mean for mean, _ in nodes]
 
 
-@pytest.mark.parametrize(("shape", "noisy"), [((6, 4, 3), 1.0), ((5, 3, 5), 1.0), ((6, 4, 4), 3.0), ((2, 4, 4), 1.0)])
+@pytest.mark.parametrize(
+    ("shape", "noisy"),
+    [
+        ((6, 4, 3), 1.0),
+        pytest.param((5, 3, 5), 1.0, marks=pytest.mark.slow),
+        ((6, 4, 4), 3.0),
+        pytest.param((2, 4, 4), 1.0, marks=pytest.mark.slow),
+    ],
+)
 def test_alike_nodes_raise_few_false_alarms_and_intervals_cover_what_they_say(shape, noisy):
     rng = np.random.default_rng(SEED)
     alarms, covered = [], []

@@ -242,7 +242,10 @@ def slower(pytester, by):
         ("4 base.json", 1.25, 1, "REGRESSION", "2* % slower *", "failed"),
         pytest.param("4 base.sqlite", 1.25, 1, "REGRESSION", "2* % slower *", "failed", marks=pytest.mark.slow),
         pytest.param("4 base.json", 0.75, 0, "IMPROVEMENT", "2* % faster *", "passed", marks=pytest.mark.slow),
-        ("2 base.json", 1.25, 0, "INCONCLUSIVE", "2*% slower; too few launches: 2, and 3 *", "undecided"),
+        pytest.param(
+            *("2 base.json", 1.25, 0, "INCONCLUSIVE", "2*% slower; too few launches: 2, and 3 *", "undecided"),
+            marks=pytest.mark.slow,
+        ),
         ("2 base.json --dlbench-undecided=fail", 1.0, 6, "INCONCLUSIVE", "*too few launches: 2*", "undecided"),
     ],
 )

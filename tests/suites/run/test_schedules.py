@@ -162,7 +162,7 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
     assert store.runs()[0].finished is not None
 
 
-@examples(4)
+@examples(2)
 @given(st.integers(0, 60), st.sampled_from([narrow_to(each, OF_ONE_NETWORK) for each in (PRECISE, CONTEST)]))
 def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end, plan):
     def answer():
