@@ -92,7 +92,8 @@ class Grouping:
         if not self.by_column:
             return [list(of_work)]
         ways = [lambda launch: column_of("", launch.cell), lambda launch: row_of(launch.cell)]
-        if of_work[0].block == LINKING_BLOCK:
+        # A contest is about columns alone.
+        if of_work[0].block == LINKING_BLOCK and not self.plan.decides:
             ways.reverse()
         for way in ways:
             parts = list(grouped(of_work, way).values())

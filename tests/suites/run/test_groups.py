@@ -70,6 +70,14 @@ def test_of_a_matrix_columns_are_groups_and_in_one_block_rows():
         assert sorted(each.cell for group in found for each in group) == sorted(PLAN.cells)
 
 
+def test_where_the_fastest_of_each_column_is_wanted_all_groups_are_columns():
+    contest = replace(PLAN, launches=3, launches_most=12)
+    by_column = replace(grouping(contest), by_column=True)
+    for block in range(4):
+        for group in by_column.groups(launches(contest, block), {}, {}):
+            assert len({column_of("", each.cell) for each in group}) == 1
+
+
 def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
     by_column = replace(grouping(), by_column=True)
     of_torch = [PlannedLaunch(cell, 0) for cell in PLAN.cells if cell.framework == "torch" and cell.network == "fcn5"]
