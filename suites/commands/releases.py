@@ -123,7 +123,7 @@ def releases_command(given: Given) -> None:
     if given.resume:
         chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
-    grouping = replace(groups.of_plan(plan, machine, given.order), by_build=True)
+    grouping = replace(groups.of_plan(plan, machine, given.order), together=groups.Together.BUILD)
     profile = RunProfile(
         RELEASES,
         partial(of_plan, grouping=grouping),

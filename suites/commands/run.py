@@ -99,7 +99,7 @@ def run_command(given: Given) -> None:
         of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
-    grouping = replace(groups.of_plan(plan, machine, given.order), by_column=True)
+    grouping = replace(groups.of_plan(plan, machine, given.order), together=groups.Together.COLUMN)
     profile = RunProfile(
         schedule=partial(of_plan, grouping=grouping),
         ceilings=not given.no_ceilings,

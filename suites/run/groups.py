@@ -8,6 +8,7 @@ that all cells of a network can be compared. More cells than fit are divided by 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -52,6 +53,17 @@ def memory_for_launches(machine: Machine) -> int:
     return int(_SHARE_OF_MEMORY * there)
 
 
+class Together(Enum):
+    """The cells whose launches form a group."""
+
+    WORK = "work"
+    """All that do the same work."""
+    COLUMN = "column"
+    """The rows of a column of a matrix; in one block the columns of a row."""
+    BUILD = "build"
+    """Those that differ in their builds alone, as releases do."""
+
+
 @dataclass(frozen=True)
 class Grouping:
     """The cells of a plan whose launches take turns, and the memory that they have together."""
@@ -61,10 +73,7 @@ class Grouping:
     memory_bytes: int = 0
     remarks: tuple[str, ...] = ()
     """A line for each cell that cannot take turns, where that was asked for."""
-    by_build: bool = False
-    """Whether cells of one group differ in their builds alone, as those of releases do."""
-    by_column: bool = False
-    """Whether cells of one work are divided into columns of a matrix, and once into its rows."""
+    together: Together = Together.WORK
 
     def groups(
         self, launches: Sequence[PlannedLaunch], peaks: Mapping[Cell, int], seconds: Mapping[Cell, float]
@@ -84,19 +93,18 @@ class Grouping:
         return found
 
     def _divided(self, of_work: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
-        """Return launches of one work in smaller groups, which alternate faster, where the plan is a matrix.
+        """Return the launches of one work, those of a matrix in smaller groups, which alternate faster.
 
         The rows of a column are compared most, so that a group is a column. Those of one block are rows: the columns
         can be compared through them.
         """
-        if not self.by_column:
+        if self.together is not Together.COLUMN:
             return [list(of_work)]
-        ways = [lambda launch: column_of("", launch.cell), lambda launch: row_of(launch.cell)]
+        columns = list(grouped(of_work, lambda launch: column_of("", launch.cell)).values())
+        rows = list(grouped(of_work, lambda launch: row_of(launch.cell)).values())
         # A contest is about columns alone.
-        if of_work[0].block == LINKING_BLOCK and not self.plan.decides:
-            ways.reverse()
-        for way in ways:
-            parts = list(grouped(of_work, way).values())
+        links = of_work[0].block == LINKING_BLOCK and not self.plan.decides
+        for parts in (rows, columns) if links else (columns, rows):
             if len(parts) > 1 and min(map(len, parts)) > 1:
                 return parts
         return [list(of_work)]
@@ -113,7 +121,7 @@ class Grouping:
         """Return what cells of one group share; a cell that is to run alone shares it with no other."""
         if cell not in self.cells or seconds.get(cell, 0.0) > LONG_LAUNCH:
             return cell
-        return axes.without(cell, "framework") if self.by_build else group_of(cell)
+        return axes.without(cell, "framework") if self.together is Together.BUILD else group_of(cell)
 
 
 def _group(launches: Sequence[PlannedLaunch]) -> Group:

@@ -11,7 +11,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.cells import column_of, group_of, row_of
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import groups
-from dlbench.suites.run.groups import LONG_LAUNCH, MOST_MEMBERS, Grouping, expected_peak
+from dlbench.suites.run.groups import LONG_LAUNCH, MOST_MEMBERS, Grouping, Together, expected_peak
 from dlbench.suites.run.schedules import Schedule
 
 MACHINE = probe()
@@ -61,9 +61,9 @@ def test_a_group_has_no_more_members_than_is_useful():
 
 
 def test_of_a_matrix_columns_are_groups_and_in_one_block_rows():
-    by_column = replace(grouping(), by_column=True)
+    of_matrix = replace(grouping(), together=Together.COLUMN)
     for block, ways in enumerate((column_of, column_of, row_of, column_of)):
-        found = by_column.groups(launches(block=block), {}, {})
+        found = of_matrix.groups(launches(block=block), {}, {})
         assert [len(group) for group in found] == [3] * 6
         way = ways if ways is row_of else partial(column_of, "")
         assert all(len({(group_of(each.cell), way(each.cell)) for each in group}) == 1 for group in found)
@@ -72,19 +72,19 @@ def test_of_a_matrix_columns_are_groups_and_in_one_block_rows():
 
 def test_where_the_fastest_of_each_column_is_wanted_all_groups_are_columns():
     contest = replace(PLAN, launches=3, launches_most=12)
-    by_column = replace(grouping(contest), by_column=True)
+    of_matrix = replace(grouping(contest), together=Together.COLUMN)
     for block in range(4):
-        for group in by_column.groups(launches(contest, block), {}, {}):
+        for group in of_matrix.groups(launches(contest, block), {}, {}):
             assert len({column_of("", each.cell) for each in group}) == 1
 
 
 def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
-    by_column = replace(grouping(), by_column=True)
+    of_matrix = replace(grouping(), together=Together.COLUMN)
     of_torch = [PlannedLaunch(cell, 0) for cell in PLAN.cells if cell.framework == "torch" and cell.network == "fcn5"]
     other = next(cell for cell in PLAN.cells if cell.framework == "mxnet" and cell.network == "fcn5")
     lonely = [*of_torch, PlannedLaunch(other, 0)]
     for of_work in (of_torch, lonely):
-        assert [len(group) for group in by_column.groups(of_work, {}, {})] == [len(of_work)]
+        assert [len(group) for group in of_matrix.groups(of_work, {}, {})] == [len(of_work)]
 
 
 def test_long_launches_and_those_that_cannot_take_turns_run_alone():
