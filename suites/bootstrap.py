@@ -73,9 +73,7 @@ def set_up(lock: Path) -> str:
             f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv package (Debian: "
             "python3-venv), use another Python >= 3.11, or set DLBENCH_VENV to a folder you may write to."
         )
-    # Compiling all modules takes half a minute: in a fresh clone each is compiled when it is first imported.
-    compiling = ["--no-compile"] if os.environ.get("CI") else []
-    install = [*pip, "install", "--no-input", *compiling]
+    install = [*pip, "install", "--no-input"]
     if not quietly([*install, "--no-compile", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"):
         return "The locked requirements could not be installed; see pip's output above. Check network and disk space."
     if not quietly([*install, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], "installing dlbench"):
