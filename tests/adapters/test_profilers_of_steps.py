@@ -77,6 +77,7 @@ def test_the_profiler_that_explains_the_step_counts(
     ("example", "profiler"),
     [
         ("torch", "torch.profiler"),
+        # Each takes 15 to 20 s beside other tests; what chooses a profiler is tested above.
         pytest.param("jax", "jax.profiler", marks=pytest.mark.slow),
         pytest.param("tensorflow", "tf.profiler", marks=pytest.mark.slow),
     ],

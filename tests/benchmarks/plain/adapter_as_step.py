@@ -25,17 +25,20 @@ def guest(name):
 
 def prepare(cell):
     """Build the training as a launch does; return a step."""
-    told = json.loads(os.environ["DLBENCH_PLAIN"])
+    launch = json.loads(os.environ["DLBENCH_PLAIN"])
     batches = guest("launch.batches")
-    network = guest("networks").from_data(told["data"])
+    network = guest("networks").from_data(launch["data"])
     cell = cell._replace(
-        framework=told["framework"], adapter=told["adapter"], mode=told["mode"], network=told["network"],
-        batch_size=told["batch_size"],
-    )  # fmt: skip
-    made = guest(told["adapter"] + ".adapter").ADAPTER(cell, told["settings"], tempfile.mkdtemp())
+        framework=launch["framework"],
+        adapter=launch["adapter"],
+        mode=launch["mode"],
+        network=launch["network"],
+        batch_size=launch["batch_size"],
+    )
+    made = guest(launch["adapter"] + ".adapter").ADAPTER(cell, launch["settings"], tempfile.mkdtemp())
     made.import_modules()
     weights = batches.initial_weights(network, batches.TIMED)
-    made.prepare(network, weights, batches.mini_batch(network, told["batch_size"], purpose=batches.TIMED))
+    made.prepare(network, weights, batches.mini_batch(network, launch["batch_size"], purpose=batches.TIMED))
     made.synchronize()
     made.set_learning_rate(0.01)
     last["wait"] = made.synchronize

@@ -19,9 +19,9 @@ last = {}
 
 def prepare(cell):
     """Build the training; return a step."""
-    told = json.loads(os.environ["DLBENCH_PLAIN"])
-    given = yardstick.Arguments(told["network"], told["batch_size"], cell.threads, told["mode"])
-    script = importlib.import_module("plain." + told["script"])
+    launch = json.loads(os.environ["DLBENCH_PLAIN"])
+    given = yardstick.Arguments(launch["network"], launch["batch_size"], cell.threads, launch["mode"])
+    script = importlib.import_module("plain." + launch["script"])
     step, wait = script.train(given, *yardstick.mini_batch(given))
     last["wait"] = wait or (lambda: None)
     return step

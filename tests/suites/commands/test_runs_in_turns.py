@@ -74,9 +74,9 @@ def test_a_long_step_of_a_pair_is_cut_and_takes_as_long_as_it_computes(folder, c
         assert max(turn.slices for turn in turns) >= 3
         # Without its pauses a sample is what it computed, however long the other side ran in between.
         running, computing = (sum(getattr(turn, name) for turn in turns) for name in ("seconds", "cpu_seconds"))
-        assert outcome.median_seconds() == pytest.approx(0.15 * running / computing, rel=0.4)
+        assert outcome.median_seconds() == pytest.approx(0.15 * running / computing, rel=0.3)
         assert sum(outcome.paused_ns) > 0.5 * sum(outcome.samples_ns)
-        # The host and the guest begin and end their readings at other moments, which is longer beside other tests.
+        # Beside other tests one of the two was seen to differ by 15 %. A pause that counted would double them.
         assert outcome.outside.timed_seconds == pytest.approx(sum(outcome.samples_ns) * 1e-9, rel=0.25)
         assert outcome.threads.wall_seconds == pytest.approx(outcome.outside.timed_seconds, rel=0.25)
         assert outcome.outside.stopped_cpu_seconds < 0.03
