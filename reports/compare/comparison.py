@@ -17,18 +17,24 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
 from dlbench.reports.compare.verdict import (
     DEFAULT,
+    EARLY_LOOK,
     FEWEST_LAUNCHES,
     FEWEST_PAIRS,
+    NO_SPREADS,
     Judgement,
     PairedEstimate,
     Rule,
+    Spreads,
     Verdict,
     adjust,
+    deviation_of,
+    estimate_few_pairs,
     estimate_pairs,
     judge,
     judge_looks,
     judge_pairs,
     rule_of,
+    spreads_of,
 )
 from dlbench.reports.differences import SideDifference, side_differences
 from dlbench.reports.disturbance import left_out
@@ -37,10 +43,10 @@ from dlbench.reports.formats.ratios import percent
 from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference, without_losses
 from dlbench.reports.naming import listed, name_of, variables_in_words
 from dlbench.reports.rounds import seconds_in_turns, took_turns
-from dlbench.reports.statistics import Ratio
+from dlbench.reports.statistics import CONFIDENCE, Ratio
 from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, IMPORTED, Record, Run, last_attempts
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, GATE, IMPORTED, Record, Run, last_attempts
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""
@@ -171,14 +177,18 @@ CRASHES = 2
 """A side fails with this many launches that ended so."""
 
 
-def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None) -> Comparison:
+def compare_sides(
+    run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None, of_gate: Sequence[Record] = ()
+) -> Comparison:
     """Compare the two sides of a run by its records so far; planned cells without records are counted in a note.
 
-    ``rule`` replaces the run's own. At least one record has a side.
+    ``rule`` replaces the run's own. Where ``records`` are those of some cells only, ``of_gate`` are all of the gate's.
+    At least one record has a side.
     """
     by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
     rule, gate = rule or rule_of(run.rule), run.purpose == GATE
-    cells = [of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
+    spreads = spreads_of_gate(of_gate or records, host) if gate else NO_SPREADS
+    cells = [of_pairs(cell, by_cell[cell], host, gate, rule, spreads) for cell in sorted(by_cell, key=in_order)]
     cells = cells if gate else _adjusted(cells, rule)
     sides = [[record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)]
     unmeasured = len(set(run.plan) - by_cell.keys())
@@ -313,11 +323,11 @@ def geometric_mean(
     session to session, which affects all cells alike and is added once for each session. In a gate, only the pairs up
     to the first look count: later ones were measured because of the first ones' results.
     """
-    known = [
-        (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
-        for found in (_of_first_look(cell) if of_gate else cell.judgement for cell in cells if cell.same_work)
-        if found is not None and found.ratio is not None and found.standard_error is not None
-    ]
+    known = []
+    for cell in cells:
+        found = _of_first_look(cell) if of_gate else cell.judgement
+        if cell.same_work and found is not None and found.ratio is not None and found.standard_error is not None:
+            known.append((math.log(found.ratio), found.standard_error**2, found.freedom or 1.0))
     count = len(known)
     if count < 2:
         return None
@@ -334,8 +344,12 @@ def geometric_mean(
 
 def _of_first_look(cell: CellComparison) -> Judgement | None:
     """Return the judgement of a cell by its first look, before its results decided on measuring more."""
-    before, after = (side[:FIRST_LOOK] for side in cell.pairs)
-    return judge_pairs(before, after) if cell.judgement.ratio is not None and len(before) == FIRST_LOOK else None
+    before, after = (side[:EARLY_LOOK] for side in cell.pairs)
+    if cell.judgement.ratio is None or len(before) < EARLY_LOOK:
+        return None
+    found = estimate_few_pairs(before, after, CONFIDENCE)
+    error = deviation_of(before, after) / math.sqrt(EARLY_LOOK)
+    return replace(cell.judgement, ratio=found.ratio, standard_error=error, freedom=EARLY_LOOK - 1.0)
 
 
 def pairs_of(records: Sequence[Record], host: Host | None) -> tuple[Pairs, int]:
@@ -379,8 +393,16 @@ def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float 
     return _seconds(first), _seconds(second)
 
 
-def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
-    """Compare the two sides of a cell by its pairs, those of a ``gate`` by its looks."""
+def spreads_of_gate(records: Iterable[Record], host: Host | None) -> Spreads:
+    """Return how the first undisturbed pairs of a gate's cells deviate, given the records of all of them."""
+    by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
+    return spreads_of((pairs_of(of_cell, host)[0], tails_of(of_cell, host)) for of_cell in by_cell.values())
+
+
+def of_pairs(
+    cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule, spreads: Spreads = NO_SPREADS
+) -> CellComparison:
+    """Compare the two sides of a cell by its pairs, those of a ``gate`` by its looks and its cells' ``spreads``."""
     before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
     used, lost = pairs_of(records, host)
     tails = tails_of(records, host)
@@ -394,7 +416,7 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
             words = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
             judgement = replace(judgement, sentence=words)
     if judgement is None:
-        judgement = judge_looks(*used, rule, tails) if gate else judge_pairs(*used, rule)
+        judgement = judge_looks(*used, rule, tails, spreads) if gate else judge_pairs(*used, rule)
     return CellComparison(cell, before, after, judgement, used, tails)
 
 

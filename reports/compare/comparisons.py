@@ -23,11 +23,12 @@ def compared(source: Source) -> Sequence[Compared]:
         if not run.sides or run.purpose == BISECTING or not source.narrowing.takes(run):
             continue
         part = tuple(cell for cell in run.plan if source.narrowing.has(cell))
-        results = source.narrowing.of(source.of_run(run.id))
+        of_run = source.of_run(run.id)
+        results = source.narrowing.of(of_run)
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         records = [each for each in results.records if each.run == run.id]
         if any(each.side for each in records):
-            found.append((run, compare_sides(replace(run, plan=part), records, host)))
+            found.append((run, compare_sides(replace(run, plan=part), records, host, of_gate=of_run.records)))
     return found
 
 

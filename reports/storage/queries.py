@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.storage.record import BASELINE, FIRST_LOOK, GATE, LAUNCH
+from dlbench.reports.storage.record import BASELINE, GATE, HISTORY_PAIRS, LAUNCH
 from dlbench.reports.storage.schema import records, runs
 
 Wanted = str | Collection[str] | None
@@ -115,7 +115,7 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
             table.status == Status.OK.value,
             table.seconds.is_not(None),
             # Of a gate the pairs of the first look: later ones were measured because of their result.
-            sa.or_(table.stage != GATE, table.launch < FIRST_LOOK),
+            sa.or_(table.stage != GATE, table.launch < HISTORY_PAIRS),
             *narrowed,
         )
         .group_by(*keys)

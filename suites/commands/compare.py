@@ -300,7 +300,7 @@ def measure(
         in_turns = f", {some}in turns"
     profile = RunProfile(
         purpose,
-        lambda plan, records, _: PairSchedule(plan, records, pair_rule, grouping),
+        lambda plan, records, host: PairSchedule(plan, records, pair_rule, grouping, host),
         pair,
         rule,
         ceilings=False,

@@ -77,7 +77,7 @@ def qualify(given: Given) -> int:
             extra = {EXTRA_PRODUCTS: products} if products else {}
             profile = RunProfile(
                 GATE,
-                lambda plan, records, _: PairSchedule(plan, records, gate, grouping),
+                lambda plan, records, host: PairSchedule(plan, records, gate, grouping, host),
                 (same, replace(side, variables={**side.variables, **extra})),
                 rule,
                 ceilings=False,

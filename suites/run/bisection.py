@@ -17,7 +17,7 @@ from dlbench.reports.bisection import posterior
 from dlbench.reports.bisection.posterior import Assessment
 from dlbench.reports.bisection.report import Bisection, candidate
 from dlbench.reports.compare.comparison import CellComparison, of_pairs, other_work, pairs_of
-from dlbench.reports.compare.verdict import Rule, Verdict
+from dlbench.reports.compare.verdict import NO_SPREADS, Rule, Verdict
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
 
@@ -114,11 +114,14 @@ class BisectionSchedule(PairSchedule):
     ) -> None:
         """Take up the records so far."""
         self._machine, self.rule, self.confidence, self._series = host, rule, confidence, series
-        super().__init__(plan, records, for_gate(host, rule), grouping)
+        super().__init__(plan, records, for_gate(host, rule), grouping, host)
         self._decide()
 
     def _update(self, cell: Cell) -> None:
         """Leave it to `_decide`: one candidate is wanted at a time."""
+
+    def _learn(self, block: int) -> None:
+        """Take nothing from the candidates: one cell alone is judged by looks."""
 
     def add(self, record: Record) -> None:
         """Take note of a record, and decide what is wanted next."""
@@ -130,7 +133,7 @@ class BisectionSchedule(PairSchedule):
         last, count = self.plan.cells[-1], len(self.plan.cells)
         self.assessment: Assessment | None = None
         self._left = dict.fromkeys(self.plan.cells, 0)
-        self._left[last] = 2 * self._rule(self._records[last])
+        self._left[last] = 2 * self._rule(self._records[last], NO_SPREADS)
         if self._left[last] or self.ends.verdict is not Verdict.REGRESSION:
             return
         places = dict(enumerate(self.plan.cells, start=1))

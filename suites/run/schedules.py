@@ -33,8 +33,25 @@ import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.cells import CellResult, build_matrix
-from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, other_work, pairs_of, tails_of
-from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
+from dlbench.reports.compare.comparison import (
+    CRASHES,
+    ONCE_BY_CHANCE,
+    complete_pairs,
+    other_work,
+    pairs_of,
+    spreads_of_gate,
+    tails_of,
+)
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    NO_SPREADS,
+    Rule,
+    Spreads,
+    deciding_look,
+    estimate_pairs,
+    fewest_pairs,
+    next_look,
+)
 from dlbench.reports.losses import LossDifference
 from dlbench.reports.ratio.fastest import Leader, fastest
 from dlbench.reports.ratio.pairs import Compared
@@ -457,8 +474,11 @@ def of_plan(
     return (ContestSchedule if plan.decides else Schedule)(plan, records, host, grouping)
 
 
-PairRule = Callable[[Sequence[Record]], int]
-"""Returns how many more pairs a cell with these records needs at most; 0 when it is done."""
+PairRule = Callable[[Sequence[Record], Spreads], int]
+"""Returns how many more pairs a cell with these records needs at most; 0 when it is done.
+
+The spreads are those of all cells that are measured together.
+"""
 
 
 class PairSchedule(Schedule):
@@ -470,14 +490,31 @@ class PairSchedule(Schedule):
 
     strict = True
 
-    def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule, grouping: Grouping | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Iterable[Record],
+        rule: PairRule,
+        grouping: Grouping | None = None,
+        host: Host | None = None,
+    ) -> None:
         """Take up the records so far; without a ``grouping`` the launches of all pairs are made in a row."""
         self._rule = rule
+        self._spreads = NO_SPREADS
+        """Of the pairs before the block that is being made."""
         self._in_turns = grouping.cells if grouping is not None else frozenset()
-        super().__init__(replace(plan, interval=None), records)
+        super().__init__(replace(plan, interval=None), records, host)
+        self._learn(0)
 
     def _update(self, cell: Cell) -> None:
-        self._left[cell] = 2 * self._rule(self._records[cell])
+        self._left[cell] = 2 * self._rule(self._records[cell], self._spreads)
+
+    def _learn(self, block: int) -> None:
+        """Take the spreads of all cells: with them, fewer pairs decide on each."""
+        of_cells = itertools.chain.from_iterable(self._records[cell] for cell in self.plan.cells)
+        self._spreads = spreads_of_gate(of_cells, self.host)
+        for cell in self.plan.cells:
+            self._update(cell)
 
     def blocks(self) -> Iterator[int]:
         return itertools.takewhile(lambda _: any(self._left.values()), itertools.count())
@@ -487,6 +524,7 @@ class PairSchedule(Schedule):
 
         The order of its sides is drawn by the seed.
         """
+        self._learn(block)
         pairs = []
         for cell in [cell for cell, left in self._left.items() if left]:
             index, sides = pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
@@ -562,9 +600,9 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
     """Pairs that any cell may have; a suspect cell may have more."""
 
-    def pairs_needed(records: Sequence[Record]) -> int:
+    def pairs_needed(records: Sequence[Record], spreads: Spreads) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
-        decided = deciding_look(baseline, candidate, rule, tails_of(records, host)) is not None
+        decided = deciding_look(baseline, candidate, rule, tails_of(records, host), spreads) is not None
         if given_up(records) or different(records, rule) or decided:
             return 0
         wanted = next_look(len(baseline), rule).pairs
@@ -582,7 +620,7 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
     """
     looks = list(_looks(max(fewest, fewest_pairs(cells, rule)), most))
 
-    def pairs_needed(records: Sequence[Record]) -> int:
+    def pairs_needed(records: Sequence[Record], spreads: Spreads) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
         made = len(baseline)
         spent = made >= looks[-1] or pairs_begun(records) >= int((1 + rule.spare) * looks[-1])

@@ -27,6 +27,7 @@ from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Statu
 from dlbench.reports.compare.comparison import CONTENDED_SHARE, compare_sides
 from dlbench.reports.compare.verdict import (
     DEFAULT,
+    NO_SPREADS,
     PairedEstimate,
     Verdict,
     deciding_look,
@@ -230,7 +231,7 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
     for taken, pair in enumerate(pairs, 1):
         host = pair[0].host
         records += [pair[0].record(BASELINE, taken - 1), pair[1].record(CANDIDATE, taken - 1)]
-        if not for_gate(host)(records):
+        if not for_gate(host)(records, NO_SPREADS):
             (found,) = compare_sides(A_GATE, records, host).cells
             return Decision(found.judgement.verdict, taken)
     return None

@@ -33,10 +33,10 @@ from rich.table import Table
 from scipy import stats
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.compare.comparison import compare_sides
+from dlbench.reports.compare.comparison import compare_sides, spreads_of_gate
 from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.record import FIRST_LOOK, Record, Run
+from dlbench.reports.storage.record import HISTORY_PAIRS, Record, Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments.environment import locate
 from dlbench.suites.errors import UsageError
@@ -116,9 +116,9 @@ def nulls_of(store: Store) -> tuple[list[Null], int]:
             of_cell.setdefault(record.cell, []).append(record)
         last = max(record.started + timedelta(seconds=record.wall_seconds) for record in records)
         seconds = (last - run.started).total_seconds() / len(of_cell)
-        wants = for_gate(host)
+        wants, spreads = for_gate(host), spreads_of_gate(records, host)
         for cell in compare_sides(run, records, host).cells:
-            if wants(of_cell[cell.cell]):
+            if wants(of_cell[cell.cell], spreads):
                 unfinished += 1
                 continue
             logs = [math.log(after / before) for before, after in zip(*cell.pairs, strict=True)]
@@ -164,7 +164,7 @@ def table_of(nulls: list[Null]) -> Table:
         *(
             "kind",
             "comparisons",
-            f"beyond {FIRST_LOOK} pairs",
+            f"beyond {HISTORY_PAIRS} pairs",
             "REGRESSION",
             "95 % interval",
             "IMPROVEMENT",
@@ -185,7 +185,7 @@ def table_of(nulls: list[Null]) -> Table:
         logs = [value for null in these for value in null.logs]
         known = (Verdict.REGRESSION, Verdict.NO_REGRESSION, *shown)
         table.add_row(
-            *(kind, str(len(these)), str(sum(len(null.logs) > FIRST_LOOK for null in these)), str(alarms.hits)),
+            *(kind, str(len(these)), str(sum(len(null.logs) > HISTORY_PAIRS for null in these)), str(alarms.hits)),
             f"{low:.2f} to {high:.2f} %",
             *(str(verdicts.count(verdict)) for verdict in shown),
             str(sum(verdict not in known for verdict in verdicts)),

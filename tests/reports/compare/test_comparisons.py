@@ -3,12 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import make
+import numpy as np
 from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
 from dlbench.reports.compare.comparisons import WHOLE, compared, newest, outcome
-from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen
+from dlbench.reports.compare.verdict import DEFAULT, EARLY_LOOK, Verdict, chosen
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, GATE
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
@@ -58,3 +61,23 @@ def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None
     assert passed
     for index in passed:
         assert outcome(compared(narrowed)[index]).startswith("gate passed")
+
+
+def test_a_cell_that_its_gates_other_cells_decided_keeps_its_verdict_alone() -> None:
+    """Three pairs of each: how pairs deviate is learned from all cells, though a report shows one."""
+    logs = np.random.default_rng(4).normal(0, 0.012, (8, EARLY_LOOK))
+    records = []
+    for threads, of_cell in enumerate(np.exp(logs), 1):
+        for number, ratio in enumerate(of_cell):
+            for side, seconds in ((BASELINE, 0.1), (CANDIDATE, 0.1 * float(ratio))):
+                launch = make.record([seconds] * 3, launch=number, threads=threads)
+                records.append(replace(launch, side=side))
+    plan = tuple({record.cell: None for record in records})
+    run = make.run(purpose=GATE, sides={BASELINE: "before", CANDIDATE: "after"}, plan=plan)
+    whole = Results(tuple(records))
+    every = Source(Results, lambda: [(run, 0)], of_run=lambda run: whole)
+    verdicts = {cell.cell.threads: cell.verdict for cell in compared(every)[0][1].cells}
+    assert list(verdicts.values()).count(Verdict.NO_REGRESSION) >= 6
+    for threads, verdict in verdicts.items():
+        ((_, alone),) = compared(replace(every, narrowing=Narrowing(axes={"threads": str(threads)})))
+        assert [cell.verdict for cell in alone.cells] == [verdict]

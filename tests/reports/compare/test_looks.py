@@ -8,7 +8,11 @@ from simulated import gate
 
 from dlbench.reports.compare.verdict import (
     DEFAULT,
+    EARLY_LOOK,
+    NO_SPREADS,
+    NO_TAILS,
     POWER,
+    Spreads,
     Verdict,
     deciding_look,
     judge_looks,
@@ -16,7 +20,9 @@ from dlbench.reports.compare.verdict import (
     null_distribution,
     outlook,
     smallest_effect,
+    spreads_of,
 )
+from dlbench.reports.statistics import Spread
 
 LOOKS = [look.pairs for look in DEFAULT.looks]
 FIRST, LAST = LOOKS[0], LOOKS[-1]
@@ -34,6 +40,9 @@ def test_the_levels_of_the_looks_add_up_to_what_is_promised() -> None:
     assert DEFAULT.false_alarms <= 0.0005
     assert DEFAULT.confidence_of_looks >= 0.95
     for look in DEFAULT.looks:
+        if look.assumes_normal:
+            assert look.slower == look.slower_tail == 0, "the bound on false alarms rests on signs alone"
+            continue
         smallest = null_distribution(look.pairs)[0]
         assert look.bound >= smallest, "an interval without an end"
         for level in (look.slower, look.slower_tail):
@@ -58,7 +67,7 @@ def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> No
     ("ratio", "deviation", "ends", "verdict"),
     [
         (1.0, 0.005, FIRST, Verdict.NO_REGRESSION),
-        (1.01, 0.005, FIRST, Verdict.NO_REGRESSION),
+        (1.01, 0.005, 6, Verdict.NO_REGRESSION),
         (0.8, 0.005, FIRST_ALARM, Verdict.IMPROVEMENT),
         (0.98, 0.005, FIRST, Verdict.NO_REGRESSION),
         (1.06, 0.005, FIRST_ALARM, Verdict.REGRESSION),
@@ -69,6 +78,47 @@ def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> No
 def test_a_look_ends_as_soon_as_the_pairs_allow(ratio: float, deviation: float, ends: int, verdict: Verdict) -> None:
     found = gate(np.log(np.array(pairs(LAST, ratio, deviation)).T))
     assert (found.pairs, found.judgement.verdict) == (ends, verdict)
+
+
+def of_gates(simulations: int, cells: int, ratio: float, deviation: float, seed: int) -> list[list[Pairs]]:
+    """Return the first pairs of gates whose cells' deviations differ by half either way."""
+    rng = np.random.default_rng(seed)
+    deviations = deviation * np.exp(0.4 * rng.normal(size=(simulations, cells, 1)))
+    after = ratio * np.exp(deviations * rng.normal(size=(simulations, cells, EARLY_LOOK)))
+    before = [1.0] * EARLY_LOOK
+    return [[(before, list(cell)) for cell in of_gate] for of_gate in after]
+
+
+def passed_early(gates: list[list[Pairs]], together: bool) -> float:
+    """Return the share of cells that the first look excludes a slowdown of."""
+    passed = total = 0
+    for cells in gates:
+        spreads = spreads_of((cell, NO_TAILS) for cell in cells) if together else NO_SPREADS
+        for cell in cells:
+            passed += deciding_look(*cell, spreads=spreads) is not None
+            total += 1
+    return passed / total
+
+
+def test_three_pairs_are_enough_where_the_other_cells_say_how_pairs_deviate() -> None:
+    same = of_gates(150, 8, 1.0, 0.015, 1)
+    assert passed_early(same, together=True) >= 0.8
+    assert passed_early(same, together=False) <= 0.4
+    assert passed_early(of_gates(150, 8, 1.0, 0.06, 2), together=True) <= 0.1
+
+
+@pytest.mark.parametrize("deviation", [0.01, 0.03])
+def test_the_first_look_seldom_passes_a_slowdown(deviation: float) -> None:
+    slower = of_gates(500, 8, 1 + DEFAULT.tolerance, deviation, 3)
+    assert passed_early(slower, together=True) <= 0.01
+
+
+def test_a_cell_whose_tail_looks_slower_is_measured_beyond_the_first_look() -> None:
+    usual = pairs(EARLY_LOOK, 1.0, 0.002)
+    spreads = Spreads(Spread(0.003**2, 6.0), Spread(0.02**2, 6.0))
+    slow, same = pairs(EARLY_LOOK, 1.1, 0.02, 4), pairs(EARLY_LOOK, 1.0, 0.02, 4)
+    assert deciding_look(*usual, tails=slow, spreads=spreads) is None
+    assert deciding_look(*usual, tails=same, spreads=spreads) == DEFAULT.looks[0]
 
 
 @pytest.mark.parametrize(

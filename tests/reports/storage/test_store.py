@@ -27,7 +27,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import queries, schema
-from dlbench.reports.storage.record import FIRST_LOOK, GATE, Record, last_attempts
+from dlbench.reports.storage.record import GATE, HISTORY_PAIRS, Record, last_attempts
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import NIGHTS, Store
 
@@ -252,7 +252,7 @@ records = st.builds(
     crashed=st.integers(0, 5).map(lambda n: n == 0),
     minutes=st.integers(0, 1000),
     run=st.sampled_from(["run-1", "run-2"]),
-    launch=st.sampled_from([0, FIRST_LOOK - 1, FIRST_LOOK]),
+    launch=st.sampled_from([0, HISTORY_PAIRS - 1, HISTORY_PAIRS]),
     threads=st.sampled_from([1, 2]),
     attempt=st.integers(0, 2),
     side=st.sampled_from(["baseline", "candidate"]),
@@ -273,7 +273,7 @@ def test_nights_are_those_of_the_last_attempts(kept: list[Record]) -> None:
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
     for record in last_attempts(kept):
-        if record.outcome.status is Status.OK and (not record.stage or record.launch < FIRST_LOOK):
+        if record.outcome.status is Status.OK and (not record.stage or record.launch < HISTORY_PAIRS):
             value = math.log(statistics.median(record.outcome.step_seconds()))
             expected[record.run, record.cell, record.side].append((contended(record, None), value))
     found = {(row.run, cells[row.cell], row.side): row for row in nights.itertuples()}

@@ -11,7 +11,7 @@ import pytest
 from hostile import STORES, check_html, check_xml, hostile_store
 from processes import refusal
 
-from dlbench.reports.storage.record import FIRST_LOOK, Record, Run
+from dlbench.reports.storage.record import HISTORY_PAIRS, Record, Run
 from dlbench.reports.storage.store import Store
 
 OTHER = {"": "", "baseline": "candidate", "candidate": "baseline"}
@@ -27,7 +27,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object],
         found = []
         for run in store.runs()[4:]:
             # What a history is made of: the pairs of the first look.
-            records = [each for each in store.records(run=run.id) if each.launch < FIRST_LOOK]
+            records = [each for each in store.records(run=run.id) if each.launch < HISTORY_PAIRS]
             found.append((run, [replace(each, side=OTHER[each.side]) for each in records]))
         return store.machines(), found
 

@@ -290,7 +290,7 @@ def run_pairs(launchers, following, plan=OF_PAIRS, store=None, budget=None):
     """Run a schedule of pairs to its end and return its store."""
     store = store or open_store()
     run = store.runs()[0] if store.runs() else begin(store, plan)
-    schedule = lambda plan, records, host: PairSchedule(plan, records, following)  # noqa: E731
+    schedule = lambda plan, records, host: PairSchedule(plan, records, following, host=host)  # noqa: E731
     result = runner_of(store, run, launchers, plan, budget, schedule=schedule, machine=MACHINE).run()
     return store, result
 
@@ -313,6 +313,20 @@ def test_a_gate_spends_no_more_pairs_on_a_cell_than_its_verdict_takes():
     assert verdicts(store) == {STEADY: Verdict.NO_REGRESSION, SLOWER: Verdict.REGRESSION, FASTER: Verdict.IMPROVEMENT}
     assert result.launches_left() == 0
     assert store.runs()[0].finished is not None
+
+
+def test_cells_of_one_gate_need_fewer_pairs_than_each_of_them_alone():
+    """They say together how pairs deviate; each cell's own three pairs say too little."""
+    alone = 0
+    for cell in THREE:
+        store, _ = run_pairs(drawn({}, 0.015), for_gate(HOST), narrow_to(PLAN, (cell,)))
+        alone += pairs_of(store)[cell]
+    store, result = run_pairs(drawn({}, 0.015), for_gate(HOST))
+    assert set(verdicts(store).values()) == {Verdict.NO_REGRESSION}
+    assert pairs_of(store).total() < alone
+    assert result.launches_left() == 0
+    resumed = PairSchedule(OF_PAIRS, store.records(), for_gate(HOST), host=HOST)
+    assert resumed.launches_left() == 0
 
 
 def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_the_seed():

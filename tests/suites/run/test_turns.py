@@ -745,7 +745,7 @@ def test_cells_take_turns_unless_something_speaks_against_it():
 def test_launches_in_turns_take_the_time_of_all_of_them():
     plan = plan_of(networks="fcn5", frameworks="torch", threads="1")
     in_turns = of_pairs(plan, MACHINE, None, [])
-    schedule = PairSchedule(plan, (), lambda _: 3, in_turns)
+    schedule = PairSchedule(plan, (), lambda records, spreads: 3, in_turns)
     (pair,) = schedule.wanted(0)
     assert schedule.seconds_of(pair) == pytest.approx(2 * schedule.seconds(pair[0].cell))
     assert schedule.seconds_left() == pytest.approx(3 * schedule.seconds_of(pair))
