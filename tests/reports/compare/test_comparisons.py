@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-import make
+import factory_of_records as make
 import numpy as np
 from kept_stores import kept_store
 
