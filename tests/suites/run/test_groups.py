@@ -1,7 +1,7 @@
 """Groups of launches: cells of the same work take turns, as many as fit, and resumed runs make what is missing."""
 
+from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from processes import plan_of
@@ -9,6 +9,7 @@ from processes import plan_of
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.cells import column_of, group_of, row_of
+from dlbench.reports.side_by_side import side_by_side
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import groups
 from dlbench.suites.run.groups import LONG_LAUNCH, MOST_MEMBERS, Grouping, Together, expected_peak
@@ -60,14 +61,31 @@ def test_a_group_has_no_more_members_than_is_useful():
     assert max(map(len, found)) <= MOST_MEMBERS
 
 
-def test_of_a_matrix_columns_are_groups_and_in_one_block_rows():
+def test_of_a_matrix_columns_are_groups_and_after_the_first_block_one_row_links_them():
     of_matrix = replace(grouping(), together=Together.COLUMN)
-    for block, ways in enumerate((column_of, column_of, row_of, column_of)):
+    linking = set()
+    for block in range(8):
         found = of_matrix.groups(launches(block=block), {}, {})
+        assert found == of_matrix.groups(launches(block=block), {}, {})
         assert [len(group) for group in found] == [3] * 6
-        way = ways if ways is row_of else partial(column_of, "")
-        assert all(len({(group_of(each.cell), way(each.cell)) for each in group}) == 1 for group in found)
         assert sorted(each.cell for group in found for each in group) == sorted(PLAN.cells)
+        for group in found:
+            assert len({group_of(each.cell) for each in group}) == 1
+            assert len({row_of(each.cell) for each in group}) == 3
+            columns = Counter(column_of("", each.cell) for each in group)
+            assert sorted(columns.values()) == ([3] if block == 0 else [1, 2])
+            column = columns.most_common(1)[0][0]
+            linking |= {row_of(each.cell) for each in group if column_of("", each.cell) != column}
+    assert len(linking) == 3
+
+
+def test_all_ratios_of_a_matrix_with_two_launches_a_cell_are_known():
+    of_matrix = replace(grouping(), together=Together.COLUMN)
+    cells = [cell for cell in PLAN.cells if cell.network == "fcn5"]
+    blocks = [of_matrix.groups([PlannedLaunch(cell, block) for cell in cells], {}, {}) for block in (0, 1)]
+    measured = [{cells.index(each.cell): 1.0 for each in group} for groups_ in blocks for group in groups_]
+    found = side_by_side(measured, len(cells))
+    assert all(found.known(0, other) for other in range(1, len(cells)))
 
 
 def test_where_the_fastest_of_each_column_is_wanted_all_groups_are_columns():
@@ -85,6 +103,8 @@ def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
     lonely = [*of_torch, PlannedLaunch(other, 0)]
     for of_work in (of_torch, lonely):
         assert [len(group) for group in of_matrix.groups(of_work, {}, {})] == [len(of_work)]
+    two = plan_of(networks="fcn5", frameworks="torch,mxnet", threads="1,2,4")
+    assert [len(group) for group in of_matrix.groups(launches(two), {}, {})] == [6]
 
 
 def test_long_launches_and_those_that_cannot_take_turns_run_alone():
