@@ -2,8 +2,8 @@
 
 Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel out
 (`reports.side_by_side`). Of a matrix, the rows of a column make a group: smaller groups alternate faster. After the
-first block, one row is at another column's place in each group, so that all cells of a network can be compared. More
-cells than fit are divided by chance, anew in each block.
+first block, one row is at another column's place in each group, so that all cells of a network can be compared. Under a
+CPU quota rows and columns change parts. More cells than fit are divided by chance, anew in each block.
 
 Simulated for four rows, three columns and two blocks of launches that deviate by 2 %, a ratio within a column is known
 to 4.7 %, one within a row to 6.1 %. Without that row it would be 4.7 % and nothing, with rows as the second block's
@@ -12,7 +12,7 @@ groups 5.8 and 5.6 %.
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -32,8 +32,8 @@ TURNS, SEQUENTIAL = ORDERS = ("turns", "sequential")
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: those that take turns, the two sides of a pair, else one."""
 
-FEWEST_ROWS = 3
-"""Columns with fewer rows are not divided: groups of two, one of which is at another's place, compare too little."""
+FEWEST_MEMBERS = 3
+"""Of a part of a matrix. Of two, one of which is at another's place, too little could be compared."""
 MOST_MEMBERS = 16
 """Launches that take turns: with more of them a round takes long, and the machine changes within it."""
 LONG_LAUNCH = 60.0
@@ -99,27 +99,37 @@ class Grouping:
         return found
 
     def _divided(self, of_work: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
-        """Return the launches of one work, those of a matrix by columns, which are linked by one row at a time."""
+        """Return the launches of one work, those of a matrix by columns, which are linked by one row at a time.
+
+        Under a CPU quota the thread counts of a row are compared, so that there a group is a row under one quota.
+        """
         if self.together is not Together.COLUMN:
             return [list(of_work)]
-        columns = list(grouped(of_work, lambda launch: column_of("", launch.cell)).values())
-        if len(columns) == 1 or min(map(len, columns)) < FEWEST_ROWS:
+        if any(launch.cell.cpu_quota for launch in of_work):
+            group, across = _row_under_quota, _column
+        else:
+            group, across = _column, _row
+        parts = list(grouped(of_work, group).values())
+        if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
             return [list(of_work)]
         # A contest is about columns alone.
         if of_work[0].block == 0 or self.plan.decides:
-            return columns
-        return self._linked(columns)
+            return parts
+        return self._linked(parts, across)
 
-    def _linked(self, columns: Sequence[Sequence[PlannedLaunch]]) -> list[list[PlannedLaunch]]:
-        """Return the columns with the launches of one row, drawn by the seed, each at the next one's place."""
-        rows = grouped((launch for column in columns for launch in column), lambda launch: row_of(launch.cell))
-        several = [row for row, launches in rows.items() if len(launches) > 1]
-        first = columns[0][0]
+    def _linked(
+        self, parts: Sequence[Sequence[PlannedLaunch]], across: Callable[[PlannedLaunch], Hashable]
+    ) -> list[list[PlannedLaunch]]:
+        """Return the parts with the launches of one row or column ``across`` them, each at the next one's place.
+
+        The seed draws which one.
+        """
+        lines = grouped((launch for part in parts for launch in part), across).values()
+        first = parts[0][0]
         chance = random.Random(f"links:{self.plan.seed}:{first.block}:{group_of(first.cell)!r}")
-        row = chance.choice(sorted(several))
-        moved = rows[row]
+        moved = chance.choice([line for line in lines if len(line) > 1] or [[first]])
         following = dict(zip(moved, [*moved[1:], moved[0]], strict=True))
-        return [[following.get(launch, launch) for launch in column] for column in columns]
+        return [[following.get(launch, launch) for launch in part] for part in parts]
 
     def _members(self, needed: Sequence[int]) -> int:
         """Return how many launches that need so many bytes are alive at once: the groups are as equal as possible."""
@@ -134,6 +144,18 @@ class Grouping:
         if cell not in self.cells or seconds.get(cell, 0.0) > LONG_LAUNCH:
             return cell
         return axes.without(cell, "framework") if self.together is Together.BUILD else group_of(cell)
+
+
+def _column(launch: PlannedLaunch) -> Hashable:
+    return column_of("", launch.cell)
+
+
+def _row(launch: PlannedLaunch) -> Hashable:
+    return row_of(launch.cell)
+
+
+def _row_under_quota(launch: PlannedLaunch) -> Hashable:
+    return row_of(launch.cell), launch.cell.cpu_quota
 
 
 def _group(launches: Sequence[PlannedLaunch]) -> Group:

@@ -283,7 +283,9 @@ def _clock(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
 
 def _of_quota(cell: Cell, outside: HostObservation) -> Iterator[str]:
     """All processes together use no more CPU time than the quota allows, unless some left its control group."""
-    allowed = cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + 2 * _PERIOD_SECONDS) + _TICK_SECONDS
+    # Each turn of several launches begins with the quota of a whole period, and ends before that of one is used up.
+    periods = 2 * max(1, len(outside.turns)) * _PERIOD_SECONDS
+    allowed = cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + periods) + _TICK_SECONDS
     if cell.cpu_quota and outside.timed_cpu_seconds > allowed:
         yield (
             f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in {_s(outside.timed_seconds)} under a "

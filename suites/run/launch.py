@@ -284,7 +284,9 @@ class LaunchRunner:
         return cell.all_threads + self.sources[cell.framework].build.framework.helpers
 
     def has_a_cpu_each(self, cell: Cell) -> bool:
-        """Tell whether there is a CPU for each thread of a launch."""
+        """Tell whether there is a CPU for each thread of a launch, and no quota that makes them wait."""
+        if cell.cpu_quota:
+            return False
         return self.machine is None or self.threads(cell) <= self.machine.cpu.effective_cpus
 
     def places(self, cell: Cell) -> list[tuple[int, ...]]:
@@ -351,7 +353,7 @@ def _members(
     plan = runners[first.side].plan
     rows = {plan.row_of(cell).build.framework.name for cell in cells}
     alike = len(rows) == 1 and len({axes.without(cell, "framework") for cell in cells}) == 1
-    rounds = rounds_of(protocol, alike)
+    rounds = rounds_of(protocol, alike, any(cell.cpu_quota for cell in cells))
     machine = runners[first.side].machine
     cpus = 1 if machine is None else machine.cpu.effective_cpus
     needed = len(launches) if len(set(cells)) == 1 else 1

@@ -75,8 +75,11 @@ class TurnShape(NamedTuple):
     """After which the other launches run; infinite where turns are not cut."""
 
 
-def rounds_of(protocol: Protocol, alike: bool) -> Rounds:
+def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
     """Return how many rounds launches take turns for; ``alike`` ones are the sides of a pair, or builds of one row.
+
+    Launches under a CPU ``quota`` run for whole samples of several of the kernel's periods. In slices shorter than a
+    period they would get a period's quota each time.
 
     Many short groups of alike launches are worth more than precise ones: a proof needs twelve of one sign. They lose
     the same by short turns and slices: a step after a pause finds cold caches, and threads wait for one another. That
@@ -84,6 +87,8 @@ def rounds_of(protocol: Protocol, alike: bool) -> Rounds:
     need longer turns.
     """
     most = 5 * protocol.seconds
+    if quota:
+        return Rounds(max(3, protocol.minimum_steps), min(Rounds.seconds, most))
     if alike:
         return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
     return Rounds(max(3, protocol.minimum_steps), min(Rounds.seconds, most), slice_seconds=0.025)
@@ -130,8 +135,6 @@ def refusal(cell: Cell) -> str:
         return "launches on one GPU would share its memory"
     if cell.instances > 1 or cell.world_size > 1:
         return "its processes run at once already"
-    if cell.cpu_quota:
-        return "a CPU quota is granted in periods as long as a turn"
     if not Path("/proc/self/schedstat").exists():
         return "this system does not show how long threads wait for a CPU"
     return ""
@@ -247,10 +250,13 @@ class Turns:
     def shape(self, member: int) -> TurnShape:
         """Return what the turns of this member consist of; all members must have begun."""
         with self._changed:
-            sample, rounds = self._sample_seconds[self._alike(member)], self._rounds
+            cell, rounds = self._cells[member], self._rounds
+            sample = self._sample_seconds[self._alike(member)]
             # Launches of a round have the same time, so that those with short steps do not end their turns early.
             turn = max(rounds.turn_seconds, *self._sample_seconds.values())
-            lead_in = sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
+            # After a pause the rest of a period has the quota of a whole one: the first sample is too fast.
+            in_a_period = cell is not None and cell.cpu_quota > 0
+            lead_in = in_a_period or sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
             samples = min(max(1, round(turn / sample) - lead_in), _MOST_SAMPLES)
             cut = samples * sample > 1.5 * rounds.turn_seconds
             return TurnShape(samples, lead_in, rounds.slice_seconds if cut else math.inf)
