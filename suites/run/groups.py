@@ -106,7 +106,7 @@ class Grouping:
         if self.together is not Together.COLUMN:
             return [list(of_work)]
         if any(launch.cell.cpu_quota for launch in of_work):
-            group, across = _row_under_quota, _column
+            group, across = _row_under_quota, _column_of_any_quota
         else:
             group, across = _column, _row
         parts = list(grouped(of_work, group).values())
@@ -152,6 +152,10 @@ def _column(launch: PlannedLaunch) -> Hashable:
 
 def _row(launch: PlannedLaunch) -> Hashable:
     return row_of(launch.cell)
+
+
+def _column_of_any_quota(launch: PlannedLaunch) -> Hashable:
+    return column_of("", axes.without(launch.cell, "cpu_quota"))
 
 
 def _row_under_quota(launch: PlannedLaunch) -> Hashable:

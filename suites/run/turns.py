@@ -37,6 +37,8 @@ _MOST_SAMPLES = 1000
 """Of a turn."""
 MOST_TRIES = 3
 """A disturbed turn is taken again at the end of its round, until a launch had so many in it."""
+ROUNDS_UNDER_QUOTA = 6
+"""Fewest of them: their turns last a second, in which the machine changes more than in slices."""
 PATIENCE = 3
 """Where rounds are disturbed to the end, there are so many times the fewest of them."""
 _NORMAL_PER_MEDIAN = 1.4826
@@ -88,7 +90,7 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
     """
     most = 5 * protocol.seconds
     if quota:
-        return Rounds(max(3, protocol.minimum_steps), min(Rounds.seconds, most))
+        return Rounds(max(ROUNDS_UNDER_QUOTA, protocol.minimum_steps), min(Rounds.seconds, most))
     if alike:
         return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
     return Rounds(max(3, protocol.minimum_steps), min(Rounds.seconds, most), slice_seconds=0.025)

@@ -88,6 +88,18 @@ def test_all_ratios_of_a_matrix_with_two_launches_a_cell_are_known():
     assert all(found.known(0, other) for other in range(1, len(cells)))
 
 
+def test_under_a_quota_the_thread_counts_of_a_row_are_a_group():
+    quota = plan_of(networks="fcn5", frameworks="torch,tensorflow,mxnet", threads="1,2,4", cpu_quota="1,2")
+    of_matrix = replace(grouping(quota), together=Together.COLUMN)
+    for block in (0, 1):
+        found = of_matrix.groups(launches(quota, block), {}, {})
+        assert [len(group) for group in found] == [3] * 6
+        for group in found:
+            assert {each.cell.threads for each in group} == {1, 2, 4}
+            parts = Counter((row_of(each.cell), each.cell.cpu_quota) for each in group)
+            assert sorted(parts.values()) == ([3] if block == 0 else [1, 2])
+
+
 def test_where_the_fastest_of_each_column_is_wanted_all_groups_are_columns():
     contest = replace(PLAN, launches=3, launches_most=12)
     of_matrix = replace(grouping(contest), together=Together.COLUMN)
@@ -123,7 +135,7 @@ def test_what_computes_nothing_takes_no_turns():
     assert groups.of_plan(PLAN, MACHINE, None).cells == frozenset(PLAN.cells)
     quota = replace(PLAN, cells=tuple(cell._replace(cpu_quota=1.0) for cell in PLAN.cells))
     assert groups.of_plan(plan, MACHINE, "turns").cells == frozenset(plan.cells)
-    assert not groups.of_plan(quota, MACHINE, None).cells
+    assert groups.of_plan(quota, MACHINE, None).cells == frozenset(quota.cells)
 
 
 def test_a_schedule_divides_each_block_and_a_resumed_one_what_is_missing():

@@ -21,7 +21,7 @@ from processes import plan_of, wait_until
 from properties import examples
 from recorded_trees import write_tree
 
-from dlbench.adapters.protocol import HostObservation, Status, TurnObservation
+from dlbench.adapters.protocol import HostObservation, Protocol, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbances, disturbed_turns
@@ -357,6 +357,16 @@ def test_long_samples_are_cut_and_short_ones_come_after_one_that_does_not_count(
     table = Turns(1, 1, Rounds(turn_seconds=0.025, slice_seconds=0.025))
     table.takes(0, seconds)
     assert table.shape(0) == shape
+
+
+def test_turns_under_a_quota_are_whole_and_begin_with_a_sample_that_does_not_count():
+    """A pause ends with the quota of a whole period, and a slice within one would never run out of it."""
+    limited = make.record(threads=2).cell._replace(cpu_quota=1.0)
+    protocol = Protocol(seconds=1.0, minimum_steps=2)
+    table = Turns(2, 1, turns.rounds_of(protocol, alike=True, quota=True), cells=[limited, limited])
+    table.takes(0, 0.6)
+    table.takes(1, 0.7)
+    assert table.shape(0) == table.shape(1) == TurnShape(samples=1, lead_in=True, slice_seconds=np.inf)
 
 
 @pytest.mark.parametrize(("longest", "samples"), [(0.05, [8, 2, 8]), (0.3, [26, 1, 26])])
@@ -734,10 +744,12 @@ def test_cells_take_turns_unless_something_speaks_against_it():
     small = replace(MACHINE, memory=replace(MACHINE.memory, total_bytes=3 * 10**9))
     assert not of_pairs(torch, small, None, []).cells
     quota = plan_of(networks="fcn5", frameworks="torch", threads="1", cpu_quota="none,1")
-    named = of_pairs(quota, MACHINE, "turns", [])
+    assert len(of_pairs(quota, MACHINE, None, []).cells) == 2
+    several = plan_of(networks="fcn5", frameworks="torch", threads="1", instances="1,2")
+    named = of_pairs(several, MACHINE, "turns", [])
     assert len(named.cells) == 1
     (remark,) = named.remarks
-    assert "a CPU quota is granted in periods as long as a turn" in remark
+    assert "its processes run at once already" in remark
     with pytest.raises(UsageError, match="order"):
         of_pairs(torch, MACHINE, "duet", [])
 
