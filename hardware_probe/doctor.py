@@ -51,6 +51,8 @@ _GIB = 1024**3
 _ENOUGH_BYTES = 6 * _GIB
 # Swapped-out pages of sleeping programs seldom come back; more than this share of the memory may harm.
 _MUCH_SWAPPED = 0.01
+# Launches on virtual machines measured 0.5 to 2 us. A step of a framework has up to 90,000 faults.
+_CHEAP_FAULT_SECONDS, _FAULTS_SHOWN = 1e-6, 10_000
 _CONTAINERS_WITH_MASKS = ("docker", "podman")
 _WAIT = "Stop programs that you do not need, or wait until they are done"
 _BIND = "taskset --all-tasks --cpu-list --pid {} $$"
@@ -119,6 +121,8 @@ class Facts:
     """Variables of this shell that change how fast numerical programs run; True where passed on to the frameworks."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
+    fault_seconds: float | None = None
+    """Of one minor page fault; None where it was not measured."""
 
 
 def gather_facts(
@@ -493,6 +497,16 @@ def _huge_pages(facts: Facts) -> _Result:
     return _may_harm(setting, "Let each program choose, until the next boot.", command)
 
 
+def _page_faults(facts: Facts) -> _Result:
+    seconds = facts.fault_seconds
+    if seconds is None:
+        return None
+    seen = f"{seconds * 1e6:.1f} us each, {_FAULTS_SHOWN * seconds:.3f} s for {_FAULTS_SHOWN:,}"
+    if seconds < _CHEAP_FAULT_SECONDS:
+        return _fine(seen)
+    return _may_harm(seen, "Let freed memory stay with the process: the setting keep_heap of `dlbench run --tuning`.")
+
+
 def _numa_balancing(facts: Facts) -> _Result:
     balancing, nodes = facts.memory.numa_balancing, facts.cpu.numa_nodes
     if nodes < 2:
@@ -541,6 +555,8 @@ _CHECKS: dict[Callable[[Facts], _Result], str] = {
     _swap: "Swap. A page that was swapped out comes back from disk in the middle of a step.",
     _huge_pages: "Transparent huge pages. With `always`, chance decides how many huge pages a launch gets, so launches "
     "of the same cell differ.",
+    _page_faults: "Page faults. Memory that a framework gives back after each step comes back page by page, and launches "
+    "of the same cell differ in how much they give back.",
     _numa_balancing: "NUMA balancing. The kernel unmaps pages to see which node uses them, and moves them between "
     "nodes in the middle of a step.",
 }

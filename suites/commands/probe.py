@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
+from dlbench.adapters.launch.evidence import fault_seconds
 from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import counted
@@ -51,7 +52,7 @@ def doctor_command(given: Given) -> None:
         # The doctor must not disturb a measurement, nor report one as another program.
         with measuring(say):
             say(f"observing this machine for some seconds ({READINGS} readings)")
-            facts = replace(facts, sample=take_sample(READINGS))
+            facts = replace(facts, sample=take_sample(READINGS), fault_seconds=fault_seconds())
     except (UsageError, ProbeError) as error:
         words = str(error).partition(",")[0] if isinstance(error, UsageError) else str(error)
         facts = replace(facts, no_sample=words)

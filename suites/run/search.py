@@ -78,7 +78,7 @@ class HalvingSchedule(Schedule):
     Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
     optimization"): every cell still in the race gets one launch per block, so all share the machine's good and bad
     times. The cell to beat stays to the end. The survivors of a block follow from the records of earlier blocks. The
-    finalists' launches take turns.
+    launches of a block take turns, as many at once as a group may have.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class HalvingSchedule(Schedule):
         if self._failed(cell, before):
             return []
         counting = self._counting(cell, before)
-        return [median(each.outcome.step_seconds()) for each in counting if each.outcome.gives_a_number()]
+        return [self._seconds(each) for each in counting if each.outcome.gives_a_number()]
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return the launches of a block; in the first block the most informative come first, since time may be short.
@@ -208,7 +208,7 @@ class HalvingSchedule(Schedule):
             usual = (start, start._replace(tuning=TUNED))
             cells.sort(key=lambda cell: (cell != start, cell not in usual, cell not in first))
         launches = [PlannedLaunch(cell, block, SEARCH) for cell in cells]
-        if block < self._pairs_from or self._grouping is None:
+        if self._grouping is None:
             return [(launch,) for launch in launches]
         peaks = {cell: self._peak(cell) for cell in cells}
         return self._grouping.groups(launches, peaks, {cell: self.seconds(cell) for cell in cells})

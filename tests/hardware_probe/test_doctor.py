@@ -106,6 +106,16 @@ def test_a_laptop_with_powersave(tmp_path: Path) -> None:
     assert found["swap"].command == "sudo swapoff --all"
 
 
+@pytest.mark.parametrize(("seconds", "severity"), [(0.3e-6, Severity.FINE), (2.1e-6, Severity.MAY_HARM)])
+def test_what_page_faults_cost(tmp_path: Path, seconds: float, severity: Severity) -> None:
+    facts = facts_of(tmp_path, server())
+    assert "page_faults" not in found_in(facts, CALM)
+    found = found_in(replace(facts, fault_seconds=seconds), CALM)["page_faults"]
+    assert found.severity is severity
+    assert f"{1e6 * seconds:.1f} us each" in found.seen
+    assert ("keep_heap" in found.advice) == (severity is Severity.MAY_HARM)
+
+
 def test_a_server_with_smt(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, server())
     assert of(found, Severity.HARMS) == set()
