@@ -555,8 +555,8 @@ _CHECKS: dict[Callable[[Facts], _Result], str] = {
     _swap: "Swap. A page that was swapped out comes back from disk in the middle of a step.",
     _huge_pages: "Transparent huge pages. With `always`, chance decides how many huge pages a launch gets, so launches "
     "of the same cell differ.",
-    _page_faults: "Page faults. Memory that a framework gives back after each step comes back page by page, and launches "
-    "of the same cell differ in how much they give back.",
+    _page_faults: "Page faults. Memory that a framework gives back after each step comes back page by page, and "
+    "launches of the same cell differ in how much they give back.",
     _numa_balancing: "NUMA balancing. The kernel unmaps pages to see which node uses them, and moves them between "
     "nodes in the middle of a step.",
 }

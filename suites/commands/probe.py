@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from dlbench.hardware_probe import ProbeError, describe, measure, probe
 from dlbench.adapters.launch.evidence import fault_seconds
+from dlbench.hardware_probe import ProbeError, describe, measure, probe
 from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import counted
