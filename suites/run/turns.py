@@ -50,7 +50,9 @@ class Rounds:
     """How many rounds launches take turns for: until they are known well enough, or have had their seconds."""
 
     fewest: int = 8
-    """In which no launch was disturbed to the end."""
+    """In which no launch was disturbed to the end, where turns are short."""
+    least: int = 1
+    """As few suffice where these have had their ``seconds``: long turns are cut into many slices."""
     seconds: float = 3.0
     """Of turns that a launch has at most, on average. Starting a launch and checking it takes about as long: by sharing
     its time so, a measurement takes at most twice as long as by the best division (Kalibera and Jones 2013)."""
@@ -90,10 +92,12 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
     """
     most = 5 * protocol.seconds
     if quota:
-        return Rounds(max(ROUNDS_UNDER_QUOTA, protocol.minimum_steps), min(Rounds.seconds, most))
+        fewest = max(ROUNDS_UNDER_QUOTA, protocol.minimum_steps)
+        return Rounds(fewest, fewest, min(Rounds.seconds, most))
     if alike:
-        return Rounds(2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
-    return Rounds(max(3, protocol.minimum_steps), min(Rounds.seconds, most), slice_seconds=0.025)
+        return Rounds(2, 2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
+    least, seconds = protocol.minimum_steps, min(Rounds.seconds, most)
+    return Rounds(max(3, least), least, seconds, slice_seconds=0.025)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
@@ -254,8 +258,9 @@ class Turns:
         with self._changed:
             cell, rounds = self._cells[member], self._rounds
             sample = self._sample_seconds[self._alike(member)]
-            # Launches of a round have the same time, so that those with short steps do not end their turns early.
-            turn = max(rounds.turn_seconds, *self._sample_seconds.values())
+            # Launches of a round have the same time, so that those with short steps do not end their turns early. A
+            # step that takes longer than a launch has in all is not waited for.
+            turn = max(rounds.turn_seconds, min(rounds.seconds, max(self._sample_seconds.values())))
             # After a pause the rest of a period has the quota of a whole one: the first sample is too fast.
             in_a_period = cell is not None and cell.cpu_quota > 0
             lead_in = in_a_period or sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
@@ -369,13 +374,21 @@ class Turns:
         others = self._present - {self._anchor}
         # The anchor has a turn in each of the rounds in which the others have one in turn.
         cycle = 1 if self._anchor is None else max(1, len(others))
-        made, fewest = self.round + 1 - self._anchor_since, cycle * self._rounds.fewest
+        made, fewest = self.round + 1 - self._anchor_since, cycle * self.fewest_rounds()
         if self._undisturbed < fewest and made < PATIENCE * fewest:
             return False
         mean = sum(self._seconds[member] for member in others) / max(1, len(others))
         if mean >= self._rounds.seconds or made >= cycle * self._rounds.most:
             return True
         return mean >= self._rounds.least_seconds and self._standard_error() <= self._rounds.deviation
+
+    def fewest_rounds(self) -> int:
+        """Return how many rounds there are at least: fewer of long turns, down to those that fill their seconds."""
+        longest = max(self._sample_seconds.values(), default=0.0)
+        if longest <= self._rounds.turn_seconds:
+            return self._rounds.fewest
+        filling = math.ceil(self._rounds.seconds / longest)
+        return min(self._rounds.fewest, max(self._rounds.least, filling))
 
     def _standard_error(self) -> float:
         if self._anchor is None:

@@ -4,7 +4,9 @@ import gc
 import itertools
 import mmap
 import time
+from types import SimpleNamespace
 
+import factory_of_records as make
 import numpy as np
 import pytest
 import ruptures
@@ -126,6 +128,24 @@ def test_warm_up_goes_on_while_steps_map_memory_anew(growing, steps):
         time.sleep(0.01)
 
     assert len(timing.until_memory_stays(step, lambda: None)) == steps
+
+
+@pytest.mark.parametrize(("in_turns", "further"), [(True, 3), (False, 0)])
+def test_a_launch_in_turns_warms_up_for_longer_where_its_memory_still_grows(in_turns, further):
+    """By 25,000 pages in each of the first four steps; a step takes a second."""
+    machine, losses = Machine(itertools.repeat(SECOND)), []
+    pages = lambda: 25_000 * min(4, machine.calls.count("step"))  # noqa: E731
+    adapter = SimpleNamespace(synchronize=machine.synchronize)
+    cell = make.record(threads=1).cell
+    launch = SimpleNamespace(protocol=Protocol(warmup_steps=3), cell=cell, in_turns=in_turns)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(timing, "nanoseconds", machine.clock)
+        patched.setattr(timing, "resident_pages", pages)
+        spent, count = timing.warm_up(adapter, launch, machine.step, lambda: losses.append(0.0))
+    assert count == 1
+    # Two steps after the first one, and until one leaves the memory as it was.
+    assert len(spent) == machine.calls.count("step") == 2 + further
+    assert len(losses) == 2
 
 
 def test_memory_that_each_step_gives_back_is_no_warm_up():

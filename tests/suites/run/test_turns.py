@@ -25,7 +25,7 @@ from dlbench.adapters.protocol import HostObservation, Protocol, Status, TurnObs
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbances, disturbed_turns
-from dlbench.reports.rounds import seconds_by_round, seconds_in_turns
+from dlbench.reports.rounds import middle, seconds_by_round, seconds_in_turns, variance_of_middle
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.suites.environments.environment import Source
@@ -108,6 +108,12 @@ def test_rounds_go_on_until_launches_have_their_seconds_or_are_known_well_enough
     assert 15 <= noisy_counts[0] <= 25  # 2 s of turns of 0.1 s
     _, counts = play(2, rounds, observed=noisy(0.01))
     assert 6 <= counts[0] < noisy_counts[0]
+
+
+@pytest.mark.parametrize("count", [3, 6, 10, 11, 40])
+def test_the_variance_of_the_middle_of_normal_rounds(count):
+    logs = np.random.default_rng(2).normal(0, 1, (4000, count))
+    assert np.var([middle(of_launch) for of_launch in logs]) == pytest.approx(variance_of_middle(count), rel=0.12)
 
 
 def test_the_standard_error_is_that_of_a_median_over_rounds():
@@ -369,7 +375,20 @@ def test_turns_under_a_quota_are_whole_and_begin_with_a_sample_that_does_not_cou
     assert table.shape(0) == table.shape(1) == TurnShape(samples=1, lead_in=True, slice_seconds=np.inf)
 
 
-@pytest.mark.parametrize(("longest", "samples"), [(0.05, [8, 2, 8]), (0.3, [26, 1, 26])])
+@pytest.mark.parametrize(("longest", "rounds"), [(0.02, 3), (0.9, 3), (1.2, 3), (1.6, 2), (20.0, 1)])
+def test_of_long_turns_fewer_rounds_fill_a_launchs_seconds(longest, rounds):
+    table = Turns(
+        2, 1, Rounds(fewest=3, seconds=3.0), needed=1, cells=[make.record(threads=count).cell for count in (1, 2)]
+    )
+    table.takes(0, 0.02)
+    table.takes(1, longest)
+    assert table.fewest_rounds() == rounds
+    needed = Turns(2, 1, Rounds(fewest=5, least=5, seconds=3.0))
+    needed.takes(0, 20.0)
+    assert needed.fewest_rounds() == 5
+
+
+@pytest.mark.parametrize(("longest", "samples"), [(0.05, [8, 2, 8]), (0.3, [26, 1, 26]), (20.0, [272, 1, 272])])
 def test_launches_of_a_round_have_as_much_time(longest, samples):
     one, other = (make.record(threads=count).cell for count in (1, 2))
     table = Turns(3, 1, Rounds(turn_seconds=0.1, slice_seconds=0.02), needed=1, cells=[one, other, one])
