@@ -28,7 +28,8 @@ def compared(source: Source) -> Sequence[Compared]:
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         records = [each for each in results.records if each.run == run.id]
         if any(each.side for each in records):
-            found.append((run, compare_sides(replace(run, plan=part), records, host, of_gate=of_run.records)))
+            whole = [each for each in of_run.records if each.run == run.id]
+            found.append((run, compare_sides(replace(run, plan=part), records, host, of_gate=whole)))
     return found
 
 
