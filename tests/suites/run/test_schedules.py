@@ -30,12 +30,13 @@ from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.ratio.fastest import CLEAR, UNDECIDED
 from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import BASELINE, CANDIDATE
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCH
 from dlbench.reports.storage.results import Results
 from dlbench.suites.planning.plan import narrow_to, sizes_of
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import search as fastest
+from dlbench.suites.run.groups import MOST_MEMBERS, Grouping
 from dlbench.suites.run.schedules import (
     LaunchStats,
     PairSchedule,
@@ -559,6 +560,16 @@ def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times
     fast, found, _ = search_with_failures(lambda at: 0 < at <= times, UNLIKELY)
     assert (found.best == fast, found.schedule.without_number() == {}) == (stays, stays)
     assert ("failed_launches" in {flag.kind.name for flag in found.schedule.flags(found.best)}) is stays
+
+
+def test_the_launches_of_a_race_take_turns_the_likeliest_first():
+    of = search_plan()
+    starts, grouping = search_starts(of, 4), Grouping(of, frozenset(of.cells), 10**15)
+    alone, in_turns = (HalvingSchedule(starts, of, (), None, each).wanted(0) for each in (None, grouping))
+    assert [len(group) for group in alone] == [1] * len(of.cells)
+    assert len(of.cells) > MOST_MEMBERS >= max(map(len, in_turns)) > 1
+    assert all(launch.in_turns and launch.side == SEARCH for group in in_turns for launch in group)
+    assert [launch.cell for group in in_turns for launch in group] == [launch.cell for (launch,) in alone]
 
 
 def test_a_pair_that_another_session_began_is_not_completed():
