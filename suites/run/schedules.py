@@ -96,7 +96,7 @@ DOUBT_FREEDOM = 3
 SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
 DECISIVE = DEFAULT.tolerance / 2
-"""If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.7 pairs, 13.6 at +5 %."""
+"""If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.3 pairs, 15.0 at +5 %."""
 ENOUGH_LOSSES = 2
 """Pairs whose first losses show that the two sides of a user's own step compute different things."""
 LONGER = 10

@@ -1,6 +1,7 @@
 """`dlbench gate --qualify` over a launcher that only pretends: what it says of a machine whose noise is known."""
 
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -43,7 +44,9 @@ def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, com
     assert code == 0, complaints
     said = " ".join(said.split())
     assert "5% in 4.0 min with probability 100%" in said  # twelve pairs of two launches
-    assert "identical code passes in 2.0 min" in said
+    # Three pairs take a minute and six two; three are often enough for so small deviations.
+    (minutes,) = re.findall(r"identical code passes in ([0-9.]+) min", said)
+    assert 1.0 <= float(minutes) < 2.0
     assert "5% added work: found, 1.0" in said
     assert not list(tmp_path.glob("*.sqlite")), "a slowdown put in would look like a regression of somebody's code"
 
