@@ -5,7 +5,7 @@
 The file is a table with columns run, kind, block (a pair), main and feature (seconds, the same code): interleaved
 comparisons by touchstone (github.com/lorenzwalthert/touchstone) on hosted CI runners. Every comparison is judged in
 both directions. Thirty pairs are taken as the gate would get them, its last look after all thirty.
-Five pairs are fewer than any look needs, so there the rule says nothing; of six runs in a row their pairs are joined.
+Five pairs are fewer than a proof needs, so there the rule says nothing; of six runs in a row their pairs are joined.
 Slowdowns are multiplied into one side.
 
 median:5%, min:5%   more than 5 % slower by the medians or minima of both sides, interleaved.
@@ -122,7 +122,7 @@ def main(
         pairs = len(each[0])
         rows: list[tuple[str, Rate, str, str, list[Rate]]] = []
         if pairs < FEWEST_PAIRS:
-            table.add_row(kind, deviation, GATE, f"none: it looks after {FEWEST_PAIRS}")
+            table.add_row(kind, deviation, GATE, "none: a proof needs more pairs")
         else:
             rule = rule_for(pairs)
             same = [gate(np.log(way), rule) for way in both_ways(each)]

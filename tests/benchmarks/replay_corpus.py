@@ -23,7 +23,8 @@ EXCHANGED = {GATE: 5000}  # comparisons of each framework with sides exchanged a
 OTHERS_EXCHANGED = 1250
 DRAWN = {GATE: 500}  # gates of each framework and effect, for power, and of each kind of noise; of the other rules:
 OTHERS_DRAWN = 250
-WINDOWS = tuple(look.pairs for look in DEFAULT.looks if look.pairs <= 24)  # the corpus has few longer ones
+# The corpus has few longer ones.
+WINDOWS = tuple(look.pairs for look in DEFAULT.looks if not look.assumes_normal and look.pairs <= 24)
 SHOWN = (Verdict.REGRESSION, Verdict.CONTENDED, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 _ADDED = ", ".join(f"+{label[4:]}" for label in EFFECTS)
 
