@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 from simulated import gate
 
 from dlbench.reports.compare.verdict import (
@@ -15,6 +16,8 @@ from dlbench.reports.compare.verdict import (
     Spreads,
     Verdict,
     deciding_look,
+    deviation_of,
+    estimate_few_pairs,
     judge_looks,
     next_look,
     null_distribution,
@@ -105,6 +108,13 @@ def test_three_pairs_are_enough_where_the_other_cells_say_how_pairs_deviate() ->
     assert passed_early(same, together=True) >= 0.8
     assert passed_early(same, together=False) <= 0.4
     assert passed_early(of_gates(150, 8, 1.0, 0.06, 2), together=True) <= 0.1
+
+
+def test_a_cell_that_is_noisier_than_the_others_keeps_its_own_deviation() -> None:
+    noisy = pairs(EARLY_LOOK, 1.0, 0.05, 3)
+    found = estimate_few_pairs(*noisy, 0.95, Spread(0.005**2, 6.0))
+    half = student.ppf(0.975, 6 + EARLY_LOOK - 1) * deviation_of(*noisy) / EARLY_LOOK**0.5
+    assert np.log(found.high / found.ratio) == pytest.approx(half)
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.03])
