@@ -3,7 +3,7 @@
 A verdict rests on a number of launches, never of steps (`reports.statistics` says why). There are three methods:
 
 - a gate's launches, measured in pairs until a look decides (`judge_looks`): signed ranks with exact bounds over all
-  looks together, and before those Student's t over the first three pairs, which only excludes a slowdown;
+  looks together, and before those Student's t over the first three and four pairs, which only excludes a slowdown;
 - a fixed number of launches measured in pairs, side by side (`judge_pairs`): signed ranks;
 - launches not measured in pairs (`judge`): Welch's t on the logarithms of the launches' medians (Welch 1947). If the
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
@@ -19,11 +19,11 @@ DeMets 1983). Its interval is the repeated confidence interval that belongs to t
 it may be read at whatever look the measurement ended. By simulation (`tests/benchmarks/decision_rules.py`) this needs
 fewer pairs than confirming a suspect on fresh pairs does, which throws the first ones away.
 
-Three pairs have too few signs for any proof. The first look therefore assumes normal deviations, and shrinks a cell's
-variance towards that of all cells of the gate (`spreads_of`). It never calls a cell slower or faster, so the bound on
-false alarms stays exact. Its upper end is too low in 0.1 to 0.5 % of simulated cells whose deviations differ by half
-either way, with normal or heavy tails, as `EARLY_BOUND` says; for a cell that deviates four times as much as the seven
-others of its gate, in 3 %.
+Three or four pairs have too few signs for any proof. The early looks therefore assume normal deviations, and shrink a
+cell's variance towards that of all cells of the gate (`spreads_of`). They never call a cell slower or faster, so the
+bound on false alarms stays exact. The upper end of each is too low in 0.1 to 0.5 % of simulated cells whose deviations
+differ by half either way, with normal or heavy tails, as `EARLY_BOUND` says; for a cell that deviates four times as
+much as the seven others of its gate, in 3 %.
 """
 
 import math
@@ -49,7 +49,7 @@ NO_TAILS: Tails = ((), ())
 Pairs = tuple[Sequence[float], Sequence[float]]
 """(baseline, candidate): seconds per step of launches side by side."""
 EARLY_LOOK, EARLY_BOUND = 3, 0.005
-"""Pairs of the first look, and how often the upper end of its interval may be too low."""
+"""Pairs of the first look, and how often the upper end of an early look's interval may be too low."""
 SHARED_FREEDOM, SHARED_PART = 6.0, 1 / 3
 """The cells of a gate add this part of their degrees of freedom to those of one cell, and at most so many."""
 FEWEST_LAUNCHES = 3
@@ -123,8 +123,8 @@ class Rule:
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
     looks: tuple[Look, ...] = (
         Look(EARLY_LOOK, EARLY_BOUND, suspect_tail=0.1, assumes_normal=True),
+        Look(4, EARLY_BOUND, suspect_tail=0.1, assumes_normal=True),
         Look(HISTORY_PAIRS, 0.0157),
-        Look(10, 0.0049),
         Look(12, 0.0106, 0.000245),
         Look(16, 0.0107, 0.00003, suspect=0.05, slower_tail=0.00003),
         Look(24, 0.0015, 0.00004, suspect=0.05, slower_tail=0.00004),

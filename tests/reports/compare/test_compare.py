@@ -94,7 +94,7 @@ def test_a_slower_tail_fails_a_gate_though_the_usual_step_is_not_slower() -> Non
     # The usual steps are known after six pairs, the tail after sixteen.
     open_still = of_tails(1.5, 6)
     assert only(open_still).verdict is Verdict.INCONCLUSIVE
-    assert "6 of at least 10 pairs measured" in only(open_still).judgement.sentence
+    assert "6 of at least 12 pairs measured" in only(open_still).judgement.sentence
     found = of_tails(1.5, 16)
     assert only(found).verdict is Verdict.REGRESSION
     assert only(found).judgement.ratio == pytest.approx(1.0, abs=0.01)

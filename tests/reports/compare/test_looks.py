@@ -63,14 +63,14 @@ def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> No
         longer += decided != deciding_look(*usual)
         alarms += judge_looks(*usual, tails=tails).verdict is Verdict.REGRESSION
     assert alarms <= 2
-    assert longer <= 0.05 * 1000
+    assert longer <= 0.1 * 1000
 
 
 @pytest.mark.parametrize(
     ("ratio", "deviation", "ends", "verdict"),
     [
         (1.0, 0.005, FIRST, Verdict.NO_REGRESSION),
-        (1.01, 0.005, 6, Verdict.NO_REGRESSION),
+        (1.01, 0.005, 4, Verdict.NO_REGRESSION),
         (0.8, 0.005, FIRST_ALARM, Verdict.IMPROVEMENT),
         (0.98, 0.005, FIRST, Verdict.NO_REGRESSION),
         (1.06, 0.005, FIRST_ALARM, Verdict.REGRESSION),
@@ -101,6 +101,15 @@ def passed_early(gates: list[list[Pairs]], together: bool) -> float:
             passed += deciding_look(*cell, spreads=spreads) is not None
             total += 1
     return passed / total
+
+
+def test_few_pairs_decide_alone_where_they_deviate_little() -> None:
+    """A pair deviates by 1.3 %: both sides by 0.9 %."""
+    same = [gate(np.log(np.array(pairs(LAST, 1.0, 0.009, seed)).T)) for seed in range(200)]
+    assert sum(each.pairs <= 4 for each in same) >= 0.7 * len(same)
+    slower = [gate(np.log(np.array(pairs(LAST, 1 + DEFAULT.tolerance, 0.009, seed)).T)) for seed in range(200)]
+    passed = sum(each.judgement.verdict is Verdict.NO_REGRESSION for each in slower)
+    assert passed <= 0.02 * len(slower)
 
 
 def test_three_pairs_are_enough_where_the_other_cells_say_how_pairs_deviate() -> None:
