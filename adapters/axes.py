@@ -16,6 +16,7 @@ from .protocol import (
     PLACEMENTS,
     PRECISIONS,
     STORAGES,
+    TASKS,
     TUNED,
     UNKNOWN,
     Cell,
@@ -66,6 +67,7 @@ AXES = (
     Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),
     Axis("storage", GROUP, STORAGES[0], order=STORAGES),
     Axis("sync", GROUP, EVERY_STEP, order=(EVERY_STEP, ASYNC)),
+    Axis("task", GROUP, TASKS[0], order=TASKS),
 )  # in the order of JSON keys and CSV columns
 
 NAMES = tuple(axis.name for axis in AXES)

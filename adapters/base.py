@@ -8,6 +8,9 @@ the timed steps, ``device_probe`` and ``profile`` after them; all of these are o
 Where each step takes another mini-batch, ``take`` is called before each ``step``, and ``prepare`` and ``reset`` only
 show its shape.
 
+In inference the calls are ``prepare_inference`` -> ``infer`` + ``synchronize``, to warm up and while timed -> ``show``,
+``infer``, ``outputs`` for the parity check. An adapter that has them names "task" in ``further_axes``.
+
 A launch on a GPU sees that one GPU only: whatever index its cell's device has, it is the framework's device 0. With
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
 workers.
@@ -26,7 +29,7 @@ from .families import CELLS, Recurrent, Spiking
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
-from .protocol import COPIED, FED, Cell, Profile
+from .protocol import COPIED, FED, LOADER, Cell, Profile
 
 if TYPE_CHECKING:
     from .launch.feeds import Feed
@@ -164,10 +167,22 @@ class Adapter:
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
             words = "precision %s, placement %s, world size %d: sampling runs in float32, resident, on one worker only"
             reason = words % asked
+        if not reason and cell.infers:
+            reason = self._refuses_inference(network)
         if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
             reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
         reason = reason or self.refuses(network)
         return not reason, reason
+
+    def _refuses_inference(self, network: Network) -> str:
+        """Return why a forward pass alone has no meaning for a cell; empty where it has."""
+        if not network.family.trains or isinstance(network.family, Spiking):
+            return "task inference: a network of the family %s has no outputs to serve" % network.family.name
+        if self.cell.world_size > 1:
+            return "task inference: several workers train together, and inference needs one (--instances for more)"
+        if self.cell.placement == LOADER:
+            return "task inference: the loader is for training; give the placement fed"
+        return ""
 
     def chosen(self, setting: str, *known: str) -> str:
         """Return the value of a setting, by default the first known one; raises ValueError for an unknown one."""
@@ -240,7 +255,32 @@ class Adapter:
         raise NotImplementedError
 
     def synchronize(self) -> None:
-        """Wait until everything that ``step`` started has finished."""
+        """Wait until everything that ``step`` or ``infer`` started has finished."""
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        """Build the trained network for evaluation, as the framework's own guide recommends for serving.
+
+        ``weights`` are as for ``prepare``; ``statistics`` the running means and variances of batch normalisations, by
+        their name and ".mean" or ".variance". They never change. The mini-batch's labels are not used.
+        """
+        raise NotImplementedError
+
+    def infer(self) -> None:
+        """Compute the outputs of the mini-batch in place; may return before the device is done."""
+        raise NotImplementedError
+
+    def show(self, batch: Batch) -> None:
+        """Put this mini-batch in the place of the one before; its shapes are the same, and nothing is built anew."""
+        raise NotImplementedError
+
+    def outputs(self) -> np.ndarray:
+        """Return the outputs of the last ``infer``: (batch, rows of an example, outputs), before any softmax.
+
+        An example has a row for each step of a sequence, and one otherwise; see `batches.by_example`.
+        """
+        raise NotImplementedError
 
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on; must not cost a new compilation."""

@@ -54,6 +54,9 @@ FED = ("fed", "prefetched", LOADER)  # placements with another mini-batch for ea
 PLACEMENTS = ("resident", *COPIED, *FED)  # of the mini-batch; resident: one, on the device
 STORAGES = ("cache", "disk")  # where a loader finds its file: in memory, as after a first reading, or on the disk
 EVERY_STEP, LOCAL, ASYNC = "step", "local", "async"  # when workers exchange; the second is written "local:4"
+INFERENCE = "inference"
+#: What a step is: training updates the weights; inference is the forward pass of a network that is trained.
+TASKS = ("training", INFERENCE)
 #: Nanoseconds. The finest clocks count whole nanoseconds: in a shorter sample one tick is more than 10 %.
 LEAST_SAMPLE_NS = 10
 #: Steps of a sample of asynchronous workers, which wait for one another after each sample, so that it ends for all.
@@ -81,6 +84,7 @@ class Cell(NamedTuple):
     loader_workers: int = 0  # of the placement "loader": threads or processes that load mini-batches; 0: the step waits
     storage: str = "cache"  # of the placement "loader": where its file is, one of STORAGES
     sync: str = EVERY_STEP  # when workers exchange: at every step, "local:H" every H steps, ASYNC without waiting
+    task: str = TASKS[0]  # of a step, one of TASKS
 
     @property
     def known_batch_size(self) -> int:
@@ -93,6 +97,11 @@ class Cell(NamedTuple):
     def on_cpu(self) -> bool:
         """Return whether the CPU computes; with a GPU it only launches operators there."""
         return self.device == "cpu"
+
+    @property
+    def infers(self) -> bool:
+        """Return whether a step is a forward pass alone."""
+        return self.task == INFERENCE
 
     @property
     def on_gpu(self) -> bool:
@@ -177,7 +186,8 @@ class Parity(NamedTuple):
 
     Errors are relative: of a loss ``|loss - reference| / |reference|`` (a tenth of the first step's reference, where
     that is larger), the largest over the parity steps; of an update ``||update - reference|| / ||reference||`` over
-    the sampled entries, the largest over the parameters.
+    the sampled entries, the largest over the parameters. In inference the error is that of an example's outputs,
+    ``||outputs - reference|| / ||reference||``, the largest over the examples.
     """
 
     verdict: str  # "agrees", "disagrees", "unchecked"
@@ -189,6 +199,8 @@ class Parity(NamedTuple):
     loss_tolerance: float
     update_tolerance: float
     seconds: float  # the cost of the check, the parity steps themselves not counted
+    output_error: Optional[float] = None  # of inference; None: training, or not all outputs are finite
+    output_tolerance: Optional[float] = None
 
 
 class ParitySample(NamedTuple):
@@ -198,6 +210,7 @@ class ParitySample(NamedTuple):
     updates: Dict[str, Optional[List[float]]]  # of each parameter's sampled entries; None: not all are finite
     parameter_count: int  # as the framework itself counts them
     moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
+    outputs: Optional[List[List[float]]] = None  # of inference: each example's sampled outputs; None: not all finite
 
 
 class CpuEnergy(NamedTuple):

@@ -177,7 +177,7 @@ class CellResult:
     items_per_second: float | None = None
     """Examples; for the recurrent networks sequences. None where the mini-batch size is not known."""
     gflops: float | None = None
-    """10^9 floating-point operations per second, by `Family.training_flops`."""
+    """10^9 floating-point operations per second, by `Family.flops`."""
     ceiling_fraction: float | None = None
     """Of the machine's measured matrix-product rate at no more than this many threads."""
     parity: Parity | None = None
@@ -566,7 +566,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_tu
     if cell.batch_size is not None:
         items_per_second = cell.batch_size / summary.median
         if family is not None and any(outcome.parameter_count for outcome in outcomes):
-            gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9
+            gflops = family.flops(cell.batch_size, cell.infers) / summary.median * 1e-9
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
     if cell.on_cpu and all(flag.kind is not MEMORY_STATES for flag in flags):

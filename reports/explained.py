@@ -66,7 +66,7 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
     ]
     steps, software = outcome.step_seconds(), outcome.software
     seconds = median(steps) if steps else None
-    flops = None if family is None or cell.batch_size is None else family.training_flops(cell.batch_size)
+    flops = None if family is None or cell.batch_size is None else family.flops(cell.batch_size, cell.infers)
     products = sum(each.seconds for each in operators if each.kind in PRODUCTS)
     return {
         "cell": cell,

@@ -160,6 +160,7 @@ class EquinoxAdapter(JaxAdapter):
 
     families = (*Adapter.families, "attention")
     cells = ("lstm",)
+    further_axes = ("sync",)
     data_parallel = ""
     refuses_training = Adapter.refuses_training
     train_on_text = Adapter.train_on_text

@@ -149,6 +149,7 @@ class Parameter(NamedTuple):
     shape: Tuple[int, ...]
     bound: float
     constant: Optional[float] = None
+    centre: float = 0.0  # the middle of the interval, where that is not 0
     symmetric: bool = False  # its lower triangle mirrored, zeros on the diagonal
 
 
@@ -312,6 +313,10 @@ class Family:
         """Return every trainable tensor, in forward order, in canonical layout."""
         raise NotImplementedError
 
+    def statistics(self) -> List[Parameter]:
+        """Return the running means and variances that batch normalisation uses in inference."""
+        return []
+
     def convolutions(self) -> List[Layer]:
         """Return every convolution, in forward order."""
         return []
@@ -327,6 +332,9 @@ class Family:
         """Return an example's labels; by default a symbol for each step."""
         steps: Any = getattr(self, "steps", 0)
         return Drawn((steps,), self.alphabet)
+
+    #: Largest relative error of an example's outputs in inference, in float32; the errors seen: adapters/README.md.
+    output_tolerance = 2e-5
 
     def kinked(self) -> bool:
         """Tell whether rounding can flip a unit of the network: ReLUs and maxima."""
@@ -351,13 +359,22 @@ class Family:
         """Return the bytes of a mini-batch, inputs and labels, with 4 bytes for each number."""
         return 4 * batch_size * sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
 
-    def least_bytes(self, batch_size: int, workers: int = 1) -> int:
-        """Return a lower bound for the memory of a training step in any framework, in bytes of float32.
+    def least_bytes(self, batch_size: int, workers: int = 1, inference: bool = False) -> int:
+        """Return a lower bound for the memory of a step in any framework, in bytes of float32; ``inference`` or not.
 
-        The weights and their gradients of each worker, and the mini-batch. Activations depend on the framework and are
-        not counted: a network beyond this never fits, one below may not fit either.
+        The weights of each worker, in training their gradients, and the mini-batch. Activations depend on the framework
+        and are not counted: a network beyond this never fits, one below may not fit either.
         """
-        return 4 * (2 if self.trains else 1) * workers * self.parameter_count() + self.batch_bytes(batch_size)
+        copies = 2 if self.trains and not inference else 1
+        return 4 * copies * workers * self.parameter_count() + self.batch_bytes(batch_size)
+
+    def flops(self, batch_size: int, inference: bool = False) -> int:
+        """Return the floating-point operations of one step: of training, or of inference."""
+        return self.forward_flops(batch_size) if inference else self.training_flops(batch_size)
+
+    def forward_flops(self, batch_size: int) -> int:
+        """Return the floating-point operations of one forward pass, counted as in `training_flops`."""
+        return 2 * sum(self.multiply_adds()) * batch_size
 
     def training_flops(self, batch_size: int) -> int:
         """Return the floating-point operations of one step (a multiply-add is two).
@@ -366,9 +383,9 @@ class Family:
         gradient by its inputs unless these are learnt. Element-wise work, pooling, normalisation and the update are not
         counted: the figure is for comparison with a matrix-product ceiling.
         """
-        products = self.multiply_adds()
         if not self.trains:
-            return 2 * sum(products) * batch_size
+            return self.forward_flops(batch_size)
+        products = self.multiply_adds()
         total = 3 * sum(products)
         if not self.learns_inputs:
             total -= products[0]

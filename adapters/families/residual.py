@@ -120,6 +120,15 @@ class Residual(Family):
         bound = math.sqrt(6.0 / (self.features + self.classes))
         return found + dense_parameters("fc", self.classes, self.features, bound, 0.01)
 
+    def statistics(self) -> List[Parameter]:
+        """Return running means around 0 and variances around 1, as of activations that training has normalised."""
+        found: List[Parameter] = []
+        for layer in self.convolutions():
+            shape = (layer.outputs,)
+            found.append(Parameter(layer.norm + ".mean", shape, 0.1))
+            found.append(Parameter(layer.norm + ".variance", shape, 0.25, centre=1.0))
+        return found
+
     def multiply_adds(self) -> List[int]:
         sides = {"stem": output_side(self.side, 7, 2, 3)}
         side = output_side(sides["stem"], 3, 2, 1)

@@ -45,13 +45,13 @@ def canonical(name: str, value: Any) -> np.ndarray:
 def _with(make: Callable[[Any], Any], values: Mapping[Any, Any]) -> Any:
     """Return the layer with these parameters, by their paths in it.
 
-    Running statistics are not kept, so that XLA leaves their update out.
+    Running statistics are kept only where they are given, so that XLA leaves their update out in training.
     """
     graph, state = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))))
     flat = dict(nnx.to_flat_state(state))
     for path, variable in flat.items():
-        is_parameter = isinstance(variable, nnx.Param)
-        flat[path] = variable.replace(values[path] if is_parameter else jnp.zeros(variable.shape, variable.dtype))
+        given = isinstance(variable, nnx.Param) or path in values
+        flat[path] = variable.replace(values[path] if given else jnp.zeros(variable.shape, variable.dtype))
     return nnx.merge(graph, nnx.from_flat_state(flat))
 
 
@@ -62,7 +62,10 @@ class FlaxFunctions(Functions):
     gelu = staticmethod(partial(nnx.gelu, approximate=True))
 
     def _normalising(self, name: str, make: Callable[[Any], Any]) -> Any:
-        return _with(make, {("scale",): self.w[name + ".gamma"], ("bias",): self.w[name + ".beta"]})
+        given = {("scale",): self.w[name + ".gamma"], ("bias",): self.w[name + ".beta"]}
+        if self.statistics:
+            given.update({("mean",): self.statistics[name + ".mean"], ("var",): self.statistics[name + ".variance"]})
+        return _with(make, given)
 
     def dense(self, name: str, values: Any) -> Any:
         kernel = self.w[name + ".weight"]
@@ -85,7 +88,11 @@ class FlaxFunctions(Functions):
 
     def norm(self, name: str, values: Any) -> Any:
         # The mean square less the squared mean, Flax's default, loses digits.
-        options = {"use_running_average": False, "epsilon": self.family.epsilon, "use_fast_variance": False}
+        options = {
+            "use_running_average": bool(self.statistics),
+            "epsilon": self.family.epsilon,
+            "use_fast_variance": False,
+        }
         return self._normalising(name, lambda rngs: nnx.BatchNorm(values.shape[-1], rngs=rngs, **options))(values)
 
     def pixel_mean(self, values: Any) -> Any:

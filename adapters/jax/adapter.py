@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily, factors
 from ..families import LEARNING_RATE
-from ..launch.batches import Batch, Block, RmsProp
+from ..launch.batches import Batch, Block, RmsProp, by_example
 from ..launch.evidence import read_file
 from ..launch.feeds import Feed, ahead
 from ..libraries.gpus import Probe
@@ -20,7 +20,7 @@ from ..networks import Network
 from ..protocol import ASYNC, COPIED
 from . import devices
 from .devices import Differentiated
-from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
+from .networks import CONVOLUTIONS, JaxFunctions, canonical, forward_pass, held, mean_loss, place
 from .sampling import JaxSampler
 
 
@@ -84,7 +84,7 @@ class JaxAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
-    further_axes = ("sync",)
+    further_axes: Tuple[str, ...] = ("sync", "task")
     feeds = True
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
@@ -148,6 +148,34 @@ class JaxAdapter(EveryFamily):
         self._family = network.family
         self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self._devices = devices.find_devices(self.cell.device)[:1]
+        self._everywhere = self._devices[0]
+        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
+        self._forward = jax.jit(forward_pass(network, self._functions(), narrow))
+        if self.cell.placement in COPIED:
+            self.infer = self._infer_with_copy  # type: ignore[method-assign]
+        self._parameters = {}
+        self._family = network.family
+        self.found: Any = None
+        self._statistics = {name: self._put(value, self._everywhere) for name, value in statistics.items()}
+        self.reset(weights, batch)
+
+    def infer(self) -> None:
+        self.found = self._forward(self._parameters, self._statistics, self._batch[0])
+
+    def _infer_with_copy(self) -> None:
+        inputs = jax.device_put(self._on_host, self._on_device)[0]
+        self.found = self._forward(self._parameters, self._statistics, inputs)
+
+    def show(self, batch: Batch) -> None:
+        self._place(batch)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self._family, np.asarray(self.found), self.cell.known_batch_size)
 
     def _functions(self) -> Callable[..., Functions]:
         return partial(JaxFunctions, convolve=CONVOLUTIONS[self._pointwise])
@@ -225,7 +253,7 @@ class JaxAdapter(EveryFamily):
         return float(np.mean(np.asarray(self.loss)))
 
     def synchronize(self) -> None:
-        jax.block_until_ready((self._parameters, self.loss))
+        jax.block_until_ready((self._parameters, self.found if self.cell.infers else self.loss))
 
     def set_learning_rate(self, rate: float) -> None:
         self._rate = self._put(np.float32(rate), self._everywhere)

@@ -67,6 +67,23 @@ def mean_loss(network: Network, functions: Callable[[Family, Arrays], Functions]
     return loss
 
 
+def forward_pass(network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None) -> Any:
+    """Return the forward pass as a function of parameters, statistics and inputs, to rows of float32 outputs.
+
+    ``narrow`` is as in `mean_loss`.
+    """
+
+    def outputs(parameters: Arrays, statistics: Arrays, inputs: Any) -> Any:
+        if narrow is not None:
+            parameters, inputs = _narrowed(parameters, inputs, narrow)
+        made = functions(network.family, parameters)
+        made.statistics = statistics
+        scores = made.scores(inputs)
+        return scores if narrow is None else scores.astype(jnp.float32)
+
+    return outputs
+
+
 def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any]:
     """Return weights and inputs in another floating-point type; not biases and normalisations, and not tokens.
 
@@ -150,8 +167,11 @@ class JaxFunctions(Functions):
         given = values.dtype
         if given != jnp.float32:
             values = values.astype(jnp.float32)
-        mean = jnp.mean(values, axis=(0, 1, 2))
-        variance = jnp.mean(jnp.square(values - mean), axis=(0, 1, 2))
+        if self.statistics:
+            mean, variance = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+        else:
+            mean = jnp.mean(values, axis=(0, 1, 2))
+            variance = jnp.mean(jnp.square(values - mean), axis=(0, 1, 2))
         scale = self.w[name + ".gamma"] * lax.rsqrt(variance + self.family.epsilon)
         normalised = (values - mean) * scale + self.w[name + ".beta"]
         return normalised if given == jnp.float32 else normalised.astype(given)

@@ -87,10 +87,7 @@ class KerasAdapter(EveryFamily):
         return "alpha: Keras's SimpleRNN has no leaky units" if leaky else ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        self.network = network
-        self.model, self.held = build(network, len(batch.inputs), self.unroll)
-        for variable, value in self._values(weights):
-            variable.assign(value)
+        self._build(network, weights, batch)
         self.model.compile(
             optimizer=keras.optimizers.SGD(learning_rate=LEARNING_RATE, global_clipnorm=network.family.clip or None),
             loss=LOSSES[network.family.loss](),
@@ -100,6 +97,14 @@ class KerasAdapter(EveryFamily):
         self.model.optimizer.build(self.model.trainable_variables)
         self.model.make_train_function()
         self.logs: Dict[str, Any] = {"loss": np.nan}
+
+    def _build(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        """Build the model with these weights."""
+        self.network = network
+        self.model, functions = build(network, len(batch.inputs), self.unroll)
+        self.held, self.moving = functions.parameters, functions.moving
+        for variable, value in self._values(weights):
+            variable.assign(value)
 
     def _values(self, weights: Mapping[str, np.ndarray]) -> Iterator[Tuple[Any, Any]]:
         """Yield each variable with a copy of its weights as the backend's tensor in the layout that is held."""
@@ -260,6 +265,29 @@ class OnTensorFlow(KerasAdapter):
 
     execution = "Model.train_function, one tf.function, on resident tensors"
     backend = "..tensorflow.devices"
+    further_axes = ("task",)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        """Make Keras's own predict function, a tf.function too, as ``Model.predict`` does."""
+        self._build(network, weights, batch)
+        for name, value in statistics.items():
+            self.moving[name].assign(value)
+        self.model.compile(jit_compile=self.jit_compile)
+        self._place(batch)
+        self.execution = "Model.predict_function, one tf.function, on resident tensors"
+        self.model.make_predict_function()
+
+    def infer(self) -> None:
+        self.found = self.model.predict_function([self.batch])
+
+    def show(self, batch: Batch) -> None:
+        self._place(batch)
+
+    def outputs(self) -> np.ndarray:
+        found = np.asarray(self.found)
+        return found.reshape(len(found), -1, found.shape[-1])
 
     def set_threads(self, threads: int) -> None:
         tf.config.set_visible_devices([], "GPU")

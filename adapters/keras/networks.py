@@ -46,6 +46,8 @@ class KerasFunctions(Functions):
         super().__init__(family, {})
         self.unroll = unroll
         self.parameters: Dict[str, Tuple[Any, Layout]] = {}
+        #: Variables of running means and variances, by their normalisation's name and ".mean" or ".variance".
+        self.moving: Dict[str, Any] = {}
 
     def _applied(self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]) -> Any:
         """Apply a layer and keep its variables: by part of the name, their attributes and layouts."""
@@ -98,7 +100,9 @@ class KerasFunctions(Functions):
 
     def norm(self, name: str, values: Any) -> Any:
         layer = layers.BatchNormalization(epsilon=self.family.epsilon)
-        return self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
+        values = self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
+        self.moving.update({name + ".mean": layer.moving_mean, name + ".variance": layer.moving_variance})
+        return values
 
     def added(self, inner: Any, values: Any) -> Any:
         return layers.Add()([inner, values])
@@ -167,8 +171,8 @@ class KerasFunctions(Functions):
         return layers.Reshape((self.family.steps, self.family.width))(mixed)
 
 
-def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, Dict[str, Tuple[Any, Layout]]]:
-    """Return the model for mini-batches of this size, and its variables by canonical name with their layouts."""
+def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, KerasFunctions]:
+    """Return the model for mini-batches of this size, and its functions, which keep its variables."""
     functions = KerasFunctions(network.family, unroll)
     drawn = network.family.drawn_inputs()
     shape = drawn.shape
@@ -176,7 +180,7 @@ def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, Dict[st
         shape = shape[1:] + shape[:1]
     looked_up = drawn.below is not None and not drawn.one_hot
     inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32")
-    return keras.Model(inputs, functions.scores(inputs)), functions.parameters
+    return keras.Model(inputs, functions.scores(inputs)), functions
 
 
 def arrays(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:

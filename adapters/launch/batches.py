@@ -81,6 +81,8 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folde
         except (OSError, ValueError):
             pass  # removed or cut since the run began
     drawn = _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
+    if parameter.centre:
+        drawn = drawn + np.float32(parameter.centre)
     if not parameter.symmetric:
         return drawn
     lower = np.tril(drawn, -1)
@@ -100,6 +102,44 @@ def weight_file(folder: str, parameter: Parameter, purpose: str) -> str:
 def initial_weights(network: Network, purpose: str = CHECKED, folder: Optional[str] = None) -> Dict[str, np.ndarray]:
     """Return the float32 starting value of every parameter, in canonical layout and forward order."""
     return {parameter.name: weight(network, parameter, purpose, folder) for parameter in network.family.parameters()}
+
+
+def statistics(network: Network) -> Dict[str, np.ndarray]:
+    """Return the running means and variances of the network's batch normalisations, for inference."""
+    return {each.name: weight(network, each) for each in network.family.statistics()}
+
+
+#: Examples whose outputs the reference of inference holds. The outputs of an example do not depend on the others, so a
+#: mini-batch of any size can consist of these.
+CHECKED_EXAMPLES = 16
+
+
+def checked_places(network: Network, batch_size: int, number: int) -> np.ndarray:
+    """Return which of the checked examples stand in the mini-batch of this number, (batch,).
+
+    They stand in no order, so that outputs of one half do not fit the other, and no two numbers have them alike.
+    """
+    drawn = integers(seeded("places", network.name, batch_size), (batch_size,), CHECKED_EXAMPLES)
+    places: np.ndarray = (drawn + number) % CHECKED_EXAMPLES
+    return places
+
+
+def check_number(check: int, turn: int) -> int:
+    """Return the number of the mini-batch that a turn of a check shows, both from 0: never that of the turn before."""
+    return 5 * check + turn
+
+
+def checked_examples(network: Network) -> Batch:
+    """Return the examples whose outputs the reference of inference holds."""
+    return mini_batch(network, CHECKED_EXAMPLES)
+
+
+def by_example(family: Family, rows: np.ndarray, batch_size: int) -> np.ndarray:
+    """Return rows of outputs, as frameworks compute them, as (batch, rows of an example, outputs)."""
+    per_example = len(rows) // batch_size
+    if family.time_major:
+        return rows.reshape(per_example, batch_size, -1).swapaxes(0, 1)
+    return rows.reshape(batch_size, per_example, -1)
 
 
 def mini_batch(

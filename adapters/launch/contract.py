@@ -124,6 +124,16 @@ def loss(adapter: Adapter) -> float:
         raise ContractBroken("last_loss() returned %s, not a number" % type(value).__name__) from None
 
 
+def outputs(adapter: Adapter, batch_size: int) -> np.ndarray:
+    """Return the outputs of the last forward pass, (batch, rows of an example, outputs)."""
+    value = np.asarray(adapter.outputs())
+    right = value.ndim == 3 and len(value) == batch_size and value.dtype.kind == "f"
+    words = "outputs() returned %s of shape %s, not floating-point numbers (batch, rows, outputs)"
+    if not right:
+        raise ContractBroken(words % (value.dtype, value.shape))
+    return value
+
+
 def current_parameters(adapter: Adapter, network: Network) -> Iterator[Tuple[str, np.ndarray]]:
     """Yield every parameter of the network as the adapter holds it now, each once and in canonical layout."""
     expected = {parameter.name: parameter.shape for parameter in network.family.parameters()}

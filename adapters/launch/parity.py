@@ -18,9 +18,9 @@ from .. import networks
 from ..base import Adapter
 from ..families import ParityRecipe
 from ..networks import Network
-from ..protocol import BEGIN, END, HOST_LINE, READ, RESET, STEPS, TURN, Cell, Launch, Parity, ParitySample
+from ..protocol import BEGIN, END, FED, HOST_LINE, READ, RESET, STEPS, TURN, Cell, Launch, Parity, ParitySample
 from . import batches, contract
-from .batches import sampled_entries
+from .batches import Batch, sampled_entries
 
 #: What a precision's rounding does to a loss, and to updates without and with kinks in the network, relative; float32,
 #: on every device, has the recipes' own tolerances. The unit round-off u is 2**-11 for TF32 and float16 and 2**-8 for
@@ -58,6 +58,25 @@ def recipe_of(network: Network, cell: Cell) -> ParityRecipe:
     rate, wider = recipe.learning_rate / local, math.sqrt(steps)
     loss, update = recipe.loss_tolerance * wider, recipe.update_tolerance * wider
     return ParityRecipe(steps, rate, loss, max(recipe.update_tolerance, min(update, _MOST_UPDATE_ERROR)), recipe.why)
+
+
+#: Largest relative error of an example's outputs at a precision that is lower than float32: eight units of rounding.
+OUTPUT_ROUNDINGS = {"tf32": 2.0**-8, "float16": 2.0**-8, "bfloat16": 2.0**-5}
+#: Outputs of an example that the check looks at.
+SAMPLED_OUTPUTS = 32
+
+
+def output_tolerance(network: Network, precision: str) -> float:
+    """Return the largest relative error of an example's outputs that a precision may cause."""
+    return max(network.family.output_tolerance, OUTPUT_ROUNDINGS.get(precision, 0.0))
+
+
+def sample_outputs(outputs: np.ndarray) -> np.ndarray:
+    """Return the sampled outputs of each example, float64 (batch, sampled), of (batch, rows, outputs)."""
+    flat = outputs.reshape(len(outputs), -1)
+    places = sampled_entries("outputs", flat.shape[1], SAMPLED_OUTPUTS)
+    sampled: np.ndarray = flat[:, places].astype(np.float64)
+    return sampled
 
 
 class Observation(NamedTuple):
@@ -112,6 +131,8 @@ def save(path: str, observation: Observation, earlier: Sequence[Observation] = (
 def steps_in(path: str) -> Tuple[int, ...]:
     """Return after how many steps a reference file has losses and updates, in ascending order."""
     with np.load(path, allow_pickle=False) as archive:
+        if "losses" not in archive.files:
+            return tuple(range(1, len(archive.files) + 1))
         most = len(archive["losses"])
         names = {name.partition(":")[0] for name in archive.files}
         return tuple(steps for steps in range(1, most) if "update%d" % steps in names) + (most,)
@@ -126,6 +147,13 @@ def load(path: str, steps: Optional[int] = None) -> Observation:
     if not updates:
         raise ValueError("%s has nothing for %s steps" % (path, steps))
     return Observation(losses[:steps], updates)
+
+
+def load_outputs(path: str, steps: int) -> np.ndarray:
+    """Read the sampled outputs of the mini-batch of this step from a reference of inference."""
+    with np.load(path, allow_pickle=False) as archive:
+        outputs: np.ndarray = archive["outputs%d" % steps]
+    return outputs
 
 
 def _update_error(updates: Dict[str, np.ndarray], expected: Dict[str, np.ndarray]) -> Tuple[float, str]:
@@ -177,6 +205,23 @@ def judge(
         update_tolerance=update_tolerance,
         seconds=0.0,
     )
+
+
+def judge_outputs(outputs: np.ndarray, expected: np.ndarray, tolerance: float) -> Parity:
+    """Compare sampled outputs with those expected, both (batch, sampled).
+
+    Each example is judged by itself, so that none may be left out. One whose outputs are small by chance is judged
+    against the usual size of an example's outputs.
+    """
+    sizes = np.linalg.norm(expected, axis=1)
+    errors = np.linalg.norm(outputs - expected, axis=1) / np.maximum(sizes, 0.3 * np.median(sizes))
+    error = float(np.max(errors))  # unlike max(), keeps a NaN
+    finite, agrees = bool(np.isfinite(error)), bool(error <= tolerance)
+    reason = "" if agrees else "outputs off by %.1e (tolerance %.0e)" % (error, tolerance)
+    if not finite:
+        reason = "the outputs of the parity check are not finite"
+    verdict = "agrees" if agrees else "disagrees"
+    return Parity(verdict, reason, [], None, None, "", 0.0, 0.0, 0.0, error if finite else None, tolerance)
 
 
 def unchecked(network: Network, reason: str, allowed: Allowance = NO_ALLOWANCE) -> Parity:
@@ -300,6 +345,31 @@ def run_check(
     return ParitySample(_finite(losses), updates, seen.parameter_count)
 
 
+def run_output_check(
+    adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
+) -> ParitySample:
+    """Run the checks of inference that the host asks for, on a mini-batch that was unknown until then."""
+    network = networks.from_data(launch.network or {})
+    few, size = batches.checked_examples(network), launch.cell.known_batch_size
+    further: Optional[CheckRequest] = request
+    check = 0
+    while further is not None:
+        for turn in range(further.rounds):
+            places = batches.checked_places(network, size, batches.check_number(check, turn))
+            adapter.reset({}, Batch(few.inputs[places], few.labels[places]))
+            adapter.synchronize()
+            host.mark(RESET)
+            for _ in range(further.steps):
+                step()
+            adapter.synchronize()
+            host.mark(STEPS)
+        sampled = sample_outputs(contract.outputs(adapter, size))
+        further = host.read()
+        check += 1
+    finite = bool(np.isfinite(sampled).all())
+    return ParitySample(None, {}, 0, outputs=sampled.tolist() if finite else None)
+
+
 def _finite(values: Any) -> Optional[List[float]]:
     numbers = [float(value) for value in values]
     return numbers if all(map(math.isfinite, numbers)) else None
@@ -321,3 +391,14 @@ def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[s
         if step >= adapter.cell.local_steps:
             shown.append(observe(contract.current_parameters(adapter, network), before, list(losses)))
     save(path, shown[-1], shown[:-1])
+
+
+def save_output_reference(adapter: Adapter, network: Network, path: str) -> None:
+    """Write the sampled outputs of the mini-batch, or of those that the first steps take, as the reference file."""
+    count = network.parity.steps if adapter.cell.placement in FED else 1
+    found: Dict[str, Any] = {}
+    for step in range(1, count + 1):
+        adapter.step()
+        adapter.synchronize()
+        found["outputs%d" % step] = sample_outputs(adapter.outputs())
+    np.savez_compressed(path, **found)

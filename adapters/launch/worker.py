@@ -36,6 +36,7 @@ from ..protocol import (
     write_outcome,
 )
 from . import batches, contract, device, evidence, feeds, parity, team, timing
+from .inference import Inference
 
 SENTINEL_SIZE = 1536
 #: Losses of further steps that are kept: each is a sum over all workers, for which they wait.
@@ -79,7 +80,7 @@ def training_refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
         return ""
     if not network.family.alphabet:
         return "no training on a text: %s takes no symbols" % network.name
-    for axis, usual in (("world_size", 1), ("precision", "float32"), ("placement", "resident")):
+    for axis, usual in (("world_size", 1), ("precision", "float32"), ("placement", "resident"), ("task", "training")):
         value = getattr(launch.cell, axis)
         if value != usual:
             return "%s %s: training on a text supports only %s" % (axis.replace("_", " "), value, usual)
@@ -136,7 +137,7 @@ class FirstWorker:
         except Exception as error:
             outcome = _failure(error, self.adapter)
         launch, timed = self.launch, bool(outcome.samples_ns)
-        further = launch.protocol.loss_steps > 0 and launch.cell.placement not in FED
+        further = launch.protocol.loss_steps > 0 and launch.cell.placement not in FED and not launch.cell.infers
         # Each further phase starts with the measurement safe on disk, so that a crash or time-out there cannot lose it.
         if timed and further and self.network.family.specified:
             self.keep(outcome)
@@ -183,7 +184,10 @@ class FirstWorker:
             adapter, before, prepare_seconds = self._prepare()
             if launch.save_reference is not None:
                 # Generating a reference is not timed, and its steps may take a minute each.
-                parity.save_reference(adapter, network, launch.save_reference, before)
+                if launch.cell.infers:
+                    parity.save_output_reference(adapter, network, launch.save_reference)
+                else:
+                    parity.save_reference(adapter, network, launch.save_reference, before)
                 words = "the reference was saved; nothing was timed"
                 return Outcome(Status.OK, words, import_seconds, prepare_seconds)
             outcome = self._measure_steps(adapter, before)
@@ -199,8 +203,16 @@ class FirstWorker:
         launch, network, adapter = self.launch, self.network, self.adapter
         # Do not make a hundred million weights for a framework that computes nothing.
         purpose = batches.CHECKED if launch.save_reference is not None else batches.TIMED
-        weights = batches.initial_weights(network, purpose, launch.weights) if adapter.computes else {}
-        batch = batches.of_launch(network, launch, purpose)
+        # The weights of inference stay when it is checked.
+        of_weights = batches.TIMED if launch.cell.infers else purpose
+        weights = batches.initial_weights(network, of_weights, launch.weights) if adapter.computes else {}
+        if launch.cell.infers:
+            checked = launch.save_reference is not None and launch.cell.placement not in FED
+            size = launch.cell.known_batch_size
+            batch = batches.checked_examples(network) if checked else batches.mini_batch(network, size, purpose=purpose)
+            adapter = self.adapter = Inference(adapter)
+        else:
+            batch = batches.of_launch(network, launch, purpose)
         before = parity.sample_weights(weights)
         if team.needed(adapter, launch):
             batch = team.part_of(batch, 0, launch.cell.world_size)
@@ -276,6 +288,9 @@ class FirstWorker:
         seen: Optional[ParitySample] = None
         if not network.family.specified:
             seen = ParitySample(first_losses if all(map(math.isfinite, first_losses)) else None, {}, 0)
+        elif adapter.computes and cell.infers:
+            if request is not None:
+                seen = parity.run_output_check(adapter, step, launch, host, request)
         elif adapter.computes:
             # Without a finite loss the parameters show nothing.
             moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before) if finite else None
@@ -306,7 +321,7 @@ class FirstWorker:
             threads=evidence.thread_evidence(launch.all_threads, threads, earlier, later)._replace(helpers=helpers),
             contention=evidence.contention(earlier, later),
             software=described,
-            parameter_count=None if seen is None else seen.parameter_count,
+            parameter_count=None if seen is None or cell.infers else seen.parameter_count,
             gemm_flops_per_second=gemm,
             steps_per_sample=count,
             steady=steady,

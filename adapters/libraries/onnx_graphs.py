@@ -12,14 +12,18 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from ..families import Elman, Family, Layer, Recurrent
+from ..families import Drawn, Elman, Family, Layer, Recurrent
 from ..networks import Network
 from .walks import Functions, State, Turn, as_they_are
 
 LOSS = "loss"
+OUTPUTS = "outputs"
 #: Steps of a simple recurrent network: a larger graph takes a minute or more to build and to load.
 MOST_STEPS = 100
 _GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
+#: By the number ``cell`` of the family ``recurrent``: ONNX's operator, and the gates' places in its weights (the LSTM's
+#: are input, output, forget, cell, the GRU's update, reset, new).
+_OPERATORS = {"lstm": ("LSTM", (0, 3, 1, 2)), "gru": ("GRU", (1, 0, 2)), "rnn": ("RNN", (0,))}
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
@@ -184,6 +188,64 @@ class OnnxFunctions(Functions):
         return self.added(self.graph.node("Mul", [state, old]), self.graph.node("Mul", [activated, new]))
 
 
+class InferenceFunctions(OnnxFunctions):
+    """The same with ONNX's operators for whole recurrent layers; weights are constants of the graph."""
+
+    def norm(self, name: str, values: Any) -> Any:
+        parts = ("gamma", "beta", "mean", "variance")
+        inputs = [values, *("%s.%s" % (name, part) for part in parts)]
+        return self.graph.node("BatchNormalization", inputs, name, epsilon=self.family.epsilon)
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
+        graph, steps, hidden = self.graph, self.family.steps, self.family.hidden
+        operator, gates = _OPERATORS[self.family.cell]
+
+        def turned(part: str) -> np.ndarray:
+            canonical = self.w["%s.%s" % (name, part)]
+            apart = canonical.reshape((len(gates), hidden) + canonical.shape[1:])
+            return np.ascontiguousarray(apart[list(gates)].reshape(canonical.shape)[None])
+
+        biases = [turned("bias"), turned("hidden_bias") if self.family.cell == "gru" else np.zeros_like(turned("bias"))]
+        given = {"W": turned("input_weight"), "R": turned("hidden_weight"), "B": np.concatenate(biases, axis=1)}
+        weights = [graph.constant("%s:%s" % (name, key), value) for key, value in given.items()]
+        over_steps = graph.node("Reshape", [values, graph.integers(steps, self.batch_size, -1)])
+        options = {"linear_before_reset": 1} if self.family.cell == "gru" else {}
+        found = graph.node(operator, [over_steps, *weights], name, hidden_size=hidden, **options)
+        return graph.node("Reshape", [found, graph.integers(-1, hidden)])
+
+
+def inference_model(
+    graph: Graph, network: Network, batch_size: int, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray]
+) -> Tuple[ModelProto, Tuple[int, int]]:
+    """Return the graph from ``inputs`` to rows of ``outputs``, with these weights in it, and the shape of the outputs.
+
+    Of recurrent networks inputs are rows in the order of the steps.
+    """
+    family = network.family
+    functions = InferenceFunctions(family, graph, batch_size)
+    functions.w = weights
+    in_operators = tuple(family.layer_names()) if isinstance(family, Recurrent) else ()
+    for name, value in {**weights, **statistics}.items():
+        if not name.startswith(in_operators or ("\0",)):
+            graph.constant(name, value)
+    rows = _add_input(graph, "inputs", family.drawn_inputs(), family, batch_size)
+    graph.node("Identity", [functions.scores("inputs")], OUTPUTS)
+    shape = (rows, weights["out.bias" if "out.bias" in weights else list(weights)[-1]].shape[0])
+    graph.output(OUTPUTS, shape)
+    return graph.model(), shape
+
+
+def _add_input(graph: Graph, name: str, drawn: Drawn, family: Family, batch_size: int) -> int:
+    """Declare a part of the mini-batch; return its number of rows."""
+    rows, shape = batch_size, drawn.shape
+    if family.time_major:
+        rows, shape = batch_size * shape[0], shape[1:]
+    indices = drawn.below is not None and not drawn.one_hot
+    graph.input(name, (rows,) + shape, np.int64 if indices else None)
+    return rows
+
+
 def refuses_steps(family: Family) -> str:
     """Return why a network is not unrolled; empty where it is."""
     if not isinstance(family, Elman) or family.steps <= MOST_STEPS:
@@ -193,13 +255,9 @@ def refuses_steps(family: Family) -> str:
 
 def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
     """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows."""
-    rows = batch_size
-    for name, drawn in (("inputs", network.family.drawn_inputs()), ("labels", network.family.drawn_labels())):
-        shape: Tuple[int, ...] = drawn.shape
-        if network.family.time_major:
-            rows, shape = batch_size * shape[0], shape[1:]
-        indices = drawn.below is not None and not drawn.one_hot
-        graph.input(name, (rows,) + shape, np.int64 if indices else None)
+    family = network.family
+    _add_input(graph, "inputs", family.drawn_inputs(), family, batch_size)
+    rows = _add_input(graph, "labels", family.drawn_labels(), family, batch_size)
     return OnnxFunctions(network.family, graph, batch_size).scores("inputs"), rows
 
 

@@ -9,8 +9,9 @@ import onnxruntime
 
 from ..base import Adapter, factors
 from ..families import CELLS
+from ..launch.batches import Batch, by_example, in_rows
 from ..networks import Network
-from .onnx_graphs import Graph, add_product, refuses_steps
+from .onnx_graphs import OUTPUTS, Graph, add_product, inference_model, refuses_steps
 
 CPU = "CPUExecutionProvider"
 
@@ -25,6 +26,7 @@ class SessionAdapter(Adapter):
     families = (*Adapter.families, "elman")
     cells = tuple(CELLS)
     one_hot = True
+    further_axes = ("task",)
     out_of_memory = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
     #: The graphs that this build understands.
     graph = Graph
@@ -60,6 +62,29 @@ class SessionAdapter(Adapter):
 
     def buffer(self, shape: List[int]) -> Any:
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.network = network
+        model, shape = inference_model(self.graph(), network, len(batch.inputs), weights, statistics)
+        self.session = onnxruntime.InferenceSession(model.SerializeToString(), self.options, self.providers())
+        self.found = self.buffer(list(shape))
+        # On the CPU it lies on its NumPy array: nothing is copied, here or in the step.
+        self.shown = in_rows(network.family, batch, np.int64)[0]
+        self.given_inputs = self.value_of(self.shown)
+        self.binding = self.session.io_binding()
+        self.binding.bind_ortvalue_input("inputs", self.given_inputs)
+        self.binding.bind_ortvalue_output(OUTPUTS, self.found)
+
+    def infer(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+
+    def show(self, batch: Batch) -> None:
+        self.given_inputs.update_inplace(in_rows(self.network.family, batch, np.int64)[0])
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.network.family, self.found.numpy(), self.cell.known_batch_size)
 
     def effective_threads(self) -> Optional[int]:
         """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice."""

@@ -41,7 +41,7 @@ class Functions:
     ``convolution(spec, values)``  the convolution that a `Layer` describes; its bias is there where it has no ``norm``
     ``pool(values, kernel, stride, padding)``  the maxima of square windows; sizes round down
     ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense weight's have it
-    ``norm(name, values)``  batch normalisation by the batch's own biased statistics
+    ``norm(name, values)``  batch normalisation by the batch's own biased statistics, or by ``statistics``
     ``pixel_mean(values)``  the mean of each channel, (batch, channels)
     ``over_steps(name, values, turn, states)``  the outputs of all steps of a recurrent layer from a zero state of this
         many arrays; ``turn(state, share)`` is the state after a step, from the inputs' share of its sums
@@ -59,6 +59,9 @@ class Functions:
     """
 
     activations: Mapping[str, Callable[[Any], Any]] = {}
+    #: Running means and variances of batch normalisations, by their name and ".mean" or ".variance": these are then in
+    #: the place of the batch's own. Empty in training.
+    statistics: Mapping[str, Any] = {}
 
     def __init__(self, family: Family, weights: Mapping[str, Any]) -> None:
         self.family: Any = family

@@ -21,7 +21,7 @@ from mxnet.gluon import nn, rnn
 
 from ..base import EveryFamily, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Layer
-from ..launch.batches import Batch, laid_out
+from ..launch.batches import Batch, by_example, laid_out
 from ..launch.feeds import Feed
 from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
@@ -34,6 +34,8 @@ CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="t
 
 class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
     """A network of Gluon's layers and its loss: inputs and labels to the mean loss, of shape (1,).
+
+    Without labels it returns the rows of logits or outputs.
 
     ``F``, Gluon's own name, is MXNet's module of symbols; ``fused`` joins a batch normalisation and the ReLU behind it
     in one operator.
@@ -59,9 +61,11 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
     def keep(self, name: str, layer: Any) -> None:
         self.register_child(layer, name)
 
-    def hybrid_forward(self, F: Any, inputs: Any, labels: Any, **parameters: Any) -> Any:  # noqa: N803
+    def hybrid_forward(self, F: Any, inputs: Any, labels: Any = None, **parameters: Any) -> Any:  # noqa: N803
         self.F, self.given = F, parameters
         scores = self.scores(inputs)
+        if labels is None:
+            return scores
         if self.family.loss == "squares":
             return F.mean(F.square(scores - labels))
         return F.mean(F.negative(F.pick(F.log_softmax(scores, axis=-1), labels, axis=-1)))
@@ -208,6 +212,7 @@ class MxnetAdapter(EveryFamily):
     ``sgd_update`` for each parameter.
     """
 
+    further_axes = ("task",)
     feeds = True
     effective_threads = staticmethod(worker_threads)
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
@@ -269,6 +274,29 @@ class MxnetAdapter(EveryFamily):
             # Without a store of keys and values: there is one worker.
             parameters = list(self.trainable.values())
             self.trainer = mx.gluon.Trainer(parameters, "sgd", {"learning_rate": self.rate}, kvstore=None)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.family = network.family
+        self.block = GluonNetwork(network.family, self.fused_norm)
+        self.block.initialize(mx.init.Zero(), ctx=self.context)
+        load(self.block.w, weights)
+        buffers = {"mean": "running_mean", "variance": "running_var"}
+        for name, value in statistics.items():
+            layer, _, kind = name.rpartition(".")
+            getattr(self.block.layers[layer], buffers[kind]).set_data(value)
+        self.take(self.hand_over(batch))
+        self.block.hybridize(**self.hybridized)
+
+    def infer(self) -> None:
+        self.found = self.block(self.inputs)
+
+    def show(self, batch: Batch) -> None:
+        self.inputs[:] = laid_out(self.family, batch, np.float32)[0]
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, self.found.asnumpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the existing arrays, once the engine is done with these."""

@@ -154,7 +154,7 @@ class NullAdapter(EveryFamily):
     parity_reason = "the null framework computes nothing"
     families = tuple(FAMILIES)
     data_parallel = PROCESSES
-    further_axes = ("sync",)
+    further_axes = ("sync", "task")
     out_of_memory = ("CUDA out of memory",)  # as frameworks' own, a RuntimeError
 
     def set_up(self) -> None:
@@ -203,6 +203,18 @@ class NullAdapter(EveryFamily):
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Keep nothing of them."""
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        """Prepare as for training: a step takes as long."""
+        self.prepare(network, weights, batch)
+
+    def infer(self) -> None:
+        NullAdapter.step(self)
+
+    def show(self, batch: Batch) -> None:
+        """Keep nothing of it."""
 
     def step(self) -> None:
         longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0

@@ -124,7 +124,7 @@ class OnnxAdapter(SessionAdapter):
         self.current = 1 - self.current
 
     def synchronize(self) -> None:
-        if not self.cell.on_cpu:  # where a step is done when it returns
+        if not self.cell.on_cpu and not self.cell.infers:  # else a step is done when it returns
             self.bindings[1 - self.current].synchronize_outputs()
 
     def set_learning_rate(self, rate: float) -> None:
@@ -143,6 +143,8 @@ class OnnxAdapter(SessionAdapter):
         described = dict(super().describe(), framework="onnxruntime", rate_in_product=self.rate_in_product)
         buffers = "parameters in two sets of bound buffers"
         described["execution"] = "one graph of forward, loss, backward and update; " + buffers
+        if self.cell.infers:
+            described.update(execution="one graph with its weights", recurrence="operators LSTM, GRU and RNN")
         session = getattr(self, "session", None)
         if session is not None:
             described.update(providers=session.get_providers(), provider_options=session.get_provider_options())
@@ -158,7 +160,7 @@ class OnnxAdapter(SessionAdapter):
         }
 
     def profile(self, steps: int) -> Optional[Profile]:
-        if not self.cell.on_cpu:
+        if not self.cell.on_cpu or self.cell.infers:
             return None
         kept = self.session, self.bindings
         try:

@@ -211,6 +211,8 @@ class OnnxRuntimeAdapter(SessionAdapter):
         }
 
     def profile(self, steps: int) -> Optional[Profile]:
+        if self.cell.infers:
+            return None
         kept = self.state, self.module, self.optimizer
         weights = dict(self.parameters())
 

@@ -20,7 +20,7 @@ from paddle.nn import functional
 
 from ..base import Adapter, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
-from ..launch.batches import Batch, laid_out
+from ..launch.batches import Batch, by_example, laid_out
 from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
@@ -160,6 +160,7 @@ class PaddleAdapter(EveryFamily):
     """
 
     profile = take_profile
+    further_axes = ("task",)
     feeds = True
 
     def set_up(self) -> None:
@@ -192,6 +193,29 @@ class PaddleAdapter(EveryFamily):
             grad_clip=nn.ClipGradByGlobalNorm(clip) if clip else None,
         )
         self.criterion = LOSSES[network.family.loss]
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.family = network.family
+        self.layer = PaddleNetwork(self.family)
+        load(self.layer.w, weights)
+        buffers = {"mean": "_mean", "variance": "_variance"}
+        for name, value in statistics.items():
+            layer, _, kind = name.rpartition(".")
+            getattr(self.layer.layers[layer], buffers[kind]).set_value(value)
+        self.layer.eval()
+        self.take(self.hand_over(batch))
+
+    def infer(self) -> None:
+        with paddle.no_grad():
+            self.found = self.layer(self.inputs)
+
+    def show(self, batch: Batch) -> None:
+        self.inputs.set_value(laid_out(self.family, batch, np.int64)[0])
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, self.found.numpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the existing tensors; gradients were cleared, and plain SGD keeps nothing."""

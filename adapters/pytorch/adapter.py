@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity
 
 from ..base import PROCESSES, SAMPLING, Adapter, EveryFamily, slope_found
 from ..families import Elman, Family, Recurrent, Spiking
-from ..launch.batches import Batch, Block, RmsProp
+from ..launch.batches import Batch, Block, RmsProp, by_example
 from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
@@ -182,7 +182,7 @@ class TorchAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     precisions = ("float32", "bfloat16")
-    further_axes = ("sync",)
+    further_axes = ("sync", "task")
     feeds = True
     data_parallel = PROCESSES
     capabilities = staticmethod(capabilities)
@@ -288,6 +288,8 @@ class TorchAdapter(EveryFamily):
                 return "mode %s, precision %s: its products are in float32 only" % (mode, precision)
             return networks.onednn_refusal()
         if self.graphs:
+            if self.cell.infers:
+                return "mode %s: it captures training steps" % mode
             if on_cpu:
                 return "mode %s: CUDA graphs run on GPUs, and this cell runs on the CPU" % mode
             if precision == "float16":
@@ -311,21 +313,7 @@ class TorchAdapter(EveryFamily):
         alone = self.cell.on_cpu and self.cell.world_size == 1 and not self.compiles
         if alone and network.family.training_flops(self.cell.known_batch_size) >= _LONG_STEP_FLOPS:
             steps.leave_out_compiler()
-        module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
-        self._family = network.family
-        if len(network.family.drawn_inputs().shape) == 3:
-            module.to(memory_format=self._images)
-        # The mini-batch where the cell's placement says; and where the step reads it.
-        self._held = [
-            tensor.clone(memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format)
-            for tensor in tensors_of(network.family, batch)
-        ]
-        inputs, labels = self._held
-        if not self.cell.on_cpu:
-            module.to(DEVICE)
-            inputs, labels = self._placed()
-            if self.compiles:
-                self._keep_compiled()
+        module, inputs, labels = self._built(network, weights, batch)
         dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
@@ -339,6 +327,50 @@ class TorchAdapter(EveryFamily):
         trainable = list(self._parameters.values())
         criterion, clip = steps.LOSSES[network.family.loss], network.family.clip
         self._training = self._make_step()(module, trainable, inputs, labels, self._fused, criterion, clip)
+
+    def _built(
+        self, network: Network, weights: Dict[str, np.ndarray], batch: Batch
+    ) -> Tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
+        """Build the network on the cell's device; return it, and the mini-batch where steps read it."""
+        module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
+        self._family = network.family
+        if len(network.family.drawn_inputs().shape) == 3:
+            module.to(memory_format=self._images)
+        # The mini-batch where the cell's placement says.
+        self._held = [
+            tensor.clone(memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format)
+            for tensor in tensors_of(network.family, batch)
+        ]
+        inputs, labels = self._held
+        if not self.cell.on_cpu:
+            module.to(DEVICE)
+            inputs, labels = self._placed()
+            if self.compiles:
+                self._keep_compiled()
+        return module, inputs, labels
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        module, inputs, labels = self._built(network, weights, batch)
+        networks.load_statistics(module, statistics)
+        self._training = steps.ForwardPass(module, inputs, labels, DTYPES[self.cell.precision], self.compiles)
+        if self.cell.placement in COPIED:
+            self.infer = self._infer_with_copy  # type: ignore[method-assign]
+
+    def infer(self) -> None:
+        self._found = self._training()
+
+    def _infer_with_copy(self) -> None:
+        self._feed()
+        self._found = self._training()
+
+    def show(self, batch: Batch) -> None:
+        self.synchronize()
+        self._place(batch)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self._family, self._found.cpu().numpy(), self.cell.known_batch_size)
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
@@ -478,7 +510,7 @@ class TorchAdapter(EveryFamily):
             "openmp": _build_line("OpenMP"),
             "dense_layers": self.dense,
             "execution": "torch.compile" if self.compiles else "one CUDA graph" if self.graphs else "eager",
-            "training": self._training.describe() if self._parameters else {},
+            self.cell.task: self._training.describe() if self._parameters else {},
         }
         if self._parameters and self._family.kind == "recurrent":
             unrolled = "unrolled" if self.compiles else "loop"

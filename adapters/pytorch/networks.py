@@ -207,6 +207,15 @@ def build(
     return module, module.w
 
 
+def load_statistics(module: nn.Module, statistics: Mapping[str, np.ndarray]) -> None:
+    """Copy running means and variances into the module's batch normalisations."""
+    buffers = {"mean": "running_mean", "variance": "running_var"}
+    for name, value in statistics.items():
+        layer, _, kind = name.rpartition(".")
+        normalisation: Any = module
+        getattr(normalisation.layers[layer], buffers[kind]).copy_(torch.from_numpy(value))
+
+
 def load(parameters: Dict[str, nn.Parameter], weights: Mapping[str, np.ndarray]) -> None:
     """Copy the weights into the parameters, wherever those lie and in whatever order in memory."""
     with torch.no_grad():

@@ -111,6 +111,38 @@ class EagerStep:
         return self.choices
 
 
+class ForwardPass:
+    """The forward pass of a module in evaluation mode, in PyTorch's inference mode; its outputs are float32.
+
+    At a precision of 16 bits weights are converted once, and inputs in each pass.
+    """
+
+    def __init__(
+        self, module: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, dtype: torch.dtype, compiles: bool
+    ) -> None:
+        module.eval().requires_grad_(False)
+        self.inputs, self.labels = inputs, labels
+        self._narrow = dtype if dtype != torch.float32 else None
+        if self._narrow is not None:
+            module.to(self._narrow)
+        self.module: Any = torch.compile(module, dynamic=False) if compiles else module
+
+    def __call__(self) -> torch.Tensor:
+        with torch.inference_mode():
+            if self._narrow is None:
+                outputs: torch.Tensor = self.module(self.inputs)
+                return outputs
+            inputs = self.inputs.to(self._narrow) if self.inputs.is_floating_point() else self.inputs
+            narrow: torch.Tensor = self.module(inputs)
+            return narrow.float()
+
+    def forget(self) -> None:
+        """Nothing is left from one pass to the next."""
+
+    def describe(self) -> Dict[str, Any]:
+        return {"gradients": "inference_mode"}
+
+
 class Narrowed(nn.Module):
     """A module whose operators run in the data type that autocast gives each of them; its logits are float32.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily
 from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
-from ..launch.batches import Batch
+from ..launch.batches import Batch, by_example
 from ..launch.feeds import Feed, ahead
 from ..launch.team import part_of
 from ..networks import Network
@@ -26,7 +26,7 @@ from .sampling import MACHINES
 class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
-    further_axes = ("sync",)
+    further_axes = ("sync", "task")
     feeds = True
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
@@ -75,6 +75,21 @@ class ReferenceAdapter(EveryFamily):
         self.place(batch)
         if not self.model.family.trains:
             self.model.start(self.labels.astype(self.dtype))
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.prepare(network, weights, batch)
+        self.model.statistics = {name: value.astype(self.dtype) for name, value in statistics.items()}
+
+    def infer(self) -> None:
+        self.found = self.model.outputs(self.inputs)
+
+    def show(self, batch: Batch) -> None:
+        self.place(batch)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.model.family, self.found, len(self.inputs))
 
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""

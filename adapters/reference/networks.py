@@ -36,6 +36,13 @@ class Model:
         self.tape = []
         return self.dense_loss(self.last, self.rows(inputs), self.label_rows(labels))
 
+    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+        """Return the outputs of this mini-batch, in the order of ``rows``; there is no way back from them."""
+        self.tape = []
+        found = self.rows(inputs) @ self.weights[self.last + ".weight"].T + self.weights[self.last + ".bias"]
+        self.tape = []
+        return found
+
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
@@ -171,8 +178,15 @@ class ResidualModel(Model):
     normalise = staticmethod(arithmetic.batch_normalise)
     normalise_backward = staticmethod(arithmetic.batch_normalise_backward)
 
+    #: Running means and variances, of inference; empty in training.
+    statistics: Dict[str, np.ndarray] = {}
+
     def norm(self, name: str, values: np.ndarray) -> np.ndarray:
         gamma, beta = self.weights[name + ".gamma"], self.weights[name + ".beta"]
+        if self.statistics:
+            mean, variance = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+            scale = gamma / np.sqrt(variance + values.dtype.type(self.family.epsilon))
+            return (values - mean[:, None, None]) * scale[:, None, None] + beta[:, None, None]
         output, normalised, inverse = self.normalise(values, gamma, beta, self.family.epsilon)
 
         def back(gradient: np.ndarray) -> np.ndarray:

@@ -216,6 +216,7 @@ class ElmanModel(RecurrentModel):
     """The family ``Elman``; the loss is the mean of squares over batch, steps and outputs."""
 
     cell = "rnn"
+    last = "out"
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         super().__init__(family, weights)

@@ -15,7 +15,7 @@ from tensorflow.python.util import _pywrap_util_port
 
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily
 from ..families import LEARNING_RATE
-from ..launch.batches import Batch
+from ..launch.batches import Batch, by_example
 from ..launch.feeds import Feed
 from ..networks import Network
 from . import devices, sampling
@@ -27,6 +27,7 @@ class TensorFlowAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
+    further_axes = ("task",)
     feeds = True
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
@@ -73,6 +74,27 @@ class TensorFlowAdapter(EveryFamily):
         function = tf.function(step, jit_compile=compiled, autograph=False)
         self._step = function.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        if not self.cell.on_cpu:
+            devices.set_up(self.cell.precision)
+        self._network = network
+        self._model = self._build(weights)
+        self._model.statistics = {name: tf.constant(value) for name, value in statistics.items()}
+        self._batch = self._placed(batch)
+        function = tf.function(self._model.scores, jit_compile=self._compile, autograph=False)
+        self._forward = function.get_concrete_function(self._batch[0])
+
+    def infer(self) -> None:
+        self._found = self._forward(self._batch[0])
+
+    def show(self, batch: Batch) -> None:
+        self._batch = self._placed(batch)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self._network.family, self._found.numpy(), self.cell.known_batch_size)
 
     def _build(self, weights: Dict[str, np.ndarray]) -> TensorFlowNetwork:
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)

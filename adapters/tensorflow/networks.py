@@ -122,8 +122,12 @@ class TensorFlowNetwork(Functions):
         return tf.reshape(values, [-1, int(np.prod(values.shape[1:]))])
 
     def norm(self, name: str, values: Any) -> Any:
+        options: Dict[str, Any] = {"epsilon": self.family.epsilon}
+        if self.statistics:
+            mean, variance = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+            options.update(mean=mean, variance=variance, is_training=False)
         given = self.w[name + ".gamma"], self.w[name + ".beta"]
-        return tf.compat.v1.nn.fused_batch_norm(values, *given, epsilon=self.family.epsilon)[0]
+        return tf.compat.v1.nn.fused_batch_norm(values, *given, **options)[0]
 
     def pixel_mean(self, values: Any) -> Any:
         return tf.reduce_mean(values, axis=[1, 2])

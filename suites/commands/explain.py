@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dlbench.adapters.protocol import ASYNC, FED, Cell, Status
+from dlbench.adapters.protocol import ASYNC, Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
@@ -30,7 +30,7 @@ from ..run import launch_files, preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
-from ..run.preparation import Reference, ReferenceKey
+from ..run.preparation import Reference
 from ..run.quiet import measuring
 from ..run.runner import left_behind_of
 from . import options
@@ -146,9 +146,9 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         """Return the cell's reference if there is one: a profile is no reason to compute it."""
         if cell.sync == ASYNC or not plan.network_of(cell).family.specified:
             return None
-        workers = cell.world_size if cell.local_steps else 1
-        fed = cell.placement in FED
-        wanted = ReferenceKey(plan.network_of(cell), cell.known_batch_size, workers, cell.local_steps, fed)
+        wanted = preparation.reference_key(plan.network_of(cell), cell)
+        if not cell.local_steps:
+            wanted = wanted._replace(parts=1)
         path = preparation.find(wanted)
         return None if path is None else Reference(path)
 

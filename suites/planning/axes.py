@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.axes import word
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, STORAGES, Cell
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, STORAGES, TASKS, Cell
 
 from ..errors import UsageError
 
@@ -153,6 +153,14 @@ AXIS_OPTIONS = (
         "(shared parameters, without waiting).",
         "WHEN",
         example="step,local:4",
+    ),
+    AxisOption(
+        "task",
+        "task",
+        "What a step is: `training` (forward, backward, update) or `inference` (the forward pass, as in serving); both "
+        "with a comma.",
+        "NAMES",
+        known=TASKS,
     ),
 )
 LIMITS = (

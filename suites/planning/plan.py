@@ -546,7 +546,7 @@ class LaunchDurations:
 def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
     """Return a rough estimate of a launch's seconds, without any launch to go by."""
     # A user's own step may do anything.
-    step = 0.0 if cell.batch_size is None else network.family.training_flops(cell.batch_size) / _RATE
+    step = 0.0 if cell.batch_size is None else network.family.flops(cell.batch_size, cell.infers) / _RATE
     sample = step * cell.sample_steps
     allowed = max(protocol.seconds, protocol.minimum_steps * sample)
     timed = min(protocol.steps * max(sample, protocol.sample_seconds), allowed) if step else allowed
@@ -575,10 +575,10 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     if batch_size is None:
         return ""
     there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    needed, where = family.least_bytes(batch_size, cell.world_size) * cell.instances, "this machine"
+    needed, where = family.least_bytes(batch_size, cell.world_size, cell.infers) * cell.instances, "this machine"
     if needed <= there and not cell.on_cpu:
         gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
-        needed = family.least_bytes(max(1, batch_size // cell.world_size)) // 2  # half where of 16 bits
+        needed = family.least_bytes(max(1, batch_size // cell.world_size), 1, cell.infers) // 2  # half where of 16 bits
         there, where = (gpu and gpu.memory_bytes) or needed, cell.device
     if needed <= there:
         return ""

@@ -8,8 +8,10 @@ import os
 import sys
 import time
 
+from dlbench.adapters.launch.batches import CHECKED_EXAMPLES
 from dlbench.suites.planning.networks import shipped
-from dlbench.suites.run.references import SHIPPED, compute, stem
+from dlbench.suites.run.preparation import ReferenceKey, stem_of
+from dlbench.suites.run.references import SHIPPED, compute
 
 #: The paper's mini-batches first, then those of the mini-batch sweep.
 BATCH_SIZES = {
@@ -33,13 +35,16 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="leave the files that are there already")
     options = parser.parse_args()
     for network in options.networks:
-        sizes = [(batch_size, 1) for batch_size in BATCH_SIZES[network]]
-        for batch_size, label_sets in (*sizes, *LABEL_SETS.get(network, ())):
-            path = SHIPPED / f"{stem(network, batch_size, label_sets)}.npz"
+        numbers = shipped()[network]
+        wanted = [ReferenceKey(numbers, batch_size) for batch_size in BATCH_SIZES[network]]
+        wanted += [ReferenceKey(numbers, *parts) for parts in LABEL_SETS.get(network, ())]
+        wanted.append(ReferenceKey(numbers, CHECKED_EXAMPLES, inference=True))
+        for each in wanted:
+            path = SHIPPED / f"{stem_of(each)}.npz"
             if options.missing and path.exists():
                 continue
             start, threads = time.perf_counter(), len(os.sched_getaffinity(0))
-            why = compute(shipped()[network], batch_size, path, threads, label_sets)
+            why = compute(numbers, each.batch_size, path, threads, parts=each.parts, inference=each.inference)
             print(f"{path.name}: {why or f'{time.perf_counter() - start:.1f} s'}", flush=True)
     return 0
 

@@ -49,7 +49,7 @@ def expected_peak(plan: Plan, cell: Cell) -> int:
     """Return the bytes that a launch of a cell needs at most; of a mini-batch of unknown size those of its process."""
     if cell.batch_size is None:
         return _OF_A_PROCESS
-    least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size)
+    least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size, cell.infers)
     return _OF_A_PROCESS + PEAK_PER_LEAST * least
 
 

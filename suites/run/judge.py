@@ -13,9 +13,10 @@ import numpy as np
 
 from dlbench.adapters.families import Family
 from dlbench.adapters.launch import parity
+from dlbench.adapters.launch.batches import check_number, checked_places
 from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
-from dlbench.adapters.protocol import ASYNC, LOADER, Cell, HostObservation, Outcome, Parity, ParitySample, Status
+from dlbench.adapters.protocol import ASYNC, FED, LOADER, Cell, HostObservation, Outcome, Parity, ParitySample, Status
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.gpu_evidence import observe_launch
@@ -61,6 +62,8 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
         if request.computes:
             raise UnreadableError("it carried out no parity check")
         return parity.unchecked(network, outcome.reason or "it computes nothing", allowed)
+    if cell.infers:
+        return _of_outputs(answer, request, network, outside)
     if request.reference is None:
         why = _ASYNCHRONOUS if cell.sync == ASYNC else f"no reference for mini-batch {cell.batch_size}"
         verdict = parity.unchecked(network, why, allowed)
@@ -75,6 +78,23 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
         reasons = (verdict.reason, _STILL) if verdict.verdict == "disagrees" else (_STILL,)
         verdict = verdict._replace(verdict="disagrees", reason="; ".join(reasons))
     return verdict._replace(seconds=outside.reset_seconds + outside.read_seconds)
+
+
+def _of_outputs(answer: ParitySample, request: LaunchRequest, network: Network, outside: HostObservation) -> Parity:
+    """Compare the outputs of a launch of inference with the reference's."""
+    cell = request.launch.cell
+    if request.reference is None:
+        return parity.unchecked(network, f"no reference for mini-batch {cell.batch_size}")
+    tolerance = parity.output_tolerance(network, cell.precision)
+    expected = parity.load_outputs(str(request.reference), outside.check_steps)
+    if cell.placement not in FED:
+        number = check_number(outside.checks - 1, outside.check_rounds - 1)
+        expected = expected[checked_places(network, cell.known_batch_size, number)]
+    shape = (cell.known_batch_size, expected.shape[1])
+    outputs = np.full(shape, np.nan) if answer.outputs is None else np.array(answer.outputs)
+    if outputs.shape != shape:
+        raise UnreadableError(f"outputs of shape {outputs.shape}, where {shape} were asked for")
+    return parity.judge_outputs(outputs, expected, tolerance)
 
 
 def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, network: Network) -> Parity:
@@ -255,7 +275,7 @@ def implausible(
         step = median_high(outcome.step_seconds())
         # The least that a step must compute: of a mini-batch of unknown size, nothing.
         fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
-        flops = network.family.training_flops(cell.batch_size or 0) / fewer
+        flops = network.family.flops(cell.batch_size or 0, cell.infers) / fewer
         found += _of_check(cell, network.family, outcome, outcome.outside, step)
         if not cell.on_cpu:
             limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
@@ -352,10 +372,11 @@ def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: fl
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
     if used + _TICK_SECONDS < least:
         yield f"its processes used {_s(used)} of CPU time for {steps} steps, which need {_s(least)} at least"
-    # Weights that no cache holds are read forward, read and written by the update: three times their bytes. An
-    # embedding uses only some of its rows, and a sampling machine only reads.
+    # Weights that no cache holds are read forward, read and written by the update: three times their bytes. Inference
+    # only reads them. An embedding uses only some of its rows, and a sampling machine only reads.
     weights = 0 if family.learns_inputs or not family.trains else 4 * family.parameter_count()
-    moved, bandwidth = 3 * (weights - limits.cache_bytes), limits.bandwidth(threads)
+    times = 1 if cell.infers else 3
+    moved, bandwidth = times * (weights - limits.cache_bytes), limits.bandwidth(threads)
     if bandwidth is not None and weights >= 4 * limits.cache_bytes and moved / step > bandwidth * 1.3:
         yield (
             f"a step of {_s(step)} moves at least {moved / 1e9:.3g} GB of weights, {moved / step / 1e9:.3g} GB/s, "

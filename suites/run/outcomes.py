@@ -112,7 +112,7 @@ def bytes_in(directory: Path, most: int) -> int:
 _LARGEST = 2**62
 _LONGEST_TEXT, _LONGEST_LIST, _MOST_KEYS = 20_000, 1_000_000, 10_000
 _SOFTWARE_BYTES, _SOFTWARE_DEPTH = 4 * 1024**2, 20
-_SIGNED = ("final_loss", "losses", "updates", "curve", "test_loss")
+_SIGNED = ("final_loss", "losses", "updates", "outputs", "curve", "test_loss")
 """Numbers that may be below zero."""
 _OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
 """The other statuses are reserved for the host."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import filelock
 
+from dlbench.adapters.launch.batches import CHECKED_EXAMPLES
 from dlbench.adapters.networks import Network, digest, specification
 from dlbench.adapters.protocol import ASYNC, FED, Cell
 from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
@@ -190,7 +191,18 @@ class ReferenceKey(NamedTuple):
     batch_size: int
     parts: int = 1  # equal ones, with labels of their own; with local steps each is a worker's
     local_steps: int = 0
+    inference: bool = False  # of outputs; its mini-batch is one for all sizes, unless it is fed
     fed: bool = False  # each step has a mini-batch of its own
+
+
+def reference_key(network: Network, cell: Cell) -> ReferenceKey:
+    """Return the steps that the reference of a cell is of."""
+    batch_size, workers = cell.known_batch_size, cell.world_size
+    fed = network.family.trains and cell.placement in FED
+    if cell.infers:
+        return ReferenceKey(network, batch_size if fed else CHECKED_EXAMPLES, inference=True, fed=fed)
+    equal_parts = workers if cell.local_steps else parts(network, batch_size, workers)
+    return ReferenceKey(network, batch_size, equal_parts, cell.local_steps, fed=fed)
 
 
 def parts(network: Network, batch_size: int, world_size: int) -> int:
@@ -210,8 +222,8 @@ def fitting(wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1
     None is repeated for local steps, or if each step has its own mini-batch. Returns None, with a report, if there is
     no reference: parity is then unchecked for these cells, and shown so.
     """
-    network, batch_size, equal_parts, local_steps, fed = wanted
-    if local_steps or fed:
+    network, batch_size, equal_parts, local_steps, inference, fed = wanted
+    if local_steps or inference or fed:
         own = ensure(wanted, report, threads)
         return None if own is None else Reference(own)
     affordable, size = _computable(network, batch_size), batch_size
@@ -244,10 +256,10 @@ def _computable(network: Network, batch_size: int) -> bool:
 
 def find(wanted: ReferenceKey) -> Path | None:
     """Return the reference for these steps if dlbench ships it or it was made earlier, else None."""
-    network, *numbers, fed = wanted
+    network = wanted.network
     ours = networks.shipped().get(network.name)
-    if ours is not None and not fed and network_digest(ours) == network_digest(network):
-        shipped = references.shipped(network.name, *numbers)
+    if ours is not None and not wanted.fed and network_digest(ours) == network_digest(network):
+        shipped = references.shipped(stem_of(wanted))
         if shipped is not None:
             return shipped
     own = _own(wanted)
@@ -261,9 +273,19 @@ def network_digest(network: Network) -> str:
 
 
 def _own(wanted: ReferenceKey) -> Path:
-    network, *numbers, fed = wanted
-    stem = references.stem(network.name, *numbers) + ("-fed" if fed else "")
-    return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
+    return folders.home() / "references" / f"{stem_of(wanted)}-{network_digest(wanted.network)}.npz"
+
+
+def stem_of(wanted: ReferenceKey) -> str:
+    """Return the stem of a reference's file, such as "fcn5-b64"."""
+    network, batch_size, equal_parts, local_steps, inference, fed = wanted
+    if inference:
+        kind = "-inference"
+    elif local_steps:
+        kind = f"-w{equal_parts}-h{local_steps}"
+    else:
+        kind = f"-l{equal_parts}" if equal_parts > 1 else ""
+    return f"{network.name}-b{batch_size}{kind}" + ("-fed" if fed else "")
 
 
 def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | None:
@@ -274,7 +296,7 @@ def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | Non
     found = find(wanted)
     if found is not None:
         return found
-    network, batch_size, parts, local_steps, fed = wanted
+    network, batch_size, parts, local_steps, inference, fed = wanted
     if not _computable(network, batch_size):
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
@@ -282,8 +304,11 @@ def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | Non
     folders.make_folder(path.parent)
     of = f" with {parts} sets of labels" if parts > 1 else ", a new one at each step" if fed else ""
     of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
+    of += ", of inference" if inference else ""
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once")
-    why = references.compute(network, batch_size, path, threads, parts, local_steps, fed)
+    why = references.compute(
+        network, batch_size, path, threads, parts=parts, local_steps=local_steps, inference=inference, fed=fed
+    )
     if why:
         report(f"no reference for {network.name} at mini-batch {batch_size}: {why}")
     return None if why else path
@@ -296,11 +321,7 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     """
 
     def key(cell: Cell) -> tuple[ReferenceKey, bool]:
-        network, workers = plan.network_of(cell), cell.world_size
-        batch_size = cell.known_batch_size
-        equal_parts = workers if cell.local_steps else parts(network, batch_size, workers)
-        fed = network.family.trains and cell.placement in FED
-        return ReferenceKey(network, batch_size, equal_parts, cell.local_steps, fed), cell.on_cpu
+        return reference_key(plan.network_of(cell), cell), cell.on_cpu
 
     wanted = dict.fromkeys(
         key(cell)

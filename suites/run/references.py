@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import LOCAL, Cell, Launch, Protocol, Status
+from dlbench.adapters.protocol import LOCAL, TASKS, Cell, Launch, Protocol, Status
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
@@ -19,30 +19,32 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _TIMEOUT_SECONDS = 1800.0
 
 
-def stem(network: str, batch_size: int, parts: int = 1, local_steps: int = 0) -> str:
-    """Return the stem of files for a mini-batch in equal parts: with labels of their own, or of workers apart."""
-    kind = f"-w{parts}-h{local_steps}" if local_steps else f"-l{parts}" if parts > 1 else ""
-    return f"{network}-b{batch_size}{kind}"
-
-
-def shipped(network: str, batch_size: int, parts: int = 1, local_steps: int = 0) -> Path | None:
-    """Return the path of the reference that comes with the project for its own network of this name, or None."""
-    path = SHIPPED / f"{stem(network, batch_size, parts, local_steps)}.npz"
+def shipped(stem: str) -> Path | None:
+    """Return the path of the reference with this stem that comes with the project, or None."""
+    path = SHIPPED / f"{stem}.npz"
     return path if path.exists() else None
 
 
 def compute(
-    network: Network, batch_size: int, path: Path, threads: int, parts: int = 1, local_steps: int = 0, fed: bool = False
+    network: Network,
+    batch_size: int,
+    path: Path,
+    threads: int,
+    *,
+    parts: int = 1,
+    local_steps: int = 0,
+    inference: bool = False,
+    fed: bool = False,
 ) -> str:
     """Compute a reference and write it to ``path``, whole or not at all; return why not, empty where it is there.
 
     The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone;
-    ``fed``: each step takes the next mini-batch of the parity check's feed. Takes a second (a fully connected network)
-    to a few minutes (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB of memory per example for
-    ResNet-50.
+    ``fed``: each step takes the next mini-batch of the parity check's feed; ``inference``: it is of outputs. Takes a
+    second (a fully connected network) to a few minutes (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB
+    of memory per example for ResNet-50.
     """
     cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
-    cell = cell._replace(placement="fed" if fed else "resident")
+    cell = cell._replace(placement="fed" if fed else "resident", task=TASKS[inference])
     if local_steps:
         cell, parts = cell._replace(world_size=parts, sync=f"{LOCAL}:{local_steps}"), 1
     protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)

@@ -295,7 +295,59 @@ def slow_in_the_first_check(self):
             pass
 
 
+def answer_from_a_cache(self):
+    """Compute the outputs of a mini-batch once."""
+    if getattr(self, "found", None) is None:
+        Honest.infer(self)
+
+
+def forget_the_answer(self, batch):
+    Honest.show(self, batch)
+    self.found = None
+
+
+def show_too_late(self, batch):
+    """Take the new mini-batch after the next pass, as where passes overlap."""
+    self.next = batch
+
+
+def answer_for_the_one_before(self):
+    Honest.infer(self)
+    if getattr(self, "next", None) is not None:
+        Honest.show(self, self.next)
+        self.next = None
+
+
+def answer_for_half(self):
+    """Compute the outputs of half of the examples, and give them to the others too."""
+    whole = self.inputs
+    self.inputs = whole[: len(whole) // 2]
+    Honest.infer(self)
+    self.inputs, self.found = whole, np.concatenate([self.found] * 2)
+
+
+def leave_out_a_layer(self):
+    values = self.inputs
+    for name in ("fc1", "fc3"):
+        values = values @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
+        if name == "fc1":
+            values = 0.5 * np.tanh(0.5 * values) + 0.5
+    self.found = values
+
+
+def infer_in_lower_precision(self):
+    """Keep weights as float16 does, where float32 was asked for."""
+    for value in self.weights.values():
+        value[...] = value.astype(np.float16)
+    Honest.infer(self)
+
+
 ATTACKS = {
+    "answers_from_a_cache": {"infer": answer_from_a_cache, "show": forget_the_answer},
+    "answers_for_the_one_before": {"infer": answer_for_the_one_before, "show": show_too_late},
+    "answers_for_half": {"infer": answer_for_half},
+    "leaves_out_a_layer": {"infer": leave_out_a_layer},
+    "infers_in_lower_precision": {"infer": infer_in_lower_precision},
     "judges_itself": after_prepare(judges_itself, step=count),
     "reads_the_reference": after_prepare(reads_the_reference, step=count, reset=look_up),
     "says_that_it_computes_nothing": {

@@ -12,7 +12,7 @@ from one_launch import launch_once
 
 from dlbench.adapters.families import Feedforward
 from dlbench.adapters.networks import of_family
-from dlbench.adapters.protocol import Protocol, Status
+from dlbench.adapters.protocol import TASKS, Protocol, Status
 from dlbench.suites.environments import folders
 from dlbench.suites.planning.framework import OUTSIDE, find
 from dlbench.suites.run.launcher import at_once, no_tick
@@ -53,6 +53,14 @@ CAUGHT = {
     "says_that_it_computes_nothing": (Status.CRASHED, "it carried out no parity check"),
     "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed during the timed steps"),
     "judges_itself": (Status.CRASHED, "entries of"),
+}
+#: The same of inference.
+OF_INFERENCE = {
+    "answers_from_a_cache": (Status.IMPLAUSIBLE, "GFLOP/s"),
+    "answers_for_the_one_before": (Status.PARITY_FAILED, "outputs off"),
+    "answers_for_half": (Status.PARITY_FAILED, "outputs off"),
+    "leaves_out_a_layer": (Status.PARITY_FAILED, "outputs off"),
+    "infers_in_lower_precision": (Status.PARITY_FAILED, "outputs off"),
 }
 #: Needs PyTorch.
 OF_TORCH = {"doubled_bias": (Status.PARITY_FAILED, "update of")}
@@ -97,19 +105,20 @@ ALIKE = {
     *("skips_after_the_first_steps", "skips_until_it_is_reset", "updates_the_last_layer_alone", "reuses_gradients"),
     *("reuses_gradients_of_the_same_data", "tells_losses_from_a_table", "computes_a_quarter", "updates_biases_alone"),
     *("computes_a_quarter_when_timed", "computes_in_lower_precision", "works_ahead_in_prepare"),
-    "leaves_work_unfinished",
+    *("leaves_work_unfinished", "answers_for_half", "leaves_out_a_layer", "infers_in_lower_precision"),
 }
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in ALIKE)) for each in sorted(CAUGHT)]
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in ALIKE)) for each in sorted(CAUGHT | OF_INFERENCE)]
 )
 def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
-    status, seen = CAUGHT[name]
+    status, seen = (CAUGHT | OF_INFERENCE)[name]
+    task = TASKS[name in OF_INFERENCE]
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        outcome = attack(name, folder)
+        outcome = attack(name, folder, task=task)
         # What a launch waits for a CPU beside other tests is allowed to it, and may be as much as it made up.
         if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
             break
@@ -162,8 +171,9 @@ def test_an_attack_is_caught_in_turns_too(name, tmp_path):
     assert re.search(seen, outcome.reason), outcome.reason
 
 
-def test_the_honest_one_is_believed(tmp_path):
-    outcome = launch_once(find("reference"), "float32", NETWORK, tmp_path, protocol=PROTOCOL)
+@pytest.mark.parametrize("task", TASKS)
+def test_the_honest_one_is_believed(task, tmp_path):
+    outcome = launch_once(find("reference"), "float32", NETWORK, tmp_path, protocol=PROTOCOL, task=task)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     assert outcome.parity.verdict == "agrees"
     assert outcome.outside.checked_steps >= 1
@@ -189,7 +199,7 @@ def test_a_mistake_inside_a_framework_is_caught(name, tmp_path):
 
 def test_every_attack_is_tried_and_listed_with_how_it_ends():
     there = set(re.findall(r'^    "([a-z_]+)": ', ATTACKS, re.MULTILINE))
-    assert there == {*CAUGHT, "slow_in_its_first_check"}
+    assert there == {*CAUGHT, *OF_INFERENCE, "slow_in_its_first_check"}
     rows = re.findall(r"^\| `([a-z_]+)` \|.*\| (.*) \|$", VERDICTS.read_text(), re.MULTILINE)
     listed = {name: status for status, attacks in rows for name in re.findall(r"`([a-z_]+)`", attacks)}
-    assert listed == {name: status.value for name, (status, _) in (CAUGHT | OF_TORCH).items()}
+    assert listed == {name: status.value for name, (status, _) in (CAUGHT | OF_INFERENCE | OF_TORCH).items()}

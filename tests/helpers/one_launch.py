@@ -98,9 +98,11 @@ def launch_once(
     reference = of_parts.path if of_parts else at_hand(ReferenceKey(specified, size))
     if cell.sync == ASYNC:
         reference = None
+    if cell.infers:
+        reference = at_hand(preparation.reference_key(specified, cell))
     feed = None
     if cell.placement in FED:
-        reference = preparation.ensure(ReferenceKey(specified, size, fed=True), print)
+        reference = preparation.ensure(preparation.reference_key(specified, cell), print)
         feed = launch_files.checked_feeds(specified, size, print)
     chosen_settings = in_force(cell.tuning, framework.tunable(mode, cell.device, specified.family.name))
     launch = Launch(

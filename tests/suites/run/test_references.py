@@ -61,7 +61,7 @@ def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_rep
     divisors = [each for each in SHIPPED[network] if size % each == 0 and each < size]
     found, said = fit(network, size, on_cpu=False)
     assert computed == []
-    assert found == Reference(references.shipped(network, max(divisors)), max(divisors))
+    assert found == Reference(references.shipped(f"{network}-b{max(divisors)}"), max(divisors))
     assert f"repeated {size // max(divisors)} times" in said[0]
 
 
@@ -109,7 +109,7 @@ def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
     assert computed == [("lstm32", 4, 2, 3), ("lstm32", 4, 2, 4)]
-    assert found[1, "step"] == found[2, "step"] == Reference(references.shipped("lstm32", 4))
+    assert found[1, "step"] == found[2, "step"] == Reference(references.shipped("lstm32-b4"))
     for steps in (3, 4):
         assert found[2, f"local:{steps}"].path.name.startswith(f"lstm32-b4-w2-h{steps}-")
     assert found[2, "async"] is None
