@@ -208,6 +208,43 @@ def test_as_installed_it_computes_the_same(name, mode, network, launch):
         check_parity(outcome)
 
 
+#: Forward passes in every run: running statistics, and an operator for a whole recurrent layer.
+INFERRED = {"small-residual": None, "small-recurrent": ("onnx", "torch")}
+
+
+def inferred():
+    """Return a network of each kind for every framework in its default mode; few of them are not slow."""
+    return [
+        pytest.param(each.name, mode, network, marks=marks(each, not usual))
+        for each, mode in modes(only_default=True)
+        for network in EVERY
+        for usual in [network in INFERRED and (INFERRED[network] is None or each.name in INFERRED[network])]
+    ]
+
+
+@pytest.mark.parametrize(("name", "mode", "network"), inferred())
+def test_it_infers_what_the_reference_does_or_refuses(name, mode, network, launch):
+    outcome = launch(name, mode, EVERY[network], task="inference", device=DEVICE)
+    if outcome.status is Status.UNSUPPORTED:
+        assert "task inference" in outcome.reason or may_refuse(name, mode, network), outcome.reason
+        assert not outcome.samples_ns
+        return
+    check_parity(outcome)
+    assert 0.0 <= outcome.parity.output_error <= outcome.parity.output_tolerance
+    assert (outcome.final_loss, outcome.parity.losses, outcome.parameter_count) == (None, [], None)
+
+
+@about_cpus
+@pytest.mark.parametrize(("name", "mode"), default_modes(slow=[name for name in FRAMEWORKS if name != "torch"]))
+def test_inference_takes_mini_batches_from_a_feed(name, mode, launch):
+    outcome = launch(name, mode, SMALL["small-recurrent"], task="inference", placement="fed")
+    if outcome.status is Status.UNSUPPORTED:
+        assert "task inference" in outcome.reason or "placement fed" in outcome.reason
+        return
+    check_parity(outcome)
+    assert outcome.parity.output_error is not None
+
+
 @about_cpus
 @pytest.mark.parametrize(("name", "mode"), default_modes(slow=["tensorflow"]))  # which has tests of its own
 def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):

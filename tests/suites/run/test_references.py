@@ -26,7 +26,7 @@ def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
     found = []
 
-    def compute(network, batch_size, path, threads, parts, local_steps, fed):
+    def compute(network, batch_size, path, threads, parts, local_steps, inference, fed):
         of_parts = (parts, local_steps)[: 1 + bool(local_steps)] if parts > 1 else ()
         found.append((network.name, batch_size, *of_parts))
         path.touch()
