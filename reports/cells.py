@@ -40,7 +40,7 @@ from dlbench.reports.flags import (
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.naming import counted, listed, row_name, variables_in_words
-from dlbench.reports.quantities import SECONDS, measure, why_no_joules
+from dlbench.reports.quantities import SECONDS, measure, why_no_joules, why_no_latency
 from dlbench.reports.rounds import seconds_in_turns
 from dlbench.reports.side_by_side import side_by_side
 from dlbench.reports.statistics import (
@@ -601,9 +601,14 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_tu
 
 def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
     """Return why quantities are not known; nothing of a benchmark that another program measured."""
-    if "cpu_joules" in measured or record.cell.adapter == IMPORTED:
-        return {}
-    return {"cpu_joules": why_no_joules(outcome)}
+    found: dict[str, str] = {}
+    if record.cell.adapter == IMPORTED:
+        return found
+    if "cpu_joules" not in measured:
+        found["cpu_joules"] = why_no_joules(outcome)
+    if record.cell.infers and "p99" not in measured:
+        found["p99"] = why_no_latency(outcome)
+    return found
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

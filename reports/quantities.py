@@ -7,10 +7,11 @@ Student's interval from three on (`statistics.of_launches`). Ratios compare thes
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from statistics import mean
+from statistics import mean, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.adapters.protocol import Outcome
+from dlbench.reports.naming import counted
 from dlbench.reports.statistics import Summary, of_launches
 from dlbench.reports.storage.record import IMPORTED
 
@@ -97,6 +98,34 @@ def why_no_joules(outcome: Outcome) -> str:
     return outcome.outside.energy.reason
 
 
+FEWEST_BEYOND = 2
+"""Calls of a launch that must be slower than a percentile: fewer would make it the slowest call."""
+
+
+def latency(share: float) -> OfLaunch:
+    """Return the quantile of a launch's single calls, in seconds; None of samples of several steps, or of too few.
+
+    Nothing is trimmed: the calls that others disturbed are part of the tail.
+    """
+
+    def of_launch(outcome: Outcome) -> float | None:
+        calls = outcome.step_seconds()
+        if outcome.steps_per_sample > 1 or len(calls) * (1 - share) < FEWEST_BEYOND:
+            return None
+        return float(quantiles(calls, n=100, method="inclusive")[round(100 * share) - 1])
+
+    return of_launch
+
+
+def why_no_latency(outcome: Outcome) -> str:
+    """Return why a launch has no 99th percentile of single calls; empty where it has."""
+    if outcome.steps_per_sample > 1:
+        return "its samples are of several steps"
+    if latency(0.99)(outcome) is None:
+        return f"{counted(outcome.sample_count(), 'call')} are too few for the slowest in a hundred"
+    return ""
+
+
 def _mebibytes(size: int | None) -> float | None:
     return size / 2**20 if size else None
 
@@ -120,18 +149,24 @@ OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
     "cpu_joules": ("Joules per step, of the CPU packages", "CPU J", cpu_joules),
 }
 """Title, unit and value of what is measured once in a launch."""
+LATENCIES: dict[str, tuple[str, str, OfLaunch]] = {
+    "p50": ("Seconds within which half of the calls end", "p50 s", latency(0.5)),
+    "p90": ("Seconds within which nine calls in ten end", "p90 s", latency(0.9)),
+    "p99": ("Seconds within which 99 calls in 100 end", "p99 s", latency(0.99)),
+}
+"""The same of percentiles of single calls."""
 QUANTITIES = {
     SECONDS: Quantity("Seconds per mini-batch", lambda cell: _of_summary(cell.seconds), unit="s/step", of_time=True),
     "items": Quantity("Items per second", follows_time(lambda cell: cell.items_per_second), of_time=True),
     "gflops": Quantity("GFLOP/s", follows_time(lambda cell: cell.gflops), of_time=True),
     "ceiling": Quantity("Per cent of the measured ceiling", follows_time(_ceiling), of_time=True),
-    **{name: _measured(title, unit, name) for name, (title, unit, _) in OF_LAUNCHES.items()},
+    **{name: _measured(title, unit, name) for name, (title, unit, _) in (OF_LAUNCHES | LATENCIES).items()},
     "faults": Quantity("Minor page faults per step", _faults, "faults"),
     "break_even": Quantity("Steps until a mode has made up for its start", _break_even, unit="even at"),
     "joules": Quantity("Joules per step, of the GPU", _of_device("joules_per_minibatch")),
     "busy": Quantity("Per cent of a step in which the GPU worked", _of_device("busy_share", 100)),
 }
-COMPARED = (SECONDS, *OF_LAUNCHES)
+COMPARED = (SECONDS, *OF_LAUNCHES, *LATENCIES)
 """The quantities that ratios compare: the less the better."""
 _LEGENDS = {
     "start": "import + building the network + first step, compilation included where no cache has its result; without "
@@ -150,7 +185,7 @@ def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
     """Return what the timed launches of a cell give of each quantity that is measured once in a launch."""
     launches = list(outcomes)
     found: dict[str, Summary] = {}
-    for name, (_, _, of_launch) in OF_LAUNCHES.items():
+    for name, (_, _, of_launch) in (OF_LAUNCHES | LATENCIES).items():
         values = [value for each in launches if (value := of_launch(each)) is not None]
         if (summary := of_launches(values)) is not None:
             found[name] = summary

@@ -30,6 +30,8 @@ from .variables import OPTION, contradiction, of_thread_counts
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
 speed, or none."""
+MOST_CALLS = 1000
+"""Of a launch of inference, whose seconds end it earlier."""
 GPU_SAMPLE_SECONDS = 0.1
 """Of a cell on a GPU, at least, unless each step is a sample: twenty of them span the energy counter's ticks."""
 
@@ -118,6 +120,9 @@ class Plan:
         row = self.rows[0] if self.rows else None
         first = row is None or (cell.framework, cell.mode) == (row.build.name, row.mode)
         found = self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        if cell.infers:
+            # Each call is a sample, as many as its seconds hold: percentiles are of single calls.
+            found = found._replace(sample_seconds=0.0, steps=max(found.steps, MOST_CALLS))
         if cell.cpu_quota:
             found = found._replace(sample_seconds=max(found.sample_seconds, QUOTA_SAMPLE_SECONDS))
         if found.sample_seconds and not cell.on_cpu:

@@ -19,7 +19,7 @@ from dlbench.adapters.families import Feedforward
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import INSTALLED, Status
 from dlbench.reports.thread_evidence import wanting_threads
-from dlbench.suites.planning.framework import catalogue
+from dlbench.suites.planning.framework import catalogue, find
 
 #: At full size.
 USUAL = "lstm32"
@@ -48,7 +48,7 @@ OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
 WITHOUT = {
     **dict.fromkeys(("one-hot-gru", "one-hot-rnn"), ("caffe",)),
-    **dict.fromkeys(("small-attention", "gpt32", "gpt64"), ("caffe", "cntk", "onnx", "onnxruntime")),
+    **dict.fromkeys(("small-attention", "gpt32", "gpt64"), ("caffe", "cntk", "onnx", "onnxruntime", "openvino")),
     "small-elman": ("caffe", "cntk"),
     "leaky-elman": ("caffe", "cntk", "keras", "mxnet", "paddle"),
     "free-elman": ("caffe", "mxnet", "paddle"),
@@ -60,8 +60,14 @@ about_cpus = pytest.mark.skipif(DEVICE != "cpu", reason="it is about the CPU")
 two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed")
 #: One thread busy, in CPU seconds per second: above 1 by what the clocks' ticks and helpers may add.
 ONE_THREAD = 1.15
+#: They train nothing; `test_it_infers_what_the_reference_does_or_refuses` is about them.
+INFER_ALONE = ("openvino",)
 #: A step of the user's own has no networks.
-FRAMEWORKS = {name: each for name, each in catalogue().items() if each.directory.name != "own_step" and is_tested(each)}
+FRAMEWORKS = {
+    name: each
+    for name, each in catalogue().items()
+    if each.directory.name != "own_step" and name not in INFER_ALONE and is_tested(each)
+}
 
 
 def marks(framework, slow=False):
@@ -209,14 +215,15 @@ def test_as_installed_it_computes_the_same(name, mode, network, launch):
 
 
 #: Forward passes in every run: running statistics, and an operator for a whole recurrent layer.
-INFERRED = {"small-residual": None, "small-recurrent": ("onnx", "torch")}
+INFERRED = {"small-residual": None, "small-recurrent": ("onnx", "openvino", "torch")}
 
 
 def inferred():
     """Return a network of each kind for every framework in its default mode; few of them are not slow."""
+    alone = [(each, each.default_mode) for each in map(find, INFER_ALONE) if is_tested(each)]
     return [
         pytest.param(each.name, mode, network, marks=marks(each, not usual))
-        for each, mode in modes(only_default=True)
+        for each, mode in (*modes(only_default=True), *alone)
         for network in EVERY
         for usual in [network in INFERRED and (INFERRED[network] is None or each.name in INFERRED[network])]
     ]
