@@ -565,7 +565,8 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_tu
     gflops = items_per_second = None
     if cell.batch_size is not None:
         items_per_second = cell.batch_size / summary.median
-        if family is not None and any(outcome.parameter_count for outcome in outcomes):
+        # A framework that computes nothing has no parameters, and no outputs.
+        if family is not None and any(outcome.parameter_count or _gave_outputs(outcome) for outcome in outcomes):
             gflops = family.flops(cell.batch_size, cell.infers) / summary.median * 1e-9
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
@@ -597,6 +598,10 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_tu
         measured=measured,
         unmeasured=_unmeasured(newest, outcomes[-1], measured),
     )
+
+
+def _gave_outputs(outcome: Outcome) -> bool:
+    return outcome.parity is not None and outcome.parity.output_error is not None
 
 
 def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:

@@ -38,6 +38,7 @@ FURTHER = {
     "keras": {"jax", "jaxlib", "tensorflow", "torch"},
     "onnx": {"onnxruntime"},
     "onnxruntime": {"onnx"},
+    "openvino": {"onnx"},
     "pytorch": {"torch"},
 }
 

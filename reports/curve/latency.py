@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.curve import pictures
@@ -19,7 +20,7 @@ from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Entry, Page, deviation, number
 from dlbench.reports.left_out import left_out
 from dlbench.reports.naming import counted, group_name, place_name, row_name
-from dlbench.reports.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES
+from dlbench.reports.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES, calls_of
 from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.record import last_attempts
@@ -28,7 +29,8 @@ NOTHING = "No cell here is of inference. Measure some: `dlbench run inference-qu
 _SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 """Of calls, in the picture."""
 _LEGEND = (
-    "Of single calls, in seconds: p50 is the time within which half of them end, p90 nine in ten, p99 99 in 100.",
+    "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 in 100. The first call "
+    "after a pause between turns does not count.",
     f"{layout.BEST} the least in its column, or not clearly more. ± is the wider side of the 95 % interval over "
     "launches, from 3 of them on.",
 )
@@ -57,22 +59,21 @@ def latencies(source: Source) -> Latencies:
     """Return the latencies of the cells of inference that have a number."""
     matrix = source.matrix()
     calls: dict[tuple[str, object], list[float]] = {}
-    for of_cell in grouped(source.results().records, lambda record: (record.machine, record.cell)).values():
-        for record in last_attempts(of_cell):
-            outcome = record.outcome
-            if record.cell.infers and outcome.gives_a_number() and outcome.steps_per_sample == 1:
-                calls.setdefault((record.machine, record.cell), []).extend(outcome.step_seconds())
+    for record in last_attempts(source.results().records):
+        outcome = record.outcome
+        if record.cell.infers and outcome.gives_a_number():
+            calls.setdefault((record.machine, axes.without(record.cell)), []).extend(calls_of(outcome))
     found = []
     timed = [cell for cell in matrix.cells.values() if cell.cell.infers and cell.timed is not None]
     for rivals in grouped(timed, lambda cell: (cell.machine, cell.group, cell.column)).values():
         for cell in rivals:
-            seconds = calls.get((cell.machine, cell.cell), [])
+            seconds = calls.get((cell.machine, axes.without(cell.cell)), [])
             found.append(Latency(cell, len(seconds), _curve(seconds), _best(cell, rivals)))
     return Latencies(matrix, tuple(found))
 
 
 def _curve(seconds: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    shares = [share for share in _SHARES if len(seconds) * (1 - share) >= FEWEST_BEYOND]
+    shares = [share for share in _SHARES if round(len(seconds) * (1 - share), 6) >= FEWEST_BEYOND]
     return tuple((share, float(np.quantile(seconds, share))) for share in shares)
 
 
@@ -108,7 +109,7 @@ _COLUMNS = (
         lambda latency: latency.cell.items_per_second,
         lambda latency: number(latency.cell.items_per_second) if latency.cell.items_per_second else MISSING,
     ),
-    Column[Latency]("calls", "calls", lambda latency: latency.calls),
+    Column[Latency]("calls", None, lambda latency: latency.calls),
 )
 
 
@@ -133,7 +134,8 @@ def _notes(found: Latencies) -> Iterator[str]:
     yield from layout.flag_lines(cells, layout.common_flags(cells))
     for why, of in grouped(cells, lambda cell: cell.unmeasured.get("p99", "")).items():
         if why:
-            yield f"No p99 of {counted(len(of), 'cell')}: {why}. Give a launch more seconds (protocol of the suite)."
+            cells_of = counted(len(of), "cell")
+            yield f"No p99 of {cells_of}: {why}. Give launches more `seconds` in the suite's [protocol]."
     yield from left_out([cell for cell in found.matrix.cells.values() if cell.cell.infers and cell.timed is None])
     yield from found.matrix.notes
 

@@ -361,6 +361,8 @@ def axes_of_places(folder: Path) -> Path:
         {"placement": "loader", "loader_workers": 2, "storage": "disk"},
         {"specification": "0123456789abcdef"},
         {"network": "lstm32", "batch_size": 128},
+        {"task": "inference"},
+        {"task": "inference", "batch_size": 1},
     ]
     records = [
         record

@@ -1,0 +1,76 @@
+"""Percentiles of single calls: which calls count, when there are too few, and who answers soonest."""
+
+import factory_of_records as make
+import numpy as np
+import pytest
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.latency import REPORT, latencies
+from dlbench.reports.quantities import LATENCIES, calls_of
+from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
+
+RNG = np.random.default_rng(5)
+
+
+def calls(seconds: float, count: int = 400) -> list[float]:
+    return list(seconds * (1 + RNG.exponential(0.1, count)))
+
+
+def launches(seconds: float, count: int = 400, **of_record: object) -> list[Record]:
+    return [
+        make.record(result=make.outcome(calls(seconds, count)), launch=launch, task="inference", **of_record)
+        for launch in range(3)
+    ]
+
+
+def found_of(*records: Record):
+    hosts = {each.machine: Host(each.machine, "EPYC", 2, 2, 2.0) for each in records}
+    return latencies(Source(lambda: Results(records, hosts)))
+
+
+@pytest.mark.parametrize(("name", "share"), [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)])
+def test_a_percentile_is_that_of_the_calls_with_none_trimmed(name: str, share: float) -> None:
+    made = calls(0.01)
+    of_launch = LATENCIES[name][2](make.outcome(made))
+    assert of_launch == pytest.approx(np.quantile(np.round(np.array(made) * 1e9) / 1e9, share), rel=1e-9)
+
+
+def test_the_first_call_of_each_turn_does_not_count() -> None:
+    made = make.outcome([9.0, 1.0, 1.0, 9.0, 1.0, 9.0, 1.0, 1.0], turns=[3, 2, 0, 3])
+    assert calls_of(made) == [1.0] * 5
+    assert calls_of(make.outcome([9.0, 1.0])) == [9.0, 1.0]
+    assert calls_of(make.outcome([9.0, 1.0], steps_per_sample=4)) == []
+
+
+@pytest.mark.parametrize(("count", "known"), [(3, set()), (4, {"p50"}), (20, {"p50", "p90"}), (200, set(LATENCIES))])
+def test_a_percentile_needs_two_calls_beyond_it(count: int, known: set[str]) -> None:
+    made = make.outcome(calls(0.01, count))
+    assert {name for name, (_, _, of_launch) in LATENCIES.items() if of_launch(made) is not None} == known
+
+
+def test_the_report_has_cells_of_inference_alone_and_marks_the_least_of_each_place() -> None:
+    quick, slow = launches(0.01, framework="onnx"), launches(0.02, framework="torch")
+    other = [*launches(0.03, threads=2), *make.launches(0.5)]
+    found = found_of(*quick, *slow, *other)
+    assert [(each.cell.cell.framework, each.calls, bool(each.best)) for each in found.rows] == [
+        ("onnx", 1200, True),
+        ("torch", 1200, False),
+        ("torch", 1200, False),
+    ]
+    shares = [share for share, _ in found.rows[0].curve]
+    assert shares[-1] == 0.998  # of 1200 calls
+    rows = REPORT.as_data(found)["rows"]
+    assert rows[0]["p99"]["median"] > rows[0]["p90"]["median"] > rows[0]["p50"]["median"] > 0.01
+    assert rows[0]["task"] == "inference"
+
+
+def test_it_says_why_there_is_no_percentile_and_why_a_cell_has_no_number() -> None:
+    refused = make.hole(Status.UNSUPPORTED, "task inference: no", task="inference", framework="caffe")
+    page = REPORT.page(found_of(*launches(0.01, 30), refused), ReportOptions())
+    assert any("No p99 of 1 cell: its calls are too few" in line for line in page.after)
+    assert any("caffe" in line and "`dlbench report matrix` has the reasons" in line for line in page.after)
+    nothing = REPORT.page(found_of(*make.launches(0.5)), ReportOptions())
+    assert "No cell here is of inference" in nothing.before[0]
