@@ -201,6 +201,7 @@ class Parity(NamedTuple):
     seconds: float  # the cost of the check, the parity steps themselves not counted
     output_error: Optional[float] = None  # of inference; None: training, or not all outputs are finite
     output_tolerance: Optional[float] = None
+    outputs: List[List[float]] = []  # of the user's own inference: some of the outputs of each of the first calls
 
 
 class ParitySample(NamedTuple):
@@ -210,7 +211,8 @@ class ParitySample(NamedTuple):
     updates: Dict[str, Optional[List[float]]]  # of each parameter's sampled entries; None: not all are finite
     parameter_count: int  # as the framework itself counts them
     moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
-    outputs: Optional[List[List[float]]] = None  # of inference: each example's sampled outputs; None: not all finite
+    # Of inference: each example's sampled outputs, of the user's own each first call's; None: not all are finite.
+    outputs: Optional[List[List[float]]] = None
 
 
 class CpuEnergy(NamedTuple):

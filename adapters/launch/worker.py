@@ -41,6 +41,8 @@ from .inference import Inference
 SENTINEL_SIZE = 1536
 #: Losses of further steps that are kept: each is a sum over all workers, for which they wait.
 _LOSSES = 20
+#: First calls of the user's own inference whose outputs are kept.
+_NOTED_CALLS = 3
 Load = Callable[[Launch], Adapter]
 
 
@@ -208,7 +210,8 @@ class FirstWorker:
         weights = batches.initial_weights(network, of_weights, launch.weights) if adapter.computes else {}
         if launch.cell.infers:
             checked = launch.save_reference is not None and launch.cell.placement not in FED
-            size = launch.cell.known_batch_size
+            # A user's own step makes its own mini-batch.
+            size = launch.cell.known_batch_size if network.family.specified else 1
             batch = batches.checked_examples(network) if checked else batches.mini_batch(network, size, purpose=purpose)
             adapter = self.adapter = Inference(adapter)
         else:
@@ -231,10 +234,15 @@ class FirstWorker:
         launch, network, host, announce = self.launch, self.network, self.host, self.announce
         cell, protocol = launch.cell, launch.protocol
         first_losses: List[float] = []
+        first_outputs: List[List[float]] = []
 
         def note_loss() -> None:
-            """Keep the loss of the last step, where there is no reference: launches must agree on these."""
-            if not network.family.specified and adapter.has_loss:
+            """Keep the loss or outputs of the last step, where there is no reference: launches must agree on these."""
+            if network.family.specified:
+                return
+            if cell.infers and len(first_outputs) < _NOTED_CALLS:
+                first_outputs.extend(parity.sample_outputs(contract.outputs(adapter, 1)).tolist())
+            if adapter.has_loss:
                 first_losses.append(contract.loss(adapter))
 
         adapter.set_learning_rate(LEARNING_RATE)
@@ -287,7 +295,9 @@ class FirstWorker:
         announce("check")
         seen: Optional[ParitySample] = None
         if not network.family.specified:
-            seen = ParitySample(first_losses if all(map(math.isfinite, first_losses)) else None, {}, 0)
+            losses = first_losses if all(map(math.isfinite, first_losses)) else None
+            outputs = first_outputs if all(math.isfinite(each) for call in first_outputs for each in call) else None
+            seen = ParitySample(losses, {}, 0, outputs=outputs)
         elif adapter.computes and cell.infers:
             if request is not None:
                 seen = parity.run_output_check(adapter, step, launch, host, request)

@@ -4,6 +4,9 @@
 a call that returns the loss of the last step. Where steps continue after their call has returned (on a GPU, or in JAX),
 the file defines ``synchronize()`` too, which waits for them. It is never called before the first step, when there may
 be nothing to wait for. ``cell`` has ``threads``, ``batch_size``, ``device``, ``precision`` and the other axes.
+
+Where ``cell.task`` is "inference", ``prepare`` returns a call that returns outputs: an array, a tensor of any
+framework, or a list or a dictionary of them. Launches must agree on the outputs of their first calls.
 """
 
 import hashlib
@@ -80,10 +83,28 @@ def missing_variable(error: BaseException) -> str:
     return error.args[0] if of_os else ""
 
 
+def numbers_of(outputs: Any) -> List[np.ndarray]:
+    """Return the arrays of outputs as float64, each flat: those of a dictionary in the order of its sorted keys.
+
+    Raises TypeError for what holds no numbers.
+    """
+    if isinstance(outputs, dict):
+        return [array for key in sorted(outputs, key=str) for array in numbers_of(outputs[key])]
+    if isinstance(outputs, (list, tuple)) and not all(isinstance(each, (int, float)) for each in outputs):
+        return [array for each in outputs for array in numbers_of(each)]
+    if outputs is None or isinstance(outputs, (str, bytes)):
+        raise TypeError("no numbers")
+    if hasattr(outputs, "detach"):
+        # NumPy has no bfloat16.
+        outputs = outputs.detach().cpu().double()
+    return [np.asarray(outputs).astype(np.float64).ravel()]
+
+
 class OwnStep(Adapter):
-    """Calls what the file returns, and nothing around it."""
+    """Calls what the file returns. Around a training step there is nothing, around inference its outputs are kept."""
 
     families = ("own",)
+    further_axes = ("task",)
 
     def set_up(self) -> None:
         self.file = str(self.settings["file"])
@@ -94,6 +115,8 @@ class OwnStep(Adapter):
         self.module: Any = None
         self._begun = False
         self._wait: Optional[Callable[[], Any]] = None
+        self._call: Callable[[], Any] = self.step
+        self.found: Any = None
         self._share_compiled()
 
     def _share_compiled(self) -> None:
@@ -162,15 +185,44 @@ class OwnStep(Adapter):
         self.loss, self.has_loss, self._wait = loss, loss is not None, wait
         self.step = partial(self._first_step, step)  # type: ignore[method-assign]
 
-    def _first_step(self, step: Callable[[], Any]) -> None:
+    def _first_step(self, step: Callable[[], Any]) -> Any:
         """Run the first step. From the second on, the file's own functions are called without anything around them."""
         self._begun = True
-        self.step = step  # type: ignore[method-assign]
+        self._call = self.step = step  # type: ignore[method-assign]
         if self._wait is not None:
             self.synchronize = self._wait  # type: ignore[method-assign]
-        reason = unfinished(step())
+        returned = step()
+        reason = unfinished(returned)
         if reason:
             raise FileError("the step of %s %s" % (self.name, reason))
+        return returned
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.prepare(network, weights, batch)
+        if self.loss is not None:
+            words = (
+                "prepare() in %s returned a function for the loss too. For inference return one that returns outputs"
+            )
+            raise FileError(words % self.name)
+        self._call = self.step
+
+    def infer(self) -> None:
+        self.found = self._call()
+
+    def outputs(self) -> np.ndarray:
+        """Return all numbers of the last call's outputs, (1, 1, numbers)."""
+        try:
+            arrays = numbers_of(self.found)
+        except (TypeError, ValueError):
+            arrays = []
+        if not arrays or not sum(array.size for array in arrays):
+            words = (
+                "the step of %s returned %s. For inference return its outputs: arrays, or a list or dictionary of them"
+            )
+            raise FileError(words % (self.name, _kind(self.found)))
+        return np.concatenate(arrays)[None, None]
 
     def synchronize(self) -> None:
         """Wait for the first step; before it there may be nothing that the file's own function can wait for."""

@@ -167,7 +167,8 @@ BUILDS: Options = {
     ),
     "loss_tolerance": option(
         "--loss-tolerance",
-        "How far the first losses of your own step may differ between launches (default 0.1%).",
+        "How far the first losses of your own step, or its outputs in inference, may differ between launches (default "
+        "0.1%).",
         metavar="SHARE",
     ),
     "env": several(

@@ -20,14 +20,14 @@ from dlbench.adapters.protocol import ASYNC, FED, LOADER, Cell, HostObservation,
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.gpu_evidence import observe_launch
-from dlbench.reports.losses import relative_error
+from dlbench.reports.losses import Numbers, first_numbers, relative_error
 from dlbench.reports.naming import counted
 
 from .launcher import LaunchRequest
 from .outcomes import UnreadableError
 
-FirstLosses = dict[tuple[object, ...], tuple[float, ...]]
-"""The losses of the first steps of launches whose mathematics only their author knows, by `losses_key`."""
+FirstLosses = dict[tuple[object, ...], tuple[Numbers, ...]]
+"""The losses, or outputs, of the first steps of launches whose mathematics only their author knows, by `losses_key`."""
 
 
 def losses_key(file: str, cell: Cell, by_row: bool = False) -> tuple[object, ...]:
@@ -36,12 +36,12 @@ def losses_key(file: str, cell: Cell, by_row: bool = False) -> tuple[object, ...
     Rows, which may be builds, must agree too, unless it is ``by_row``: reports then say which of them differ.
     """
     row = cell.framework if by_row else ""
-    return file, row, cell.network, cell.device, cell.batch_size, cell.precision
+    return file, row, cell.network, cell.device, cell.batch_size, cell.precision, cell.task
 
 
 def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False) -> None:
     """Keep the losses of the first launch of a user's own step."""
-    losses = outcome.parity.losses if outcome.parity is not None else []
+    losses = first_numbers(outcome.parity) if outcome.parity is not None else []
     if not family.specified and outcome.status is Status.OK and losses:
         # Launches report their file's name as their framework: each of several files has its own.
         file = str(outcome.software.get("framework", ""))
@@ -57,7 +57,7 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
     cell, answer, outside = request.launch.cell, outcome.parity_sample, outcome.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
-        return _of_own(answer, request.first_losses, network)
+        return _of_own(answer, request.first_losses, network, cell.infers)
     if answer is None or outside is None:
         if request.computes:
             raise UnreadableError("it carried out no parity check")
@@ -97,23 +97,31 @@ def _of_outputs(answer: ParitySample, request: LaunchRequest, network: Network, 
     return parity.judge_outputs(outputs, expected, tolerance)
 
 
-def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, network: Network) -> Parity:
-    """Compare the losses of a launch's first steps with those of the first launch, which agrees with itself."""
-    losses = [] if answer is None else answer.losses
-    if losses is None:
-        reason = "the losses of the first steps are not finite"
+def _of_own(answer: ParitySample | None, first: tuple[Numbers, ...] | None, network: Network, infers: bool) -> Parity:
+    """Compare the losses or outputs of a launch's first steps with those of the first launch.
+
+    That one agrees with itself.
+    """
+    what = "outputs" if infers else "losses"
+    losses, outputs = ([], []) if answer is None else (answer.losses, answer.outputs)
+    if (outputs if infers else losses) is None:
+        reason = f"the {what} of the first steps are not finite"
         return parity.unchecked(network, reason)._replace(verdict="disagrees")
-    if not losses:
+    found = first_numbers(parity.unchecked(network, "")._replace(losses=losses or [], outputs=outputs or []))
+    if not found:
         return parity.unchecked(network, "the step reports no loss")
-    pairs = list(zip(losses, first or losses, strict=False))
-    error = max(relative_error(loss, reference) for loss, reference in pairs)
+    pairs = list(zip(found, first or found, strict=False))
+    error = max(relative_error(numbers, reference) for numbers, reference in pairs)
     tolerance = network.parity.loss_tolerance
     reason = (
-        f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
+        f"{what} of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
         f"(tolerance {tolerance:.0e}). Seed what is random in the file, or allow more with --loss-tolerance"
     )
     verdict, reason = ("disagrees", reason) if error > tolerance else ("agrees", "")
-    return Parity(verdict, reason, losses, error, None, "", tolerance, tolerance, 0.0)
+    known = parity.unchecked(network, reason)._replace(verdict=verdict, loss_tolerance=tolerance)
+    if infers:
+        return known._replace(outputs=outputs or [], output_error=min(error, 1e30), output_tolerance=tolerance)
+    return known._replace(losses=losses or [], loss_error=error)
 
 
 def _observation(answer: ParitySample, reference: Observation, outside: HostObservation) -> Observation:

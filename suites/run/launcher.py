@@ -54,6 +54,7 @@ from dlbench.adapters.protocol import (
 from dlbench.hardware_probe.energy import Microjoules, PackageCounters
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 from dlbench.reports.formats.inert import one_line
+from dlbench.reports.losses import Numbers
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
@@ -85,8 +86,8 @@ class LaunchRequest:
     guest: Path | None = None  # the folder of adapters to run; None: this installation's own
     reference: Path | None = None  # of its parity check
     computes: bool = True  # False: the framework says of itself that it computes nothing
-    first_losses: tuple[float, ...] | None = None
-    """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
+    first_losses: tuple[Numbers, ...] | None = None
+    """Losses or outputs of an earlier launch, which this one must agree with: only the guest knows the mathematics."""
     meeting: "Meeting | None" = None
     """Where it begins and ends its timed steps together with other instances; see `instances`."""
     member: Member | None = None

@@ -137,7 +137,8 @@ def speaks_for_itself_to_the_host(self, network, batch):
         time.sleep(pace * order.steps)
         host.mark("steps")
     host.mark("read")
-    known = parity.load(glob.glob(os.path.join(HOME, network.name + "*.npz"))[0], order.steps)
+    pattern = "%s-b%d-*.npz" % (network.name, len(batch.labels))
+    known = parity.load(glob.glob(os.path.join(HOME, pattern))[0], order.steps)
     parameters = network.family.parameter_count()
     updates = {name: list(value) for name, value in known.updates.items()}
     answer = {"losses": known.losses, "updates": updates, "parameter_count": parameters, "moved": True}
