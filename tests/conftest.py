@@ -27,6 +27,9 @@ _FIRST = (
     *("guest of jax", "tests/suites/environments/test_debian.py", "tests/suites/planning/test_own_steps.py"),
     *("tests/hardening/test_kills.py", "tests/suites/environments/test_packages.py"),
     *("tests/suites/in_pytest/test_pytest_plugin.py", "tests/suites/run/test_schedules.py"),
+    *("tests/suites/in_pytest/test_pytest_processes.py", "tests/suites/planning/test_variables.py"),
+    *("tests/suites/commands/test_python_package.py", "tests/reports/formats/test_inert.py"),
+    *("tests/suites/commands/test_bisect_command.py", "tests/suites/commands/test_runs_in_turns.py"),
 )
 
 load_profile()

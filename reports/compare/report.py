@@ -43,9 +43,9 @@ _SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a bui
 _FASTER = "faster by more than {magnitude}, significant at p <= {p}"
 _BROKEN = "the candidate fails where the baseline does not; fails a build"
 _DIFFERENT = (
-    "the candidate computes something else: losses of the first steps differ from the baseline's by more than "
-    "--loss-tolerance; fails a build. If that is intended (other random numbers, say), --allow-different compares the "
-    "times"
+    "the candidate computes something else: losses or outputs of the first steps differ from the baseline's by more "
+    "than --loss-tolerance; fails a build. If that is intended (other random numbers, say), --allow-different compares "
+    "the times"
 )
 _OPEN = "not shown to be slower, but a slowdown of {tolerance} is not excluded either"
 _DISTURBED = "other programs interfered with at least half of its launches"

@@ -57,8 +57,10 @@ def result_line(record: Record) -> str:
         seconds = median(outcome.step_seconds())
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
         # Nobody knows the mathematics of a user's own step: its launches are compared with one another.
-        checked = "losses" if is_own_step(record.cell) and verdict != "unchecked" else "parity"
-        verdict = verdict.removesuffix("s") if checked == "losses" else verdict
+        checked = "parity"
+        if is_own_step(record.cell) and verdict != "unchecked":
+            checked = "outputs" if record.cell.infers else "losses"
+            verdict = verdict.removesuffix("s")
         text = f"{seconds:.4g} s, {checked} {verdict}"
         return text if outcome.status is Status.OK else f"{text}: {outcome.reason}"
     return f"{outcome.status.value.replace('_', ' ')}: {outcome.reason}"

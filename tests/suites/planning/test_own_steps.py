@@ -70,6 +70,57 @@ def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
 
 
+ANSWERING = """
+import numpy as np
+
+def prepare(cell):
+    weights = np.random.RandomState(1).rand(64, 64).astype("f4")
+    inputs = np.ones((8, 64), "f4")
+    return {returned}
+"""
+
+
+def test_inference_of_a_file_gives_a_number_where_launches_agree_on_its_outputs(folder):
+    (folder / "answer.py").write_text(
+        ANSWERING.format(returned='lambda: {"logits": inputs @ weights, "other": [1, 2]}')
+    )
+    done = run(folder, "--step", "answer.py", "--task", "inference", "--launches", "2")
+    assert done.returncode == 0, done.stderr
+    assert "outputs agree" in done.stderr
+    assert "answer, inference" in done.stdout
+    for record in records_in(folder):
+        assert (record.outcome.status, record.outcome.parity.losses) == (Status.OK, [])
+        assert [len(call) for call in record.outcome.parity.outputs] == [32] * 2
+        assert record.outcome.parity.output_error < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("returned", "status", "said"),
+    [
+        ("lambda: None", Status.CRASHED, "the step of answer.py returned None. For inference return its outputs"),
+        ("lambda: []", Status.CRASHED, "For inference return its outputs"),
+        ('lambda: "text"', Status.CRASHED, "returned a str"),
+        ("(lambda: inputs, lambda: 1.0)", Status.CRASHED, "returned a function for the loss too"),
+        ("lambda: inputs * np.nan", Status.PARITY_FAILED, "the outputs of the first steps are not finite"),
+    ],
+)
+def test_outputs_that_are_none_are_no_number(folder, returned, status, said):
+    (folder / "answer.py").write_text(ANSWERING.format(returned=returned))
+    done = run(folder, "--step", "answer.py", "--task", "inference", "--launches", "1")
+    assert done.returncode == 1
+    (record,) = records_in(folder)
+    assert (record.outcome.status, said in record.outcome.reason) == (status, True), record.outcome.reason
+
+
+def test_a_gate_of_inference_names_a_candidate_with_other_outputs(folder):
+    (folder / "answer.py").write_text(ANSWERING.format(returned="lambda: inputs @ weights"))
+    (folder / "other.py").write_text(ANSWERING.format(returned="lambda: inputs @ weights * 1.01"))
+    sides = ("--step", "answer.py", "--candidate-step", "other.py", "--task", "inference")
+    done = run_command(folder, "gate", "mine.toml", *sides)
+    assert done.returncode == 7, done.stderr
+    assert "outputs of call 1 off by 1.0e-02 (tolerance 1e-03)" in " ".join(done.stdout.split())
+
+
 def test_losses_that_differ_between_launches_are_no_number(folder):
     (folder / "train_step.py").write_text(
         "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"

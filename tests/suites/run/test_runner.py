@@ -173,7 +173,7 @@ def test_the_sides_of_a_comparison_and_releases_have_first_losses_of_their_own()
 
     def second_losses(known, rows, by_row):
         cells = [make.cell(framework=row, network="own") for row in rows]
-        return [known[judge.losses_key("mine", cell, by_row)][1] for cell in cells]
+        return [known[judge.losses_key("mine", cell, by_row)][1][0] for cell in cells]
 
     both = (Side(BASELINE), Side(CANDIDATE))
     found = runner._first_losses(both, [own("a", BASELINE, 1.9), own("a", CANDIDATE, 1.8)], False)
