@@ -102,16 +102,24 @@ FEWEST_BEYOND = 2
 """Calls of a launch that must be slower than a percentile: fewer would make it the slowest call."""
 
 
+MANY_CALLS = 5
+"""Of a turn: they are so short that the pause before it shows in the first one."""
+
+
 def calls_of(outcome: Outcome) -> list[float]:
     """Return the seconds of a launch's single calls; none of samples of several steps.
 
-    The first call of a turn is left out: it follows a pause of dlbench's own, and takes 1.2 to 1.3 times as long. Calls
-    that others disturbed stay, since the tail is what percentiles are about.
+    The first of several short calls of a turn is left out: it follows a pause of dlbench's own, and a call of 3 ms
+    takes 1.2 to 1.3 times as long there. Calls that others disturbed stay, since percentiles are about the tail.
     """
     if outcome.steps_per_sample > 1:
         return []
-    firsts = set(accumulate((0, *outcome.turns)))
-    return [seconds for place, seconds in enumerate(outcome.step_seconds()) if not outcome.turns or place not in firsts]
+    calls, found = outcome.step_seconds(), []
+    starts = accumulate((0, *outcome.turns))
+    for start, count in zip(starts, outcome.turns or [len(calls)], strict=False):
+        first = start + (bool(outcome.turns) and count >= MANY_CALLS)
+        found += calls[first : start + count]
+    return found
 
 
 def latency(share: float) -> OfLaunch:

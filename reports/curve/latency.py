@@ -5,6 +5,7 @@ nothing is trimmed, since the tail is what is asked for. MLPerf's scenario Singl
 mini-batch of 1, its scenario Offline the throughput at the best mini-batch.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +30,8 @@ NOTHING = "No cell here is of inference. Measure some: `dlbench run inference-qu
 _SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 """Of calls, in the picture."""
 _LEGEND = (
-    "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 in 100. The first call "
-    "after a pause between turns does not count.",
+    "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 in 100. The first of "
+    "several calls after a pause between turns does not count.",
     f"{layout.BEST} the least in its column, or not clearly more. ± is the wider side of the 95 % interval over "
     "launches, from 3 of them on.",
 )
@@ -88,6 +89,11 @@ def _best(cell: CellResult, rivals: Sequence[CellResult]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _threads(cell: CellResult) -> str:
+    """Return the place of a cell below the heading "threads": "2", "2 under a CPU quota of 1"."""
+    return re.sub(" threads?", "", place_name(cell.cell))
+
+
 def _percentile(name: str) -> Column[Latency]:
     def text(latency: Latency) -> Entry:
         summary = latency.cell.measured.get(name)
@@ -101,7 +107,7 @@ def _percentile(name: str) -> Column[Latency]:
 
 _COLUMNS = (
     Column[Latency]("", "", lambda latency: row_name(latency.cell.row)),
-    Column[Latency]("", "threads", lambda latency: place_name(latency.cell.cell)),
+    Column[Latency]("", "threads", lambda latency: _threads(latency.cell)),
     *map(_percentile, LATENCIES),
     Column[Latency](
         "items_per_second",

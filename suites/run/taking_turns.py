@@ -79,6 +79,8 @@ class TurnTaking:
         )
         self.observed.append(turn)
         self.in_turn = self._wait_for_turn(turn, samples)
+        if self.in_turn:
+            self._shape = self._member.turns.shape(self._member.number)
         return True
 
     def order(self) -> bytes:

@@ -39,8 +39,10 @@ def test_a_percentile_is_that_of_the_calls_with_none_trimmed(name: str, share: f
 
 
 def test_the_first_call_of_each_turn_does_not_count() -> None:
-    made = make.outcome([9.0, 1.0, 1.0, 9.0, 1.0, 9.0, 1.0, 1.0], turns=[3, 2, 0, 3])
-    assert calls_of(made) == [1.0] * 5
+    made = make.outcome([9.0, *[1.0] * 4, 9.0, *[1.0] * 5], turns=[5, 0, 6])
+    assert calls_of(made) == [1.0] * 9
+    # Calls that are as long as a turn hardly notice the pause, and there are no others.
+    assert calls_of(make.outcome([9.0, 1.0, 9.0], turns=[1, 2])) == [9.0, 1.0, 9.0]
     assert calls_of(make.outcome([9.0, 1.0])) == [9.0, 1.0]
     assert calls_of(make.outcome([9.0, 1.0], steps_per_sample=4)) == []
 

@@ -342,6 +342,30 @@ def test_a_side_that_ends_in_its_slice_lets_the_other_finish_its_turn():
     assert finished == [False]
 
 
+@pytest.mark.parametrize(("warm_up", "real", "later"), [(0.575, 0.004, 24), (0.006, 0.004, 16)])
+def test_a_warm_up_that_others_slowed_decides_about_the_first_turn_alone(warm_up, real, later):
+    table = Turns(2, 1, Rounds(turn_seconds=0.1, fewest=3, most=3, seconds=60.0))
+    asked = {0: [], 1: []}
+
+    def launch(member):
+        table.takes(member, warm_up)
+        last, samples = None, 0
+        while table.next_turn(member, last, samples):
+            samples = table.shape(member).samples
+            asked[member].append(samples)
+            seconds = real * samples
+            last = TurnObservation(seconds, seconds, 0.0, table.round)
+        table.leave(member)
+
+    threads = [threading.Thread(target=launch, args=(member,), daemon=True) for member in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    first = 1 if warm_up > 0.1 else later
+    assert asked == dict.fromkeys((0, 1), [first, later, later])
+
+
 def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
     table = Turns(2, 1, Rounds(turn_seconds=0.025, slice_seconds=0.025))
     table.takes(0, 0.005)
