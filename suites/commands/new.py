@@ -4,16 +4,20 @@ import shlex
 from importlib import resources
 from pathlib import Path
 
+from dlbench.adapters.protocol import TASKS
+
 from ..display.help import CommandLine
 from ..display.screen import program, say
 from ..errors import UsageError, unknown_name
-from ..planning import own
+from ..planning import own, values
 from ..planning.framework import offered, row_of_package
 from . import options
 from .options import Given, option, takes
 
 new_app = CommandLine(no_args_is_help=True, help="Create a starter file.")
-_FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
+_DEFINITIONS = resources.files("dlbench.suites") / "definitions"
+_FOLDERS = dict(zip(TASKS, ("steps", "calls"), strict=True))
+"""Of the examples, by task."""
 
 
 @new_app.callback()
@@ -28,6 +32,13 @@ def _of_files() -> None:
         "framework": option(
             "--with", "Framework of the example: numpy, torch, jax or tensorflow.", str, "numpy", metavar="NAME"
         ),
+        "task": option(
+            "--task",
+            "`training`: a training step; `inference`: a call that returns outputs.",
+            str,
+            TASKS[0],
+            metavar="NAME",
+        ),
     }
 )
 def step_command(given: Given) -> None:
@@ -36,10 +47,13 @@ def step_command(given: Given) -> None:
     Examples:
 
     - `dlbench new step train_step.py --with torch`
+    - `dlbench new step answer.py --with torch --task inference`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     """
-    file, framework = given.file, given.framework
-    known = sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".py"))
+    file, framework, task = given.file, given.framework, given.task
+    values.one_of(task, "task", TASKS)
+    folder = _DEFINITIONS / _FOLDERS[task]
+    known = sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py"))
     if framework in offered() and framework not in known:
         other = row_of_package(framework)
         releases = ""
@@ -56,6 +70,7 @@ def step_command(given: Given) -> None:
     path = Path(file)
     if path.exists():
         raise UsageError(f"{file} exists already. Name a new file, or remove it first.")
-    options.write_file(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"), "The file")
+    options.write_file(path, (folder / f"{framework}.py").read_text(encoding="utf-8"), "The file")
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
-    say(f"{file} is written. Next: {shlex.quote(program())} try {shlex.quote(file)}{interpreter}")
+    of_task = "" if task == TASKS[0] else f" --task {task}"
+    say(f"{file} is written. Next: {shlex.quote(program())} try {shlex.quote(file)}{of_task}{interpreter}")

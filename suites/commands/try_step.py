@@ -42,6 +42,7 @@ _OF_THE_FILE: options.Options = {
     "batch_sizes": option("--batch-sizes", "Mini-batch size.", metavar="SIZE"),
     "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
     "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
+    "task": option("--task", "`training`, or `inference` where the step returns outputs.", metavar="NAME"),
     "env": options.BUILDS["env"],
     "loss_tolerance": options.BUILDS["loss_tolerance"],
 }
@@ -122,11 +123,12 @@ def _lines(records: list[Record], plan: Plan, machine: Machine) -> Iterator[str]
     if first.samples_ns:
         yield from _times(first)
         yield from _losses(first)
+        yield from _outputs(first)
     if last.status is not Status.OK:
         which = "Process 2: " if len(records) > 1 else ""
         yield f"{which}{last.status.value.replace('_', ' ')}: {last.reason}"
-    elif first.parity is not None and first.parity.losses:
-        yield "The losses repeat in a second process."
+    elif first.parity is not None and (first.parity.losses or first.parity.outputs):
+        yield f"The {'losses' if first.parity.losses else 'outputs'} repeat in a second process."
     if first.samples_ns:
         yield from _threads(records[0], machine)
     yield from _declared(plan, first)
@@ -152,6 +154,14 @@ def _losses(outcome: Outcome) -> Iterator[str]:
     yield f"Losses of the first {len(outcome.parity.losses)} steps, which launches must agree on: {compared}{after}."
 
 
+def _outputs(outcome: Outcome) -> Iterator[str]:
+    """Yield the first of the outputs that launches compare."""
+    if outcome.parity is None or not outcome.parity.outputs:
+        return
+    some = ", ".join(f"{number:.6g}" for number in outcome.parity.outputs[0][:4])
+    yield f"Outputs of the first {len(outcome.parity.outputs)} calls, which launches must agree on, begin with: {some}."
+
+
 def _threads(record: Record, machine: Machine) -> Iterator[str]:
     """Yield the threads that worked, and the doubts about a launch that its file can settle."""
     threads = record.outcome.threads
@@ -171,7 +181,7 @@ def _declared(plan: Plan, outcome: Outcome) -> Iterator[str]:
     text = own.description(Path(file))
     yield f"The file says: {'; '.join(text.said) or 'nothing beside prepare'}."
     unknown = list(text.unknown)
-    if outcome.samples_ns and (outcome.parity is None or not outcome.parity.losses):
+    if outcome.samples_ns and (outcome.parity is None or not (outcome.parity.losses or outcome.parity.outputs)):
         unknown.append("whether launches compute the same: prepare returns no function for the loss")
     if unknown:
         yield f"Unknown: {'; '.join(unknown)}."

@@ -94,6 +94,19 @@ def test_inference_of_a_file_gives_a_number_where_launches_agree_on_its_outputs(
         assert record.outcome.parity.output_error < 1e-6
 
 
+def test_the_example_of_inference_runs_as_it_is(folder):
+    written = run_command(folder, "new", "step", "answer.py", "--task", "inference")
+    assert written.returncode == 0, written.stderr
+    assert "try answer.py --task inference" in written.stderr
+    tried = run_command(folder, "try", "answer.py", "--task", "inference", "--threads", "1")
+    assert tried.returncode == 0, tried.stderr
+    assert "Outputs of the first 3 calls, which launches must agree on, begin with: " in tried.stdout
+    assert "The outputs repeat in a second process." in tried.stdout
+    assert "run threads --step answer.py --task inference" in tried.stdout
+    wrong = run_command(folder, "new", "step", "other.py", "--task", "answering")
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("returned", "status", "said"),
     [
