@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.reports.statistics import Summary, of_launches
-from dlbench.reports.storage.record import IMPORTED
+from dlbench.reports.storage.record import IMPORTED, SAMPLES_OF_INSTANCES
 
 if TYPE_CHECKING:
     from dlbench.reports.cells import CellResult, Matrix
@@ -114,6 +114,9 @@ def calls_of(outcome: Outcome) -> list[float]:
     """
     if outcome.steps_per_sample > 1:
         return []
+    of_instances = outcome.software.get(SAMPLES_OF_INSTANCES)
+    if of_instances:
+        return [nanoseconds * 1e-9 for each in of_instances for nanoseconds in each]
     calls, found = outcome.step_seconds(), []
     starts = accumulate((0, *outcome.turns))
     for start, count in zip(starts, outcome.turns or [len(calls)], strict=False):

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
+from dlbench.reports.storage.record import SAMPLES_OF_INSTANCES
 
 from .launcher import Launched, LaunchRequest, Meeting, Tick, at_once
-
-SAMPLES = "samples_ns_of_instances"
-"""The key of a record's software with the nanoseconds of each step of each instance."""
 
 
 def run_instances(request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick) -> Launched:
@@ -70,7 +68,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         cpus=sorted(cpu for each in outcomes for cpu in each.cpus or ()) or None,
         threads=None if None in threads else ThreadEvidence(**_merged(threads, ThreadEvidence._fields)),
         contention=None if None in contention else Contention(**_merged(contention, Contention._fields)),
-        software={**first.software, SAMPLES: samples},
+        software={**first.software, SAMPLES_OF_INSTANCES: samples},
         **_merged(outcomes, _OF_OUTCOME),
     )
 

@@ -47,6 +47,12 @@ def test_the_first_call_of_each_turn_does_not_count() -> None:
     assert calls_of(make.outcome([9.0, 1.0], steps_per_sample=4)) == []
 
 
+def test_calls_of_instances_are_those_of_each_and_not_their_joint_step() -> None:
+    software = {"samples_ns_of_instances": [[2_000_000, 4_000_000], [3_000_000]]}
+    made = make.outcome([0.001, 0.002], software=software)
+    assert calls_of(made) == pytest.approx([0.002, 0.004, 0.003])
+
+
 @pytest.mark.parametrize(("count", "known"), [(3, set()), (4, {"p50"}), (20, {"p50", "p90"}), (200, set(LATENCIES))])
 def test_a_percentile_needs_two_calls_beyond_it(count: int, known: set[str]) -> None:
     made = make.outcome(calls(0.01, count))

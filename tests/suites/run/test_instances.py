@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from processes import plan_of, records_in, run_command
 
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
+from dlbench.reports.storage.record import SAMPLES_OF_INSTANCES
 from dlbench.suites.errors import UsageError
-from dlbench.suites.run.instances import SAMPLES, together
+from dlbench.suites.run.instances import together
 
 
 def outcome(milliseconds, steps=10, start=0.0, **changes):
@@ -32,7 +33,7 @@ def test_only_the_time_that_all_share_counts():
     found = together([quick, slow])
     assert found.timed_between == [0.05, 0.07]
     assert len(found.samples_ns) == 2
-    assert len(found.software[SAMPLES][1]) == 20
+    assert len(found.software[SAMPLES_OF_INSTANCES][1]) == 20
 
 
 def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
@@ -66,9 +67,9 @@ def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
     assert two.outcome.status is Status.OK, two.outcome.reason
     assert len(two.outcome.cpus) == 2
     assert two.outcome.threads.requested == 2
-    assert len(two.outcome.software[SAMPLES]) == 2
+    assert len(two.outcome.software[SAMPLES_OF_INSTANCES]) == 2
     # They were timed at the same time, and together take less for a step than each.
     begin, end = two.outcome.timed_between
     assert begin < end
-    assert max(two.outcome.step_seconds()) < 1e-9 * max(map(max, two.outcome.software[SAMPLES]))
-    assert one.outcome.software.get(SAMPLES) is None
+    assert max(two.outcome.step_seconds()) < 1e-9 * max(map(max, two.outcome.software[SAMPLES_OF_INSTANCES]))
+    assert one.outcome.software.get(SAMPLES_OF_INSTANCES) is None
