@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = "quantity", "reference", "against", "all_runs", "all_modes"
-PAPER, CLAIMS, FAIL_ON, FLEET, TOP = "paper", "claims", "fail_on", "fleet", "top"
+PAPER, CLAIMS, FAIL_ON, FLEET, TOP, WITHIN = "paper", "claims", "fail_on", "fleet", "top", "within"
 """Options that a report may take; every report takes stores, a run, a suite, a machine and the axes."""
 
 
@@ -46,6 +46,8 @@ class ReportOptions:
     fail_on: str = ""
     """A verdict that makes the command fail."""
     fleet: str = ""
+    within: str = ""
+    """The longest time of the slowest call in a hundred, as in "20ms"."""
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,9 @@ def _options_of(report: Report[Any]) -> options.Options:
         of_reports.TOP: option(
             "--top", "Number of lines to show; JSON and CSV have all.", int, ReportOptions.top, min=1
         ),
+        of_reports.WITHIN: option(
+            "--within", "Time of the slowest call in a hundred, at most, such as `20ms`.", str, "", metavar="TIME"
+        ),
         of_reports.REFERENCE: option(
             "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""
         ),

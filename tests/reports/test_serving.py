@@ -1,0 +1,73 @@
+"""The choices of a server: most examples per second within a limit of the tail, beside the usual choice."""
+
+import factory_of_records as make
+import numpy as np
+import pytest
+
+from dlbench.reports.errors import ReportError
+from dlbench.reports.report import ReportOptions
+from dlbench.reports.serving import REPORT, limit_of, serving
+from dlbench.reports.storage.record import Record
+
+CALLS = 400
+
+
+def answers(seconds: float, tail: float = 1.0, count: int = CALLS, **of_cell: object) -> list[Record]:
+    """Return two launches of so many calls, the slowest in fifty of which take ``tail`` times as long."""
+    calls = np.full(count, seconds)
+    calls[::50] *= tail
+    result = make.outcome(list(calls))
+    return [make.record(result=result, launch=launch, task="inference", **of_cell) for launch in range(2)]
+
+
+SINGLE = answers(0.010, batch_size=1, threads=1)
+BOTH = answers(0.008, batch_size=1, threads=2)
+DEFAULT = answers(0.009, batch_size=1, threads=0)
+MANY = answers(0.040, batch_size=16, threads=2)
+UNEVEN = answers(0.030, tail=4.0, batch_size=16, threads=1)
+
+
+def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_process_with_the_default() -> None:
+    (row,) = serving(make.matrix(*SINGLE, *BOTH, *DEFAULT, *MANY, *UNEVEN), None).rows
+    assert row.best is not None
+    assert (row.best.cell.batch_size, row.best.cell.threads) == (16, 1)
+    assert row.best.items_per_second == pytest.approx(16 / 0.030)
+    assert row.usual.cell.threads == 0
+    assert row.times == pytest.approx(16 / 0.030 * 0.009)
+    (row,) = serving(make.matrix(*SINGLE, *BOTH, *MANY), None).rows
+    assert (row.usual.cell.threads, row.usual.cell.batch_size, row.choices) == (2, 1, 3)
+
+
+@pytest.mark.parametrize(("within", "chosen"), [(0.2, (16, 1)), (0.05, (16, 2)), (0.009, (1, 2)), (0.001, None)])
+def test_a_choice_counts_where_its_slowest_calls_stay_within_the_limit(
+    within: float, chosen: tuple[int, int] | None
+) -> None:
+    (row,) = serving(make.matrix(*SINGLE, *BOTH, *MANY, *UNEVEN), within).rows
+    assert (row.best and (row.best.cell.batch_size, row.best.cell.threads)) == chosen
+
+
+def test_rows_networks_and_quotas_choose_for_themselves_and_training_is_no_answer() -> None:
+    other = [*answers(0.010, framework="onnx", threads=1), *answers(0.010, cpu_quota=1.0, threads=1)]
+    found = serving(make.matrix(*SINGLE, *other, *answers(0.01, network="lstm32"), *make.launches(0.5)), None)
+    assert len(found.rows) == 4
+
+
+def test_cells_of_few_calls_count_only_without_a_limit() -> None:
+    matrix = make.matrix(*answers(0.010, count=20, batch_size=16), *SINGLE)
+    assert serving(matrix, None).rows[0].best.cell.batch_size == 16
+    found = serving(matrix, 0.02)
+    assert found.rows[0].best.cell.batch_size == 1
+    page = REPORT.page(found, ReportOptions())
+    assert any("calls are too few: 1 cell, not counted" in line for line in page.after)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("20ms", 0.02), ("0.5 s", 0.5), ("", None)])
+def test_a_limit_is_a_time(text: str, seconds: float | None) -> None:
+    assert limit_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["20", "ms", "0ms", "-5ms", "10m", "x" * 100])
+def test_another_word_is_refused_in_a_line(text: str) -> None:
+    with pytest.raises(ReportError, match=r"cannot be read\. Write a time such as 20ms") as refused:
+        limit_of(text)
+    assert len(str(refused.value)) < 120
