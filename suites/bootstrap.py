@@ -32,7 +32,7 @@ TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
 # Groups of tests: three at a time for each CPU, since many wait for something, in the order of their files: those of
 # adapters take longest and come first.
-WORKERS = ["-n", str(min(8, 4 * len(os.sched_getaffinity(0)))), "--dist", "loadgroup", "--no-loadscope-reorder"]
+WORKERS = ["-n", str(min(8, 3 * len(os.sched_getaffinity(0)))), "--dist", "loadgroup", "--no-loadscope-reorder"]
 DURATIONS = ["--durations=30"] if os.environ.get("CI") else []
 
 

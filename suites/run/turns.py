@@ -386,7 +386,7 @@ class Turns:
         barriers: PyTorch's lstm32 for one example took 575 ms on two threads, and 4 ms in its turns.
         """
         for alike, seconds in self._first_round.items():
-            if seconds < MUCH_LESS * self._sample_seconds[alike]:
+            if seconds < MUCH_LESS * self._sample_seconds.get(alike, 0.0):
                 self._sample_seconds[alike] = seconds
 
     def _is_enough(self) -> bool:
