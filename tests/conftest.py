@@ -29,7 +29,7 @@ _FIRST = (
     *("tests/suites/in_pytest/test_pytest_plugin.py", "tests/suites/run/test_schedules.py"),
     *("tests/suites/in_pytest/test_pytest_processes.py", "tests/suites/planning/test_variables.py"),
     *("tests/suites/commands/test_python_package.py", "tests/reports/formats/test_inert.py"),
-    *("tests/suites/commands/test_bisect_command.py", "tests/suites/commands/test_runs_in_turns.py"),
+    "tests/suites/commands/test_bisect_command.py",
 )
 
 load_profile()
