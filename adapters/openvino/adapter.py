@@ -52,7 +52,7 @@ class OpenVinoAdapter(Adapter):
         }
         if self.cell.threads:
             found["INFERENCE_NUM_THREADS"] = str(self.cell.threads)
-        # Where the launch is bound to CPUs, these are the ones to use.
+        # The launch's own affinity decides which CPUs its threads use.
         found["ENABLE_CPU_PINNING"] = "NO"
         return found
 
