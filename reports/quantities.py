@@ -140,7 +140,7 @@ def latency(share: float) -> OfLaunch:
 def why_no_latency(outcome: Outcome) -> str:
     """Return why a launch has no 99th percentile of single calls; empty where it has."""
     if outcome.steps_per_sample > 1:
-        return "its samples are of several steps"
+        return "its samples are of several calls each"
     if latency(0.99)(outcome) is None:
         return "its calls are too few for the slowest in a hundred"
     return ""

@@ -32,6 +32,8 @@ QUOTA_SAMPLE_SECONDS = 0.5
 speed, or none."""
 MOST_CALLS = 1000
 """Of a launch of inference, whose seconds end it earlier."""
+CALL_SECONDS = 1e-4
+"""Shorter calls of inference are timed several at a time: reading the clocks and counters takes about 4 us a sample."""
 GPU_SAMPLE_SECONDS = 0.1
 """Of a cell on a GPU, at least, unless each step is a sample: twenty of them span the energy counter's ticks."""
 
@@ -122,10 +124,10 @@ class Plan:
         found = self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
         if cell.infers:
             # Each call is a sample, as many as its seconds hold: percentiles are of single calls.
-            found = found._replace(sample_seconds=0.0, steps=max(found.steps, MOST_CALLS))
+            found = found._replace(sample_seconds=CALL_SECONDS, steps=max(found.steps, MOST_CALLS))
         if cell.cpu_quota:
             found = found._replace(sample_seconds=max(found.sample_seconds, QUOTA_SAMPLE_SECONDS))
-        if found.sample_seconds and not cell.on_cpu:
+        if found.sample_seconds and not cell.infers and not cell.on_cpu:
             found = found._replace(sample_seconds=max(found.sample_seconds, GPU_SAMPLE_SECONDS))
         return found
 
