@@ -53,6 +53,7 @@ _ENOUGH_BYTES = 6 * _GIB
 _MUCH_SWAPPED = 0.01
 # Launches on virtual machines measured 0.5 to 2 us. A step of a framework has up to 90,000 faults.
 _CHEAP_FAULT_SECONDS, _FAULTS_SHOWN = 1e-6, 10_000
+_FREE_PAGE_REPORTING = 5
 _CONTAINERS_WITH_MASKS = ("docker", "podman")
 _WAIT = "Stop programs that you do not need, or wait until they are done"
 _BIND = "taskset --all-tasks --cpu-list --pid {} $$"
@@ -119,6 +120,8 @@ class Facts:
     """Over one and five minutes."""
     variables: dict[str, bool]
     """Variables of this shell that change how fast numerical programs run; True where passed on to the frameworks."""
+    free_memory_returns: bool | None = None
+    """Whether this virtual machine returns free memory to its host; None where it has no balloon device."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
     fault_seconds: float | None = None
@@ -145,7 +148,14 @@ def gather_facts(
         on_battery=_on_battery(root / "sys/class/power_supply"),
         load_average=(float(load[1]), float(load[2])) if load else None,
         variables={name: name in passed_on for name in given},
+        free_memory_returns=_free_memory_returns(root / "sys/bus/virtio/drivers/virtio_balloon"),
     )
+
+
+def _free_memory_returns(driver: Path) -> bool | None:
+    """Return whether a balloon device has negotiated free page reporting (the virtio specification's feature 5)."""
+    features = [read_text(device / "features") or "" for device in sorted(driver.glob("virtio*"))]
+    return any(bits[_FREE_PAGE_REPORTING : _FREE_PAGE_REPORTING + 1] == "1" for bits in features) if features else None
 
 
 def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -> Sample:
@@ -507,6 +517,13 @@ def _page_faults(facts: Facts) -> _Result:
     return _may_harm(seen, "Let freed memory stay with the process: the setting keep_heap of `dlbench run --tuning`.")
 
 
+def _free_memory(facts: Facts) -> _Result:
+    if not facts.free_memory_returns:
+        return None if facts.free_memory_returns is None else _fine("kept by this virtual machine")
+    advice = "Let freed memory stay with the process (keep_heap), or have the host switch free page reporting off."
+    return _may_harm("returned to the host after about two seconds (free page reporting)", advice)
+
+
 def _numa_balancing(facts: Facts) -> _Result:
     balancing, nodes = facts.memory.numa_balancing, facts.cpu.numa_nodes
     if nodes < 2:
@@ -557,6 +574,8 @@ _CHECKS: dict[Callable[[Facts], _Result], str] = {
     "of the same cell differ.",
     _page_faults: "Page faults. Memory that a framework gives back after each step comes back page by page, and "
     "launches of the same cell differ in how much they give back.",
+    _free_memory: "Free memory. The host must find a page that it took back before a launch can use it again, which "
+    "made a page fault five times as expensive on one machine.",
     _numa_balancing: "NUMA balancing. The kernel unmaps pages to see which node uses them, and moves them between "
     "nodes in the middle of a step.",
 }

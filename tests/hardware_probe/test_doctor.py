@@ -116,6 +116,16 @@ def test_what_page_faults_cost(tmp_path: Path, seconds: float, severity: Severit
     assert ("keep_heap" in found.advice) == (severity is Severity.MAY_HARM)
 
 
+@pytest.mark.parametrize(
+    ("features", "severity"), [("01100101" + 56 * "0", Severity.MAY_HARM), ("01100001" + 56 * "0", Severity.FINE)]
+)
+def test_free_memory_that_returns_to_the_host(tmp_path: Path, features: str, severity: Severity) -> None:
+    assert "free_memory" not in diagnosed(tmp_path / "without", server())
+    balloon = {"sys/bus/virtio/drivers/virtio_balloon/virtio3/features": features + "\n"}
+    found = diagnosed(tmp_path / "with", {**server(), **balloon})["free_memory"]
+    assert (found.severity, "keep_heap" in found.advice) == (severity, severity is Severity.MAY_HARM)
+
+
 def test_a_server_with_smt(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, server())
     assert of(found, Severity.HARMS) == set()
