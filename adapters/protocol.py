@@ -240,6 +240,7 @@ class TurnObservation(NamedTuple):
     round: int = -1  # index of the round that it belongs to; -1: its place in the list
     slices: int = 1  # stretches that it ran in; other launches ran between them
     busy_seconds: Optional[float] = None  # of all CPUs, by all programs but dlbench, counted in ticks; None: not read
+    grown_pages: int = 0  # by which the largest memory that its processes ever had in use grew
 
 
 class HostObservation(NamedTuple):

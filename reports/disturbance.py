@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from dlbench.adapters.launch.timing import growth_costs
 from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence, TurnObservation
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
 from dlbench.reports.naming import counted
@@ -59,6 +60,15 @@ def disturbed_turns(turns: Sequence[TurnObservation]) -> list[bool]:
     shares = [waiting_share(turn) for turn in turns]
     limit = max(WAITING_SHARE, UNUSUAL_FACTOR * median(shares)) if shares else WAITING_SHARE
     return [share > limit for share in shares]
+
+
+def growing_turns(turns: Sequence[TurnObservation]) -> list[bool]:
+    """Tell of each of a launch's turns whether its memory grew in it, and that took a noticeable part of its time.
+
+    False for all of them where most turns are such: then it is what a step costs.
+    """
+    growing = [growth_costs(turn.grown_pages, int(turn.seconds * 1e9)) for turn in turns]
+    return growing if 2 * sum(growing) < len(growing) else [False] * len(growing)
 
 
 def waiting_share(turn: TurnObservation) -> float:

@@ -63,7 +63,7 @@ from . import quota
 from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .standstill import descendants
 from .supervisor import TAIL_BYTES
-from .taking_turns import TurnTaking, without_pauses
+from .taking_turns import TurnTaking, without_growth, without_pauses
 from .turns import Member, Turns
 
 _TICK_SECONDS = 0.5
@@ -636,7 +636,9 @@ def outcome_of(
             wrong = "its outcome and its messages have different numbers of samples in turns"
         elif observation is not None and monitor.timed_steps == outcome.observed_steps():
             outcome = outcome._replace(outside=observation)
-            return outcome if monitor.turns is None else without_pauses(outcome, monitor.turns.pauses)
+            if monitor.turns is None:
+                return outcome
+            return without_growth(without_pauses(outcome, monitor.turns.pauses))
         said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
         wrong = wrong or (said if observation else "it came without the requested parity check")
     except FileNotFoundError:

@@ -5,7 +5,9 @@ disturb the others. What they use of a CPU all the same is in their records.
 """
 
 import contextlib
+import mmap
 import os
+import re
 import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +23,7 @@ from dlbench.hardware_probe.cpu import bound_mask
 
 _STANDING = "TtZX"
 """States of threads that use no CPU: stopped, traced, or ended."""
+_PEAK_MEMORY = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 _NOTICEABLE = 0.05
 _STANDSTILL_SECONDS = 1.0
 """A process that still runs this long after SIGSTOP does not stop."""
@@ -170,6 +173,15 @@ def busy_seconds() -> float:
     """Return the CPU seconds of all programs so far, this process left out; counted in ticks."""
     times = psutil.cpu_times()
     return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")) - time.process_time()
+
+
+def peak_pages(processes: Sequence[int]) -> int:
+    """Return how many pages of memory each of the processes had in use at most, added up; 0 where none says so."""
+    kibibytes = 0
+    for process in processes:
+        found = _PEAK_MEMORY.search(read_file(f"/proc/{process}/status") or "")
+        kibibytes += int(found[1]) if found else 0
+    return kibibytes * 1024 // mmap.PAGESIZE
 
 
 def cpu_time(processes: Sequence[int]) -> CpuTime:

@@ -7,12 +7,14 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 
-from dlbench.adapters.protocol import Outcome, TurnObservation
+from dlbench.adapters.protocol import Outcome, SampleCounts, TurnObservation
+from dlbench.reports.disturbance import growing_turns
 
-from .standstill import CpuTime, Placement, busy_seconds, cpu_time, descendants, let_run, stop
+from .standstill import CpuTime, Placement, busy_seconds, cpu_time, descendants, let_run, peak_pages, stop
 from .turns import Member, TurnShape
 
 _BUSY_SHARE = 0.8
@@ -43,6 +45,8 @@ class TurnTaking:
         self._turn_began = 0.0
         """By the monotonic clock, or later by its pauses."""
         self._cpu_time_at_turn = self._cpu_time_at_slice = CpuTime(0.0, 0.0)
+        self._peak_at_turn = 0
+        """Pages of memory."""
         self._busy_at_turn = 0.0
         """CPU seconds of all programs, or more by those of its pauses."""
         self._slices = 1
@@ -70,12 +74,19 @@ class TurnTaking:
         self.samples.append(samples)
         if samples != self._shape.samples:
             return False
-        now = cpu_time(descendants(self._supervisor))
+        processes = descendants(self._supervisor)
+        now = cpu_time(processes)
         used = now.since(self._cpu_time_at_turn)
         self._computing = now.since(self._cpu_time_at_slice).computing()
         busy = max(0.0, busy_seconds() - self._busy_at_turn)
         turn = TurnObservation(
-            ended - self._turn_began, used.used, used.waiting, self._member.turns.round, self._slices, busy
+            seconds=ended - self._turn_began,
+            cpu_seconds=used.used,
+            waiting_seconds=used.waiting,
+            round=self._member.turns.round,
+            slices=self._slices,
+            busy_seconds=busy,
+            grown_pages=max(0, peak_pages(processes) - self._peak_at_turn),
         )
         self.observed.append(turn)
         self.in_turn = self._wait_for_turn(turn, samples)
@@ -110,6 +121,7 @@ class TurnTaking:
         processes = descendants(self._supervisor)
         self._cpu_time_at_turn = self._cpu_time_at_slice = cpu_time(processes)
         self.stopped_cpu_seconds += self._cpu_time_at_turn.since(before).used
+        self._peak_at_turn = peak_pages(processes)
         if more:
             self._confine(processes)
         self._busy_at_turn = busy_seconds()
@@ -220,6 +232,37 @@ def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outco
         paused_ns=paused if any(paused) else [],
         starts_ns=[],
         threads=threads,
+    )
+
+
+def without_growth(outcome: Outcome) -> Outcome:
+    """Return an outcome whose turns in which memory grew are a part of its warm-up.
+
+    Where memory stays with a process, its heap grows once more when a step happens to need more of it at a time. Such a
+    step of JAX's lstm32 took three times as long as the others.
+    """
+    assert outcome.outside is not None
+    observed = outcome.outside.turns
+    growing = growing_turns(observed)
+    if not any(growing):
+        return outcome
+    of_samples = np.repeat(growing, outcome.turns)
+    grown = [nanoseconds // outcome.steps_per_sample for nanoseconds in compress(outcome.samples_ns, of_samples)]
+
+    def kept(values: Sequence[int]) -> list[int]:
+        return list(compress(values, ~of_samples))
+
+    counts = outcome.sample_counts
+    return outcome._replace(
+        warmup_ns=[*outcome.warmup_ns, *grown],
+        samples_ns=kept(outcome.samples_ns),
+        turns=[count for count, grew in zip(outcome.turns, growing, strict=True) if not grew],
+        paused_ns=kept(outcome.paused_ns) if outcome.paused_ns else [],
+        sample_counts=None if counts is None else SampleCounts(*map(kept, counts)),
+        evidence_steps=outcome.observed_steps(),
+        outside=outcome.outside._replace(
+            turns=[turn for turn, grew in zip(observed, growing, strict=True) if not grew]
+        ),
     )
 
 

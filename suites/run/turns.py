@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlbench.adapters.launch.timing import growth_costs
 from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
 from dlbench.reports.disturbance import disturbed_turns
 from dlbench.reports.rounds import variance_of_middle
@@ -307,7 +308,7 @@ class Turns:
         return False
 
     def _take_note(self, member: int, last: TurnObservation, samples: int, judged: bool) -> None:
-        """Take note of a turn that has ended; a disturbed one is taken again at the end of the round."""
+        """Take note of a turn that has ended; one that was disturbed, or in which memory grew, is taken again."""
         self._holder = None
         self._tries[member] += 1
         sample = max(last.seconds, 1e-9) / max(samples, 1)
@@ -317,7 +318,8 @@ class Turns:
             self._first_round[alike] = max(sample, self._first_round.get(alike, 0.0))
         taken = self._taken.setdefault(member, [])
         taken.append(last)
-        if not judged or not disturbed_turns(taken)[-1]:
+        grew = growth_costs(last.grown_pages, int(last.seconds * 1e9))
+        if not grew and not (judged and disturbed_turns(taken)[-1]):
             self._seconds[member] += last.seconds
             self._disturbed.discard(member)
             return

@@ -105,6 +105,41 @@ def test_a_step_that_waits_is_not_cut_and_takes_as_long_as_it_waits(folder, comm
         assert record.outcome.median_seconds() == pytest.approx(0.15, rel=0.05)
 
 
+GROW = """
+import time
+
+kept = []
+
+def prepare(cell):
+    calls = 0
+    def step():
+        nonlocal calls
+        calls += 1
+        time.sleep(0.05)
+        if calls == 24:
+            kept.append(b"x" * 200_000_000)
+    return step
+"""
+
+
+def test_a_turn_in_which_memory_grew_is_warm_up_and_taken_again(folder, command):
+    (folder / "grow.py").write_text(GROW)
+    (folder / "mine.toml").write_text(SUITE.replace("0.05", "0.5"))
+    words = ("--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", "--threads", "1")
+    code, said, complaints = command("compare", "--now", *words, "--step", "grow.py")
+    assert code in (0, 1, 6), complaints
+    for record in records_in(folder):
+        outcome = record.outcome
+        assert outcome.status is Status.OK, said + complaints
+        # The step that grew took 0.03 s more. No other one has faults.
+        assert max(outcome.sample_counts.minor_faults) < 1000
+        assert outcome.peak_memory_bytes > 200_000_000
+        assert outcome.observed_steps() > outcome.timed_steps()
+        assert len(outcome.turns) == len(outcome.outside.turns)
+        rounds = {turn.round for turn in outcome.outside.turns}
+        assert rounds == set(range(len(rounds)))
+
+
 def test_an_order_that_there_is_not_is_named(folder, command):
     code, _, complaints = command("run", "mine.toml", "--order", "duet")
     assert code == 2

@@ -1,5 +1,6 @@
 """Launches that take turns: one runs at a time, the others stand still, and no process is left whatever ends them."""
 
+import mmap
 import os
 import subprocess
 import sys
@@ -21,10 +22,10 @@ from processes import plan_of, wait_until
 from properties import examples
 from recorded_trees import write_tree
 
-from dlbench.adapters.protocol import HostObservation, Protocol, Status, TurnObservation
+from dlbench.adapters.protocol import HostObservation, Protocol, SampleCounts, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.compare.comparison import seconds_of_pair
-from dlbench.reports.disturbance import disturbances, disturbed_turns
+from dlbench.reports.disturbance import disturbances, disturbed_turns, growing_turns
 from dlbench.reports.rounds import middle, seconds_by_round, seconds_in_turns, variance_of_middle
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
@@ -38,12 +39,13 @@ from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
 from dlbench.suites.run.schedules import PairSchedule
 from dlbench.suites.run.sides import Side
-from dlbench.suites.run.taking_turns import TurnTaking, without_pauses
+from dlbench.suites.run.taking_turns import TurnTaking, without_growth, without_pauses
 from dlbench.suites.run.turns import Member, Rounds, Turns, TurnShape
 
 MACHINE = probe()
 QUIET = TurnObservation(0.1, 0.1, 0.0)
 DISTURBED = TurnObservation(0.1, 0.05, 0.05)
+GROWING = QUIET._replace(grown_pages=40_000)
 
 
 # Who may run.
@@ -211,6 +213,15 @@ def test_a_disturbed_turn_is_taken_again_in_its_round():
     assert sorted(set(rounds[1])) == list(range(12))
     assert counts[1] == 15  # 3 of them were disturbed, and taken again in the same rounds
     assert rounds[1] == sorted(rounds[1])
+
+
+def test_a_turn_in_which_memory_grew_is_taken_again_even_where_waiting_says_nothing():
+    table = Turns(1, 1, Rounds(fewest=4, seconds=0.0, most=40))
+    last, rounds = None, []
+    while table.next_turn(0, last, judged=False):
+        rounds.append(table.round)
+        last = GROWING if len(rounds) == 2 else QUIET
+    assert rounds == [0, 1, 1, 2, 3]
 
 
 def test_turns_that_are_often_disturbed_are_not_taken_again_for_ever():
@@ -505,6 +516,15 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
         root.wait()
 
 
+def test_the_peak_of_memory_stays_when_memory_is_freed(tmp_path):
+    grow = "import sys; held = b'x' * 50_000_000; del held; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", grow], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert standstill.peak_pages([process.pid]) * mmap.PAGESIZE > 50_000_000
+        process.stdin.close()
+    assert standstill.peak_pages([process.pid]) == 0
+
+
 def test_a_process_that_has_ended_stands_still():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -573,6 +593,30 @@ def test_the_last_turn_of_a_round_counts_and_a_disturbed_one_does_not():
     seen = [QUIET._replace(round=0), DISTURBED._replace(round=1), QUIET._replace(round=1), QUIET._replace(round=2)]
     outcome = outcome._replace(outside=outcome.outside._replace(turns=seen))
     assert seconds_by_round(outcome) == pytest.approx({0: 0.02, 1: 0.021, 2: 0.022})
+
+
+def test_turns_in_which_memory_grew_are_warm_up_unless_most_are_such():
+    few = QUIET._replace(grown_pages=900)  # less than 1 % of the turn's time
+    assert growing_turns([few, GROWING, QUIET]) == [False, True, False]
+    assert growing_turns([GROWING, GROWING, QUIET]) == growing_turns([GROWING]) + [False] * 2 == [False] * 3
+    assert growing_turns([]) == []
+
+
+def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
+    outcome = in_turns([[0.04, 0.04], [0.9], [0.04], [0.06]], steps_per_sample=2)
+    counts = SampleCounts([1, 2, 40_000, 3, 4], [0] * 5, [9, 8, 7, 6, 5])
+    seen = [QUIET._replace(round=0), GROWING._replace(round=1), QUIET._replace(round=1), QUIET._replace(round=2)]
+    outcome = outcome._replace(
+        warmup_ns=[5], sample_counts=counts, paused_ns=[1, 2, 3, 4, 5], outside=outcome.outside._replace(turns=seen)
+    )
+    found = without_growth(outcome)
+    assert found.samples_ns == pytest.approx([80_000_000] * 3 + [120_000_000])
+    assert found.warmup_ns == pytest.approx([5, 900_000_000])
+    assert (found.turns, found.paused_ns) == ([2, 1, 1], [1, 2, 4, 5])
+    assert found.sample_counts == SampleCounts([1, 2, 3, 4], [0] * 4, [9, 8, 6, 5])
+    assert [turn.round for turn in found.outside.turns] == [0, 1, 2]
+    assert (found.timed_steps(), found.observed_steps()) == (8, 10)
+    assert without_growth(found) == found
 
 
 def test_a_launch_that_left_early_is_compared_over_the_rounds_that_it_had():
