@@ -42,6 +42,8 @@ MOST_TRIES = 3
 """A disturbed turn is taken again at the end of its round, until a launch had so many in it."""
 ROUNDS_UNDER_QUOTA = 6
 """Fewest of them: their turns last a second, in which the machine changes more than in slices."""
+LEAST_SHARE = 2 / 3
+"""Of a launch's seconds in a matrix: three rounds agreed by chance in a third of the groups of a quick run."""
 PATIENCE = 3
 """Where rounds are disturbed to the end, there are so many times the fewest of them."""
 _NORMAL_PER_MEDIAN = 1.4826
@@ -100,7 +102,7 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
     if alike:
         return Rounds(2, 2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
     least, seconds = protocol.minimum_steps, min(Rounds.seconds, most)
-    return Rounds(max(3, least), least, seconds, slice_seconds=0.025)
+    return Rounds(max(3, least), least, seconds, LEAST_SHARE * seconds, slice_seconds=0.025)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
