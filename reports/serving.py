@@ -1,7 +1,7 @@
 """`dlbench report serving`: for each network and row the mini-batch, threads and instances that answer most examples.
 
 A choice counts where its slowest call in a hundred stays within a limit (`--within`). Beside the best choice stands the
-one that is usual: one process with as many threads as were measured, and the framework's own number where none was set.
+usual one of the same mini-batch: one process with the framework's own number of threads, or the most that was measured.
 These are MLPerf's scenarios: SingleStream is the percentile of single calls, Offline the throughput without a limit.
 """
 
@@ -76,7 +76,8 @@ def serving(matrix: Matrix, within: float | None) -> Serving:
     for choices in grouped(known, lambda each: (each.machine, axes.without(each.cell, *_CHOSEN))).values():
         allowed = [each for each in choices if within is None or _ends_within(each, within)]
         best = max(allowed, key=_examples, default=None)
-        found.append(Served(best, min(choices, key=_unusual), len(choices)))
+        alike = [each for each in choices if best is None or each.cell.batch_size == best.cell.batch_size]
+        found.append(Served(best, min(alike, key=_unusual), len(choices)))
     lacking = () if within is None else tuple(each for each in known if tail_of(each) is None)
     return Serving(matrix, within, tuple(found), lacking)
 
@@ -159,9 +160,15 @@ def _network(cell: CellResult) -> str:
 
 def _notes(found: Serving) -> Iterator[str]:
     yield (
-        "times: as many examples as by the usual choice, which is one process with the framework's own number of "
-        "threads, or else the most that was measured, at its smallest mini-batch."
+        "times: as many examples as by the usual choice for that mini-batch, which is one process with the framework's "
+        "own number of threads, or else the most that was measured."
     )
+    if found.rows:
+        first = found.rows[0].usual.cell
+        yield (
+            "Settings to paste, for example: `dlbench tune --task inference "
+            f"--network {first.network} --framework {first.framework} --write Dockerfile`."
+        )
     if found.without_tail:
         lacking = counted(len(found.without_tail), "cell")
         yield (

@@ -1,6 +1,8 @@
 """Is an adapter's step as fast as a plain script's, measured in turns?
 
     .venv/bin/python tests/benchmarks/plain_turns.py --frameworks torch,tensorflow --networks fcn5,lstm32
+    .venv/bin/python tests/benchmarks/plain_turns.py --task inference --frameworks torch,tensorflow,onnx,openvino \
+        --networks fcn5 --batch-sizes 1,16
 
 As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/as_step.py and adapter_as_step.py) in the
 framework's environment, compared by `dlbench gate`: its pairs alternate every 0.025 s, so that a busy machine's noise
@@ -8,6 +10,7 @@ is the same for both. The adapter is tuned, the script as a good author writes i
 tuned row. A ratio above 1 means that the adapter takes longer. Nothing else should run. Goal: 0.98 to 1.02.
 """
 
+import itertools
 import json
 import subprocess
 import sys
@@ -48,14 +51,16 @@ def gate(interpreter: Path, launch: dict[str, Any], variables: dict[str, str], w
 def main(
     frameworks: str = "torch,tensorflow,jax,mxnet,onnxruntime",
     networks: str = "fcn5,lstm32",
+    task: str = "training",
+    batch_sizes: str = "",
     threads: int = 1,
     tolerance: str = "2.5%",
     threshold: str = "1.25%",
     budget: str = "3m",
 ) -> None:
-    """Compare each framework's default mode on each network, and print a row for each."""
+    """Compare each framework's default mode on each network, and print a row for each; by default at its own mini-batch."""
     known = load("table4").known
-    table = Table("network", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None)
+    table = Table("network", "batch", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None)
     for word in values.words(frameworks):
         framework = find(word)
         mode = modes_meant(framework, "")[0]
@@ -63,7 +68,8 @@ def main(
         if interpreter is None:
             print(f"{word}: {environment.locate(framework).reason}", file=sys.stderr)
             continue
-        for network in values.words(networks):
+        for network, given in itertools.product(values.words(networks), values.words(batch_sizes) if batch_sizes else [""]):
+            batch_size = int(given) if given else known[network].batch_size
             family = known[network].family.name
             chosen = in_force(TUNED, framework.tunable(mode, "cpu", family))
             variables = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen)
@@ -72,15 +78,16 @@ def main(
                 "adapter": framework.folder,
                 "script": framework.folder,
                 "mode": mode,
+                "task": task,
                 "network": network,
-                "batch_size": known[network].batch_size,
+                "batch_size": batch_size,
                 "settings": framework.launch_settings(mode, chosen),
                 "data": to_data(known[network]),
             }
             words = ["--threads", str(threads), "--tolerance", tolerance, "--threshold", threshold, "--budget", budget]
             answer = gate(interpreter, launch, variables, [*words, "--tuning", "installed"])
             for cell in answer["cells"]:
-                row = [network, framework.name, cell["verdict"]]
+                row = [network, str(batch_size), framework.name, cell["verdict"]]
                 if cell["ratio"] is not None and cell["low"] is not None:
                     row += [f"{cell['ratio']:.3f}", f"{cell['low']:.3f} - {cell['high']:.3f}"]
                     row += [str(cell["launches_used"]["baseline"])]

@@ -28,14 +28,15 @@ UNEVEN = answers(0.030, tail=4.0, batch_size=16, threads=1)
 
 
 def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_process_with_the_default() -> None:
-    (row,) = serving(make.matrix(*SINGLE, *BOTH, *DEFAULT, *MANY, *UNEVEN), None).rows
+    of_many = answers(0.045, batch_size=16, threads=0)
+    (row,) = serving(make.matrix(*SINGLE, *BOTH, *DEFAULT, *MANY, *UNEVEN, *of_many), None).rows
     assert row.best is not None
     assert (row.best.cell.batch_size, row.best.cell.threads) == (16, 1)
     assert row.best.items_per_second == pytest.approx(16 / 0.030)
-    assert row.usual.cell.threads == 0
-    assert row.times == pytest.approx(16 / 0.030 * 0.009)
-    (row,) = serving(make.matrix(*SINGLE, *BOTH, *MANY), None).rows
-    assert (row.usual.cell.threads, row.usual.cell.batch_size, row.choices) == (2, 1, 3)
+    assert (row.usual.cell.threads, row.usual.cell.batch_size) == (0, 16)
+    assert row.times == pytest.approx(0.045 / 0.030)
+    (row,) = serving(make.matrix(*SINGLE, *BOTH, *MANY, *UNEVEN), 0.009).rows
+    assert (row.usual.cell.threads, row.usual.cell.batch_size, row.choices) == (2, 1, 4)
 
 
 @pytest.mark.parametrize(("within", "chosen"), [(0.2, (16, 1)), (0.05, (16, 2)), (0.009, (1, 2)), (0.001, None)])

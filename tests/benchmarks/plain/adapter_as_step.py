@@ -1,7 +1,7 @@
 """A suite's adapter as a user's own step, so that it can take turns with a plain script (`as_step`).
 
-The variable DLBENCH_PLAIN holds JSON: the cell's ``framework``, ``adapter`` and ``mode``, its ``settings``, and the
-network as ``data``. The guest's own modules are those of the process that imports this file.
+The variable DLBENCH_PLAIN holds JSON: the cell's ``framework``, ``adapter``, ``mode`` and ``task``, its ``settings``,
+and the network as ``data``. The guest's own modules are those of the process that imports this file.
 """
 
 import importlib
@@ -24,7 +24,7 @@ def guest(name):
 
 
 def prepare(cell):
-    """Build the training as a launch does; return a step."""
+    """Build the training, or the trained network, as a launch does; return a step."""
     launch = json.loads(os.environ["DLBENCH_PLAIN"])
     batches = guest("launch.batches")
     network = guest("networks").from_data(launch["data"])
@@ -34,14 +34,20 @@ def prepare(cell):
         mode=launch["mode"],
         network=launch["network"],
         batch_size=launch["batch_size"],
+        task=launch["task"],
     )
     made = guest(launch["adapter"] + ".adapter").ADAPTER(cell, launch["settings"], tempfile.mkdtemp())
     made.import_modules()
     weights = batches.initial_weights(network, batches.TIMED)
-    made.prepare(network, weights, batches.mini_batch(network, launch["batch_size"], purpose=batches.TIMED))
+    batch = batches.mini_batch(network, launch["batch_size"], purpose=batches.TIMED)
+    last["wait"] = made.synchronize
+    if launch["task"] == "inference":
+        made.prepare_inference(network, weights, batches.statistics(network), batch)
+        made.synchronize()
+        return made.infer
+    made.prepare(network, weights, batch)
     made.synchronize()
     made.set_learning_rate(0.01)
-    last["wait"] = made.synchronize
     return made.step
 
 

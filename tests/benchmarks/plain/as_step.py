@@ -1,6 +1,6 @@
 """A plain script as a user's own step, so that it can take turns with `adapter_as_step`.
 
-The variable DLBENCH_PLAIN holds JSON: the script's ``script``, ``mode``, ``network`` and ``batch_size``.
+The variable DLBENCH_PLAIN holds JSON: the script's ``script``, ``mode``, ``task``, ``network`` and ``batch_size``.
 """
 
 import importlib
@@ -18,11 +18,13 @@ last = {}
 
 
 def prepare(cell):
-    """Build the training; return a step."""
+    """Build the training, or the network for inference; return a step."""
     launch = json.loads(os.environ["DLBENCH_PLAIN"])
     given = yardstick.Arguments(launch["network"], launch["batch_size"], cell.threads, launch["mode"])
     script = importlib.import_module("plain." + launch["script"])
-    step, wait = script.train(given, *yardstick.mini_batch(given))
+    inputs, labels = yardstick.mini_batch(given)
+    trains = launch["task"] == "training"
+    step, wait = script.train(given, inputs, labels) if trains else script.infer(given, inputs)
     last["wait"] = wait or (lambda: None)
     return step
 

@@ -257,6 +257,33 @@ def workers_steps(given, model, x, y, parameters):
     return sample
 
 
+def built(given, x):
+    """Return the network, and its inputs in the order that suits it."""
+    convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(given.network)
+    if convolutional:
+        model = convolutional().to(memory_format=torch.channels_last)
+        return model, x.contiguous(memory_format=torch.channels_last)
+    if given.network == "mlp":
+        return mlp(), x
+    if given.spiking:
+        units, _, inputs, outputs = given.spiking
+        return Spiking(units, inputs, outputs), x
+    return given.build(LanguageModel, fully_connected), x
+
+
+def infer(given, x):
+    torch.set_num_threads(given.threads)
+    torch.set_num_interop_threads(1)
+    model, x = built(given, torch.from_numpy(x))
+    model.eval()
+
+    @torch.inference_mode()
+    def answer():
+        return model(x)
+
+    return answer, None
+
+
 def train(given, x, y):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -265,17 +292,7 @@ def train(given, x, y):
     x, y = torch.from_numpy(x), torch.from_numpy(y)
     if given.units:
         return boltzmann(given, x, y), None
-    convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(given.network)
-    if convolutional:
-        model = convolutional().to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
-    elif given.network == "mlp":
-        model = mlp()
-    elif given.spiking:
-        units, _, inputs, outputs = given.spiking
-        model = Spiking(units, inputs, outputs)
-    else:
-        model = given.build(LanguageModel, fully_connected)
+    model, x = built(given, x)
     model, x, y = [each.to(given.device) for each in (model, x, y)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if given.loader_workers:

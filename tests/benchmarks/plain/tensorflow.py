@@ -64,6 +64,15 @@ def fully_connected(given):
     return call
 
 
+def infer(given, x):
+    tf.config.threading.set_intra_op_parallelism_threads(given.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    model = given.build(lstm, fully_connected)
+    x = tf.constant(x.astype(np.int32) if given.length else x)
+    compiled = tf.function(model, jit_compile=False, autograph=False)
+    return lambda: compiled(x), None
+
+
 def train(given, x, y):
     tf.config.threading.set_intra_op_parallelism_threads(given.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -1,0 +1,19 @@
+"""Fully connected benchmark networks in OpenVINO, trained already."""
+
+import openvino
+
+from plain import graphs
+
+MODES = ("latency",)
+
+
+def infer(given, x):
+    core = openvino.Core()
+    options = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": str(given.threads),
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = core.compile_model(core.read_model(graphs.fully_connected(given)), "CPU", options).create_infer_request()
+    request.set_input_tensor(openvino.Tensor(x, shared_memory=True))
+    return request.infer, None
