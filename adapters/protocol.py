@@ -243,6 +243,15 @@ class TurnObservation(NamedTuple):
     grown_pages: int = 0  # by which the largest memory that its processes ever had in use grew
 
 
+GROWING_SHARE = 0.01  # of a step's time that mapping new pages takes
+FAULT_NANOSECONDS = 1000  # of a page fault, about: 500 to 2,000 on virtual machines
+
+
+def growth_costs(pages: int, nanoseconds: int) -> bool:
+    """Return whether mapping so many more pages took a noticeable part of this time, a step's or a turn's."""
+    return pages * FAULT_NANOSECONDS > GROWING_SHARE * nanoseconds
+
+
 class HostObservation(NamedTuple):
     """The host's observation of a launch, by its own clock and the system's accounts.
 

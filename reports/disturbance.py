@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from dlbench.adapters.launch.timing import growth_costs
-from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence, TurnObservation
+from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence, TurnObservation, growth_costs
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
 from dlbench.reports.naming import counted
 from dlbench.reports.storage.hosts import Host

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from one_launch import find_framework_python, launch_once
 from properties import load_profile
 
 from dlbench.adapters.protocol import Outcome
+from dlbench.hardware_probe.doctor import TELLING_VARIABLES
 from dlbench.suites import cli
 from dlbench.suites.environments import digests
 from dlbench.suites.planning import own
@@ -66,6 +68,15 @@ def lock_of_all_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """Let tests wait for no dlbench outside, and for none of the tests beside them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLBENCH_LOCK_FOLDER", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def variables_of_the_shell() -> Iterator[None]:
+    """Hide the variables that commands would name: some machines set OPENBLAS_CORETYPE for everybody."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if any(fnmatch(name, each) for each in TELLING_VARIABLES)]:
+            patch.delenv(name)
         yield
 
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..protocol import Launch, Protocol
+from ..protocol import Launch, Protocol, growth_costs
 from .evidence import SampleCounter, resident_pages
 
 TRIES = 6  # to find how many steps make a sample
@@ -155,8 +155,6 @@ TURNS_WARM_UP_SECONDS = 0.5
 
 #: While memory grows, at most so many steps more than usual.
 GROWING_STEPS = 4
-GROWING_SHARE = 0.01  # of a step's time that mapping new pages takes
-FAULT_NANOSECONDS = 1000  # of a page fault, about: 500 to 2,000 on virtual machines
 
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
 PENALTY = 6.0  # times the noise's variance and the logarithm of the length
@@ -190,11 +188,6 @@ def warm_up(
     count, tried = steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
     multiple = launch.cell.sample_steps
     return spent + tried, -(-count // multiple) * multiple
-
-
-def growth_costs(pages: int, nanoseconds_of_step: int) -> bool:
-    """Return whether mapping so many more pages took a noticeable part of a step's time."""
-    return pages * FAULT_NANOSECONDS > GROWING_SHARE * nanoseconds_of_step
 
 
 def until_memory_stays(step: Callable[[], None], synchronize: Callable[[], None]) -> List[int]:

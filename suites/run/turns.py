@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.launch.timing import growth_costs
-from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
+from dlbench.adapters.protocol import Cell, Protocol, TurnObservation, growth_costs
 from dlbench.reports.disturbance import disturbed_turns
 from dlbench.reports.rounds import variance_of_middle
 

@@ -60,6 +60,7 @@ def main(
 ) -> None:
     """Compare each framework's default mode on each network, and print a row for each; by default at its own mini-batch."""
     known = load("table4").known
+    sizes = values.words(batch_sizes) if batch_sizes else [""]
     table = Table("network", "batch", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None)
     for word in values.words(frameworks):
         framework = find(word)
@@ -68,7 +69,7 @@ def main(
         if interpreter is None:
             print(f"{word}: {environment.locate(framework).reason}", file=sys.stderr)
             continue
-        for network, given in itertools.product(values.words(networks), values.words(batch_sizes) if batch_sizes else [""]):
+        for network, given in itertools.product(values.words(networks), sizes):
             batch_size = int(given) if given else known[network].batch_size
             family = known[network].family.name
             chosen = in_force(TUNED, framework.tunable(mode, "cpu", family))

@@ -1,7 +1,6 @@
 """Fully connected benchmark networks in ONNX Runtime, trained already."""
 
 import onnxruntime
-
 from plain import graphs
 
 MODES = ("graph",)

@@ -1,7 +1,6 @@
 """Fully connected benchmark networks in OpenVINO, trained already."""
 
 import openvino
-
 from plain import graphs
 
 MODES = ("latency",)
