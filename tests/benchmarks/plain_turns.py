@@ -58,7 +58,7 @@ def main(
     threshold: str = "1.25%",
     budget: str = "3m",
 ) -> None:
-    """Compare each framework's default mode on each network, and print a row for each; by default at its own mini-batch."""
+    """Compare each framework's default mode on each network, by default at its own mini-batch; print a row for each."""
     known = load("table4").known
     sizes = values.words(batch_sizes) if batch_sizes else [""]
     table = Table("network", "batch", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None)
