@@ -15,7 +15,7 @@ from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Page, number
-from dlbench.reports.naming import counted, group_name, listed, row_name
+from dlbench.reports.naming import counted, group_name, listed, row_name, short_extra
 from dlbench.reports.report import ALL_RUNS, WITHIN, Report, ReportOptions
 from dlbench.reports.statistics import Summary
 
@@ -105,13 +105,18 @@ def _choice(cell: CellResult) -> str:
     return listed(words + ([counted(at.instances, "instance")] if at.instances > 1 else []))
 
 
+def _name(cell: CellResult) -> str:
+    """Return the name of its row, and what else tells it from others: "torch eager q1" under a CPU quota of 1."""
+    return short_extra(row_name(cell.row), axes.without(cell.cell, *_CHOSEN))
+
+
 def _chosen(cell: CellResult) -> dict[str, int | None]:
     """Return a choice by the names of its axes."""
     return {name: getattr(cell.cell, name) for name in _CHOSEN}
 
 
 _COLUMNS = (
-    Column[Served]("", "", lambda each: row_name(each.usual.row)),
+    Column[Served]("", "", lambda each: _name(each.usual)),
     Column[Served](
         "best",
         "choice",
@@ -163,6 +168,8 @@ def _notes(found: Serving) -> Iterator[str]:
         "times: as many examples as by the usual choice for that mini-batch, which is one process with the framework's "
         "own number of threads, or else the most that was measured."
     )
+    if any(each.usual.cell.cpu_quota for each in found.rows):
+        yield "qN: under a CPU quota of N; its calls are timed over several periods of the kernel, so no tail is known."
     if found.rows:
         first = found.rows[0].usual.cell
         yield (

@@ -51,6 +51,9 @@ def test_rows_networks_and_quotas_choose_for_themselves_and_training_is_no_answe
     other = [*answers(0.010, framework="onnx", threads=1), *answers(0.010, cpu_quota=1.0, threads=1)]
     found = serving(make.matrix(*SINGLE, *other, *answers(0.01, network="lstm32"), *make.launches(0.5)), None)
     assert len(found.rows) == 4
+    (table,) = REPORT.page(found, ReportOptions()).tables
+    assert sum("q1" in str(row[0]) for row in table.rows) == 1
+    assert sum("CPU quota" in line for line in REPORT.page(found, ReportOptions()).after) == 1
 
 
 def test_cells_of_few_calls_count_only_without_a_limit() -> None:
