@@ -61,12 +61,17 @@ def disturbed_turns(turns: Sequence[TurnObservation]) -> list[bool]:
     return [share > limit for share in shares]
 
 
+def memory_grew(turn: TurnObservation) -> bool:
+    """Tell whether the memory of a launch grew in this turn, and that took a noticeable part of its time."""
+    return growth_costs(turn.grown_pages, int(turn.seconds * 1e9))
+
+
 def growing_turns(turns: Sequence[TurnObservation]) -> list[bool]:
-    """Tell of each of a launch's turns whether its memory grew in it, and that took a noticeable part of its time.
+    """Tell of each of a launch's turns whether it is warm-up, since memory grew in it.
 
     False for all of them where most turns are such: then it is what a step costs.
     """
-    growing = [growth_costs(turn.grown_pages, int(turn.seconds * 1e9)) for turn in turns]
+    growing = list(map(memory_grew, turns))
     return growing if 2 * sum(growing) < len(growing) else [False] * len(growing)
 
 

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.protocol import Cell, Protocol, TurnObservation, growth_costs
-from dlbench.reports.disturbance import disturbed_turns
+from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
+from dlbench.reports.disturbance import disturbed_turns, memory_grew
 from dlbench.reports.rounds import variance_of_middle
 
 _LEAD_IN_SECONDS = 0.05
@@ -319,8 +319,8 @@ class Turns:
             self._first_round[alike] = max(sample, self._first_round.get(alike, 0.0))
         taken = self._taken.setdefault(member, [])
         taken.append(last)
-        grew = growth_costs(last.grown_pages, int(last.seconds * 1e9))
-        if not grew and not (judged and disturbed_turns(taken)[-1]):
+        disturbed = judged and disturbed_turns(taken)[-1]
+        if not disturbed and not memory_grew(last):
             self._seconds[member] += last.seconds
             self._disturbed.discard(member)
             return
