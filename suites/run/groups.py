@@ -110,10 +110,11 @@ class Grouping:
         else:
             group, across = _column, _row
         parts = list(grouped(of_work, group).values())
+        if self.plan.decides:  # a contest is about columns alone
+            return parts
         if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
             return [list(of_work)]
-        # A contest is about columns alone.
-        if of_work[0].block == 0 or self.plan.decides:
+        if of_work[0].block == 0:
             return parts
         return self._linked(parts, across)
 

@@ -53,7 +53,7 @@ from dlbench.reports.compare.verdict import (
     next_look,
 )
 from dlbench.reports.losses import LossDifference
-from dlbench.reports.ratio.fastest import Leader, fastest
+from dlbench.reports.ratio.fastest import CLEAR, TIE, Leader, fastest
 from dlbench.reports.ratio.pairs import Compared
 from dlbench.reports.statistics import (
     CONFIDENCE,
@@ -419,19 +419,27 @@ class Schedule:
 class ContestSchedule(Schedule):
     """Launches of each cell, then only of columns whose fastest cell is not known yet, until it is.
 
-    Cells far behind (`FAR_BEHIND`) get no more. The comparisons are those of `dlbench report fastest`. A comparison
-    ends early if it is decided at `EARLY_CONFIDENCE`, so that all early looks together add little to the error of the
-    report, or if deciding it would need more launches than the plan allows.
+    Cells far behind (`FAR_BEHIND`) get no more. Of cells that take turns, those that are clearly slower get no more
+    either: a change of the machine's speed reaches all members of a group alike. The comparisons are those of `dlbench
+    report fastest`. A comparison ends early if it is decided at `EARLY_CONFIDENCE`, so that all early looks together
+    add little to the error of the report, or if deciding it would need more launches than the plan allows. Comparisons
+    that the report does not decide yet come first, and among them those that need the fewest launches: a budget then
+    decides as many as it can.
     """
 
     def __init__(
         self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
     ) -> None:
-        self._looks = list(_looks(max(plan.launches, ENOUGH_LAUNCHES), plan.most))
+        able = grouping.cells if grouping is not None else frozenset[Cell]()
+        self._in_turns = frozenset(cell._replace(adapter="") for cell in able)
+        # The cells of a group show together how launches deviate, so that two of each are enough for a first look.
+        fewest = max(plan.launches, 2) if self._in_turns else max(plan.launches, ENOUGH_LAUNCHES)
+        self._looks = list(_looks(fewest, plan.most))
         self._blocks = range(0)
         """From the last look to the next: those in which contenders are launched."""
-        self._contenders: frozenset[Cell] = frozenset()
-        """Without the folders of their adapters, as in a matrix."""
+        self._contenders: dict[Cell, tuple[bool, int]] = {}
+        """Without the folders of their adapters, as in a matrix: whether the report decides already, and the launches
+        that would."""
         super().__init__(plan, records, host, grouping)
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
@@ -445,26 +453,36 @@ class ContestSchedule(Schedule):
         if block not in self._looks:
             return
         self._blocks = range(block, next((look for look in self._looks if look > block), block))
+        by_report = self.leaders(block, CONFIDENCE).rows
+        decided = {(each.first.group, each.first.column) for each in by_report if each.outcome in (CLEAR, TIE)}
         found = self.leaders(block, EARLY_CONFIDENCE)
-        open_ones = [each for each in found.rows if each.launches is not None and each.launches <= self.plan.most]
-        contested = {(each.first.group, each.first.column): each.first for each in open_ones}
-        rivals = ((cell, contested.get((cell.group, cell.column))) for cell in found.matrix.cells.values())
-        self._contenders = frozenset(cell.cell for cell, first in rivals if first is not None and _near(cell, first))
+        self._contenders = {}
+        for leader in found.rows:
+            if leader.launches is None or leader.launches > self.plan.most:
+                continue
+            place = leader.first.group, leader.first.column
+            for cell in found.matrix.cells.values():
+                if (cell.group, cell.column) == place and self._contends(cell, leader):
+                    self._contenders[cell.cell] = place in decided, leader.launches
         for cell in self.plan.cells:
             self._update(cell)
+
+    def _contends(self, cell: CellResult, leader: Leader) -> bool:
+        if cell.timed is None or leader.first.timed is None:
+            return False
+        behind = ratio(cell.timed, leader.first.timed, EARLY_CONFIDENCE).low
+        return behind is None or behind <= (1.0 if cell.cell in self._in_turns else FAR_BEHIND)
+
+    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
+        """Return the launches of a block, those of the comparisons that are easiest to decide first."""
+        groups = super().wanted(block, seconds_left)
+        return sorted(groups, key=lambda group: self._contenders.get(group[0].cell._replace(adapter=""), (False, 0)))
 
     def leaders(self, block: int, confidence: float = CONFIDENCE) -> Compared[Leader]:
         """Return the fastest cell of each column by the launches before a block."""
         records = (each for cell in self.plan.cells for each in self._records[cell] if each.launch < block)
         hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
-
-
-def _near(cell: CellResult, first: CellResult) -> bool:
-    if cell.timed is None or first.timed is None:
-        return False
-    behind = ratio(cell.timed, first.timed, EARLY_CONFIDENCE).low
-    return behind is None or behind <= FAR_BEHIND
 
 
 def of_plan(

@@ -27,7 +27,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.cells import build_matrix as make_matrix
 from dlbench.reports.compare.comparison import compare_sides
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
-from dlbench.reports.ratio.fastest import CLEAR, UNDECIDED
+from dlbench.reports.ratio.fastest import CLEAR, TIE, UNDECIDED
 from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCH
@@ -36,8 +36,9 @@ from dlbench.suites.planning.plan import narrow_to, sizes_of
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import search as fastest
-from dlbench.suites.run.groups import MOST_MEMBERS, Grouping
+from dlbench.suites.run.groups import MOST_MEMBERS, Grouping, Together
 from dlbench.suites.run.schedules import (
+    ContestSchedule,
     LaunchStats,
     PairSchedule,
     for_compare,
@@ -255,6 +256,51 @@ def test_a_contest_that_more_launches_would_not_decide_ends_with_the_fewest():
     store, _, result = contest(0.3)
     assert launches_by_cell(store).total() < 1.5 * 3 * len(CONTEST.cells)
     assert UNDECIDED in {each.outcome for each in result.leaders(CONTEST.most).rows}
+
+
+def contest_in_turns(seconds_of, seed=1):
+    """Carry out a contest in turns, in which the machine has another speed in each group; return the groups made."""
+    plan = replace(PLAN, launches=2, launches_most=12)
+    grouping = Grouping(plan, frozenset(plan.cells), 10**15, together=Together.COLUMN)
+    schedule = ContestSchedule(plan, grouping=grouping)
+    rng, made = random.Random(seed), []
+    for block in schedule.blocks():
+        for group in schedule.wanted(block):
+            made.append(group)
+            speed = rng.lognormvariate(0, 0.3)
+            for planned in group:
+                samples = [0.01 * speed * seconds_of(planned.cell) * rng.lognormvariate(0, 0.003)] * 3
+                outcome = Outcome(Status.OK, samples_ns=[round(1e9 * each) for each in samples], turns=[1, 1, 1])
+                record = make.record(result=outcome, launch=block, machine="m")
+                schedule.add(replace(record, cell=planned.cell, group=f"{len(made)}"))
+    return schedule, made
+
+
+def test_a_contest_in_turns_goes_on_with_those_that_may_be_the_fastest_alone():
+    rivals = {"null": 1.0, "eager": 1.01, "onednn": 1.15}
+    schedule, made = contest_in_turns(lambda cell: rivals.get(cell.mode, 2.0))
+    modes_later = {planned.cell.mode for group in made for planned in group if planned.block >= 2}
+    # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30 % between groups.
+    assert modes_later == {"null", "eager"}
+    assert {each.outcome for each in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
+    assert all(len({(each.cell.network, each.cell.threads) for each in group}) == 1 for group in made)
+
+
+def test_a_contest_in_turns_decides_first_what_takes_few_launches():
+    def seconds_of(cell):
+        if cell.mode not in ("null", "eager"):
+            return 2.0
+        return 1.0 if cell.mode == "null" else {1: 1.01, 2: 1.004, 4: 1.017}[cell.threads]
+
+    schedule, made = contest_in_turns(seconds_of)
+    need = {}
+    for early, reported in zip(schedule.leaders(2, 0.995).rows, schedule.leaders(2, 0.95).rows, strict=True):
+        place = early.first.cell.network, early.first.cell.threads
+        need[place] = reported.outcome in (CLEAR, TIE), early.launches
+    first_members = [group[0] for group in made if group[0].block == 2]
+    in_order = [need[first.cell.network, first.cell.threads] for first in first_members]
+    assert in_order == sorted(in_order)
+    assert len(set(in_order)) > 1
 
 
 @pytest.mark.slow
