@@ -35,6 +35,7 @@ FURTHER = {
     "flax": {"jax"},
     "jax": {"jaxlib"},
     "libraries": {"onnx", "onnxruntime"},
+    "litert": {"ai_edge_litert", "flatbuffers"},
     "keras": {"jax", "jaxlib", "tensorflow", "torch"},
     "onnx": {"onnxruntime"},
     "onnxruntime": {"onnx"},

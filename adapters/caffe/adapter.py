@@ -19,7 +19,7 @@ from google.protobuf import text_format
 
 from ..base import Adapter
 from ..families import LEARNING_RATE, Family, Layer, Recurrent
-from ..launch.batches import Batch
+from ..launch.batches import Batch, by_example
 from ..libraries import blas
 from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
@@ -41,8 +41,9 @@ class CaffeFunctions(Functions):
     activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
     rows = staticmethod(as_they_are)
 
-    def __init__(self, family: Family, spec: Any, continues: Any) -> None:
+    def __init__(self, family: Family, spec: Any, continues: Any, infers: bool = False) -> None:
         super().__init__(family, {})
+        self.infers = infers
         self.spec, self.continues = spec, continues
         self.places: Dict[str, Tuple[str, int]] = {}  # layer and number of its blob
 
@@ -78,7 +79,7 @@ class CaffeFunctions(Functions):
         return values  # InnerProduct takes everything behind the first axis as one
 
     def norm(self, name: str, values: Any) -> Any:
-        options = {"use_global_stats": False, "eps": self.family.epsilon, "param": [{"lr_mult": 0.0}] * 3}
+        options = {"use_global_stats": self.infers, "eps": self.family.epsilon, "param": [{"lr_mult": 0.0}] * 3}
         values = self._add(name + ".statistics", L.BatchNorm(values, in_place=True, **options))
         return self._add(name, L.Scale(values, in_place=True, bias_term=True), "gamma", "beta")
 
@@ -97,8 +98,10 @@ class CaffeFunctions(Functions):
         return self._add(name, top, "input_weight", "bias", "hidden_weight")
 
 
-def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
-    """Return the inputs of the net's Input layers."""
+def feeds_of(family: Family, batch: Batch, infers: bool = False) -> Dict[str, np.ndarray]:
+    """Return the inputs of the net's Input layers; labels only to train."""
+    if infers:
+        return {name: value for name, value in feeds_of(family, batch).items() if name != "labels"}
     if not isinstance(family, Recurrent):
         return {"inputs": batch.inputs, "labels": batch.labels}
     # Zero where a sequence begins: there the LSTM takes its state for zero.
@@ -107,14 +110,16 @@ def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
     return {"inputs": batch.inputs.swapaxes(0, 1), "continues": continues, "labels": batch.labels.T}
 
 
-def build(family: Family, batch: Batch) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
+def build(family: Family, batch: Batch, infers: bool = False) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
     """Return a net for mini-batches like this one, as a protocol buffer, and the places of its parameters."""
     spec: Any = NetSpec()
     tops = {}
-    for name, value in feeds_of(family, batch).items():
+    for name, value in feeds_of(family, batch, infers).items():
         spec[name] = tops[name] = L.Input(shape={"dim": list(value.shape)})
-    functions = CaffeFunctions(family, spec, tops.get("continues"))
+    functions = CaffeFunctions(family, spec, tops.get("continues"), infers)
     scores = functions.scores(tops["inputs"])
+    if infers:
+        return spec.to_proto(), functions.places
     options: Dict[str, Any] = {"softmax_param": {"axis": 2}} if family.time_major else {}
     spec[LOSS] = L.SoftmaxWithLoss(scores, tops["labels"], **options)
     return spec.to_proto(), functions.places
@@ -152,6 +157,7 @@ class CaffeAdapter(Adapter):
     """
 
     one_hot = True
+    further_axes = ("task",)
     multiply = staticmethod(blas_product)
 
     def set_up(self) -> None:
@@ -170,8 +176,36 @@ class CaffeAdapter(Adapter):
         """Copy weights and mini-batch into the net's blobs; without momentum the solver keeps nothing that counts."""
         for name, (layer, blob) in self.places.items():
             self.net.params[layer][blob].data[...] = reorder_gates(name, weights[name])
-        for name, value in feeds_of(self.family, batch).items():
+        self.show(batch)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        net, self.places = build(network.family, batch, infers=True)
+        self.family = network.family
+        path = _file_of(net)
+        try:
+            self.net = caffe.Net(path, caffe.TEST)
+        finally:
+            os.remove(path)
+        self.reset(weights, batch)
+        for name, value in statistics.items():
+            layer, _, part = name.rpartition(".")
+            blobs = self.net.params[layer + ".statistics"]
+            blobs[0 if part == "mean" else 1].data[...] = value
+            blobs[2].data[...] = 1.0  # what Caffe divides both by
+        self.last = self.net.outputs[0]
+
+    def infer(self) -> None:
+        self.net._forward(0, len(self.net.layers) - 1)  # as ``Net.forward``, which also copies the outputs' names
+
+    def show(self, batch: Batch) -> None:
+        for name, value in feeds_of(self.family, batch, self.cell.infers).items():
             self.net.blobs[name].data[...] = value
+
+    def outputs(self) -> np.ndarray:
+        found = np.array(self.net.blobs[self.last].data)
+        return by_example(self.family, found.reshape(-1, found.shape[-1]), self.cell.known_batch_size)
 
     def step(self) -> None:
         self.solver.step(1)
@@ -195,7 +229,7 @@ class CaffeAdapter(Adapter):
             "version": caffe.__version__,
             "blas": blas.describe_openblas(LINKED),
             "execution": "one layer after another; convolutions as im2col and a matrix product for each image",
-            "optimizer": "SGDSolver, momentum 0, weight decay 0",
+            "optimizer": None if self.cell.infers else "SGDSolver, momentum 0, weight decay 0",
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -223,14 +257,19 @@ def _solver(net: Any) -> Any:
         solver_mode=caffe_pb2.SolverParameter.CPU,
         type="SGD",
     )
-    # Caffe reads a solver from a file only.
-    descriptor, path = tempfile.mkstemp(suffix=".prototxt", dir=os.getcwd())
+    path = _file_of(parameter)
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text_format.MessageToString(parameter))
         return caffe.SGDSolver(path)
     finally:
         os.remove(path)
+
+
+def _file_of(message: Any) -> str:
+    """Return a new file with a solver or a net, which Caffe reads from files only."""
+    descriptor, path = tempfile.mkstemp(suffix=".prototxt", dir=os.getcwd())
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text_format.MessageToString(message))
+    return path
 
 
 ADAPTER = CaffeAdapter

@@ -17,7 +17,7 @@ from chainer.backends import cuda, intel64
 
 from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Layer
-from ..launch.batches import Batch, in_rows
+from ..launch.batches import Batch, by_example, in_rows
 from ..libraries import blas
 from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
 from ..networks import Network
@@ -64,7 +64,11 @@ class ChainerFunctions(Functions):
         return F.reshape(values, (len(values), -1))
 
     def norm(self, name: str, values: Any) -> Any:
-        return F.batch_normalization(values, self.w[name + ".gamma"], self.w[name + ".beta"], eps=self.family.epsilon)
+        given = self.w[name + ".gamma"], self.w[name + ".beta"]
+        if self.statistics:
+            running = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+            return F.fixed_batch_normalization(values, *given, *running, self.family.epsilon)
+        return F.batch_normalization(values, *given, eps=self.family.epsilon)
 
     def pixel_mean(self, values: Any) -> Any:
         return F.reshape(F.average_pooling_2d(values, values.shape[2:]), values.shape[:2])
@@ -130,6 +134,8 @@ class ChainerAdapter(EveryFamily):
     "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the processor runs, or its own choice.
     """
 
+    further_axes = ("task",)
+
     def set_up(self) -> None:
         if self.cell.threads:
             blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), self.cell.threads)
@@ -142,21 +148,41 @@ class ChainerAdapter(EveryFamily):
         lacking = self.ideep and not intel64.is_ideep_available()
         return "iDeep (ideep4py) cannot be loaded here" if lacking else ""
 
-    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+    def _build(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
         self.by_name = {name: chainer.Parameter(held(name, value)) for name, value in weights.items()}
         self.model = chainer.Link()
         with self.model.init_scope():
             for name, parameter in self.by_name.items():
                 setattr(self.model, name.replace(".", "_"), parameter)
-        self.forward = ChainerFunctions(network.family, self.by_name).scores
+        self.functions = ChainerFunctions(network.family, self.by_name)
+        self.forward = self.functions.scores
         self.inputs, self.labels = in_rows(network.family, batch)
         if self.ideep:
             self.model.to_intel64()
+
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        self._build(network, weights, batch)
         self.optimizer = chainer.optimizers.SGD(LEARNING_RATE).setup(self.model)
         if network.family.clip:
             self.optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(network.family.clip))
         self.criterion = LOSSES[network.family.loss]
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self._build(network, weights, batch)
+        self.functions.statistics = statistics
+
+    def infer(self) -> None:
+        with chainer.using_config("train", False), chainer.no_backprop_mode():
+            self.found = self.forward(self.inputs)
+
+    def show(self, batch: Batch) -> None:
+        self.inputs, self.labels = in_rows(self.family, batch)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, np.array(self.found.array), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain SGD keeps nothing."""

@@ -111,12 +111,15 @@ class CntkFunctions(Functions):
     def norm(self, name: str, values: Any) -> Any:
         # Running statistics are constants that it updates itself.
         channels = values.shape[0]
+        if self.statistics:
+            running = [cntk.Constant(self.statistics["%s.%s" % (name, part)]) for part in ("mean", "variance")]
+        else:
+            running = [cntk.Constant(0.0, (channels,)), cntk.Constant(0.0, (channels,))]
         return cntk.batch_normalization(
             values,
             self.parameter(name + ".gamma"),
             self.parameter(name + ".beta"),
-            cntk.Constant(0.0, (channels,)),
-            cntk.Constant(0.0, (channels,)),
+            *running,
             spatial=True,
             epsilon=self.family.epsilon,
             use_cudnn_engine=False,
@@ -169,20 +172,26 @@ class CntkFunctions(Functions):
         return cntk.layers.Recurrence(cntk.Function(turn))(shares)
 
 
+def input_of(spec: Family) -> Any:
+    """Return the variable of the network's inputs."""
+    if spec.loss == "squares":
+        return cntk.sequence.input_variable(spec.drawn_inputs().shape[-1])
+    if isinstance(spec, Recurrent):
+        return cntk.sequence.input_variable(spec.vocabulary, is_sparse=spec.embedding > 0)
+    return cntk.input_variable(spec.drawn_inputs().shape)
+
+
 def build(spec: Family, weights: Dict[str, np.ndarray]) -> Tuple[Any, Dict[str, Trained], Tuple[Any, Any]]:
     """Build the network with copies of these weights."""
-    functions = CntkFunctions(spec, weights)
+    functions, inputs = CntkFunctions(spec, weights), input_of(spec)
     if spec.loss == "squares":
-        drawn = spec.drawn_inputs(), spec.drawn_labels()
-        inputs, labels = [cntk.sequence.input_variable(each.shape[-1]) for each in drawn]
+        labels = cntk.sequence.input_variable(spec.drawn_labels().shape[-1])
         loss = cntk.reduce_mean(cntk.square(functions.scores(inputs) - labels))
         return loss, functions.trained, (inputs, labels)
     classes = spec.drawn_labels().below
     if isinstance(spec, Recurrent):
-        inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=spec.embedding > 0)
         labels = cntk.sequence.input_variable(classes, is_sparse=True)
     else:
-        inputs = cntk.input_variable(spec.drawn_inputs().shape)
         labels = cntk.input_variable(classes, is_sparse=True)
     loss = cntk.cross_entropy_with_softmax(functions.scores(inputs), labels)
     return loss, functions.trained, (inputs, labels)
@@ -226,6 +235,7 @@ class CntkAdapter(Adapter):
     families = (*Adapter.families, "elman")
     cells = tuple(CELLS)
     one_hot = True
+    further_axes = ("task",)
     out_of_memory = ("bad_alloc",)
 
     def set_up(self) -> None:
@@ -251,6 +261,25 @@ class CntkAdapter(Adapter):
         rate = cntk.learning_parameter_schedule(LEARNING_RATE)
         self.learner = cntk.sgd([parameter for parameter, _, _ in self.trained.values()], rate)
         self.trainer = cntk.Trainer(None, (loss, None), [self.learner])
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.family = network.family
+        functions, self.variable = CntkFunctions(network.family, weights), input_of(network.family)
+        functions.statistics = statistics
+        self.forward = functions.scores(self.variable)
+        self.show(batch)
+
+    def infer(self) -> None:
+        self.found = self.forward.eval(self.arguments, as_numpy=False)
+
+    def show(self, batch: Batch) -> None:
+        self.arguments = {self.variable: values_of(self.family, batch)[0]}
+
+    def outputs(self) -> np.ndarray:
+        examples = self.cell.known_batch_size
+        return np.array(self.found.data.asarray(), dtype=np.float32).reshape(examples, -1, self.forward.shape[-1])
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters; the mini-batch is an argument of the trainer."""

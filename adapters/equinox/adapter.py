@@ -84,10 +84,13 @@ class EquinoxFunctions(Functions):
         return values.reshape(values.shape[0], -1)
 
     def norm(self, name: str, values: Any) -> Any:
-        options = {"eps": self.family.epsilon, "mode": "batch"}
+        options = {"eps": self.family.epsilon, "mode": "ema" if self.statistics else "batch"}
         made, state = nn.make_with_state(nn.BatchNorm)(values.shape[1], BATCH, **options)
         given = (self.w[name + ".gamma"], self.w[name + ".beta"])
         layer = eqx.tree_at(lambda each: (each.weight, each.bias), made, given)
+        if self.statistics:
+            running = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+            layer, state = eqx.nn.inference_mode(layer), state.set(layer.ema_state_index, running)
         # Running statistics are not kept, so that XLA leaves their update out.
         return jax.vmap(layer, axis_name=BATCH, in_axes=(0, None), out_axes=(0, None))(values, state)[0]
 
@@ -160,7 +163,7 @@ class EquinoxAdapter(JaxAdapter):
 
     families = (*Adapter.families, "attention")
     cells = ("lstm",)
-    further_axes = ("sync",)
+    further_axes = ("sync", "task")
     data_parallel = ""
     refuses_training = Adapter.refuses_training
     train_on_text = Adapter.train_on_text

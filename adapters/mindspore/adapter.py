@@ -15,7 +15,7 @@ from mindspore import nn, ops
 
 from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Layer, Recurrent
-from ..launch.batches import Batch, laid_out
+from ..launch.batches import Batch, by_example, laid_out
 from ..libraries.walks import HIDDEN, LayerFunctions
 from ..networks import Network
 
@@ -179,6 +179,7 @@ class MindSporeAdapter(EveryFamily):
     Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
     """
 
+    further_axes = ("task",)
     out_of_memory = ("memory isn't enough", "memory failed")
 
     def set_up(self) -> None:
@@ -199,15 +200,19 @@ class MindSporeAdapter(EveryFamily):
             return reason_against(family.layers, family.steps)
         return ""
 
-    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+    def _build(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> Any:
         self.family = network.family
         self.network = model = MindSporeNetwork(network.family)
-        model.set_train()
+        model.set_train(not self.cell.infers)
         for name, parameter in model.parameters_and_names():
             parameter.name = name  # layers made alike name theirs alike, which the graph does not take
         self.trainable: Dict[str, Any] = model.w
         load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
+        return model
+
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        model = self._build(network, weights, batch)
         parameters = mindspore.ParameterTuple(self.trainable.values())
         in_place = self.how_to_update == "descent"
         self.update = Descent(parameters) if in_place else nn.SGD(parameters, LEARNING_RATE)
@@ -218,6 +223,25 @@ class MindSporeAdapter(EveryFamily):
 
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
         self.train = Step(loss, parameters, self.update, self.family.clip)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        model = self._build(network, weights, batch)
+        for name, value in statistics.items():
+            layer, _, part = name.rpartition(".")
+            held = getattr(model.layers[layer], "moving_" + part)
+            held.set_data(mindspore.Tensor(value.copy()))
+        self.loss = mindspore.Tensor(0.0, mindspore.float32)
+
+    def infer(self) -> None:
+        self.found = self.loss = self.network(self.inputs)
+
+    def show(self, batch: Batch) -> None:
+        self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, self.found.asnumpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
@@ -247,7 +271,7 @@ class MindSporeAdapter(EveryFamily):
             "onednn_max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA", "oneDNN's own choice"),
             "execution": "graph",
             "recurrence": "fused" if getattr(self.family, "cell", "") == "lstm" else "unrolled",
-            "optimizer": type(self.update).__name__,
+            "optimizer": None if self.cell.infers else type(self.update).__name__,
             "image_layout": "NCHW",
         }
 

@@ -15,7 +15,7 @@ from mlx import nn
 
 from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Family, Layer
-from ..launch.batches import Batch, laid_out
+from ..launch.batches import Batch, by_example, laid_out
 from ..launch.evidence import read_file
 from ..libraries import blas, software
 from ..libraries.walks import Functions, Turn
@@ -57,8 +57,11 @@ class MlxFunctions(Functions):
         return values.transpose(CANONICAL).reshape(values.shape[0], -1)
 
     def norm(self, name: str, values: Any) -> Any:
-        layer = nn.BatchNorm(values.shape[-1], self.family.epsilon, track_running_stats=False)
+        layer = nn.BatchNorm(values.shape[-1], self.family.epsilon, track_running_stats=bool(self.statistics))
         layer.weight, layer.bias = self.w[name + ".gamma"], self.w[name + ".beta"]
+        if self.statistics:
+            layer.running_mean, layer.running_var = (self.statistics[name + part] for part in (".mean", ".variance"))
+            layer.eval()
         return layer(values)
 
     def pixel_mean(self, values: Any) -> Any:
@@ -117,6 +120,8 @@ class MlxAdapter(EveryFamily):
     When memory runs out, MLX raises no exception: its process ends with a segmentation fault.
     """
 
+    further_axes = ("task",)
+
     def set_up(self) -> None:
         self.blas = self.chosen("blas", "", "openblas")
         self.preloaded = ctypes.CDLL(None)  # all that is in the process
@@ -140,6 +145,25 @@ class MlxAdapter(EveryFamily):
         self.train = mx.compile(training_step(self.family))
         self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.family = network.family
+        self.weights = {name: held(value) for name, value in weights.items()}
+        self.statistics = {name: mx.array(value) for name, value in statistics.items()}
+        self.forward = mx.compile(forward_pass(self.family))
+        self.show(batch)
+
+    def infer(self) -> None:
+        self.found = self.forward(self.weights, self.statistics, self.batch[0])
+        mx.eval(self.found)
+
+    def show(self, batch: Batch) -> None:
+        self.batch = place(self.family, batch)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, np.array(self.found), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put copies of them in place: all that the compiled function is given."""
@@ -171,7 +195,7 @@ class MlxAdapter(EveryFamily):
             "compiler": self.compiler,
             "image_layout": "NHWC",
             "recurrence": "unrolled",
-            "execution": "mx.compile of the whole step",
+            "execution": "mx.compile of the whole %s" % ("forward pass" if self.cell.infers else "step"),
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -192,6 +216,17 @@ class MlxAdapter(EveryFamily):
             return result
 
         return product
+
+
+def forward_pass(family: Family) -> Callable[[Dict[str, Any], Dict[str, Any], Any], Any]:
+    """Return the function from parameters, running statistics and inputs to outputs."""
+
+    def forward(weights: Dict[str, Any], statistics: Dict[str, Any], inputs: Any) -> Any:
+        functions = MlxFunctions(family, weights)
+        functions.statistics = statistics
+        return functions.scores(inputs)
+
+    return forward
 
 
 def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:

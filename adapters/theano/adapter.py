@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
-from ..launch.batches import Batch, in_rows
+from ..launch.batches import Batch, by_example, in_rows
 from ..libraries import blas
 from ..networks import Network
 
@@ -72,6 +72,8 @@ class TheanoAdapter(EveryFamily):
     again but recompiles only the few modules to which Theano gives no version.
     """
 
+    further_axes = ("task",)
+
     def set_up(self) -> None:
         if self.cell.threads:
             blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), self.cell.threads)
@@ -100,6 +102,27 @@ class TheanoAdapter(EveryFamily):
             gradients = [gradient * scale for gradient in gradients]
         updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
         self.train = theano.function([], loss, updates=updates)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        import theano
+
+        from .networks import build_inference
+
+        outputs, self.shown = build_inference(network.family, weights, statistics, batch)
+        self.family = network.family
+        # The caller may have the outputs as they lie: nothing is copied.
+        self.forward = theano.function([], theano.Out(outputs, borrow=True))
+
+    def infer(self) -> None:
+        self.found = self.forward()
+
+    def show(self, batch: Batch) -> None:
+        self.shown.set_value(in_rows(self.family, batch)[0], borrow=False)
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, np.array(self.found), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Store them in the shared variables, which the compiled function reads."""
@@ -141,8 +164,8 @@ class TheanoAdapter(EveryFamily):
     def _operations(self) -> Dict[str, int]:
         """Count the compiled function's operations that compute most: products, convolutions, loops."""
         counts: Dict[str, int] = {}
-        train = getattr(self, "train", None)
-        for node in train.maker.fgraph.toposort() if train is not None else ():
+        function = getattr(self, "forward" if self.cell.infers else "train", None)
+        for node in function.maker.fgraph.toposort() if function is not None else ():
             kind = type(node.op).__name__
             if kind.startswith(("Gemm", "Dot", "CorrMM", "Scan", "Conv", "AbstractConv", "Pool", "MaxPool")):
                 counts[kind] = counts.get(kind, 0) + 1

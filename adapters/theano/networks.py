@@ -59,6 +59,9 @@ class TheanoFunctions(Functions):
         # Theano demands at least 1e-5 but rounds to float32 before it looks: take the next float32 above.
         epsilon = float(np.nextafter(np.float32(self.family.epsilon), np.float32(1.0)))
         given = _over_channels(self.w[name + ".gamma"]), _over_channels(self.w[name + ".beta"])
+        if self.statistics:
+            running = [_over_channels(self.statistics["%s.%s" % (name, part)]) for part in ("mean", "variance")]
+            return tensor.nnet.bn.batch_normalization_test(values, *given, *running, axes="spatial", epsilon=epsilon)
         return tensor.nnet.bn.batch_normalization_train(values, *given, axes="spatial", epsilon=epsilon)[0]
 
     def pixel_mean(self, values: Any) -> Any:
@@ -135,6 +138,17 @@ class TheanoFunctions(Functions):
 
     def gelu(self, values: Any) -> Any:
         return _HALF * values * (_ONE + tensor.tanh(_GELU * (values + _CUBE * values * values * values)))
+
+
+def build_inference(
+    spec: Family, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+) -> Tuple[Any, Any]:
+    """Return the outputs as an expression over these resident inputs, and those."""
+    parameters = {name: theano.shared(value) for name, value in weights.items()}
+    functions = TheanoFunctions(spec, parameters, len(batch.inputs))
+    functions.statistics = {name: theano.shared(value) for name, value in statistics.items()}
+    given = theano.shared(in_rows(spec, batch)[0], borrow=False)
+    return functions.scores(given), given
 
 
 def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:

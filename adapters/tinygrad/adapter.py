@@ -12,7 +12,7 @@ from tinygrad import Device, Tensor, TinyJit, helpers, nn
 
 from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Family, Layer
-from ..launch.batches import Batch, laid_out
+from ..launch.batches import Batch, by_example, laid_out
 from ..libraries import software
 from ..libraries.walks import Functions, State
 from ..networks import Network
@@ -54,8 +54,10 @@ class TinygradFunctions(Functions):
         return values.flatten(1)
 
     def norm(self, name: str, values: Any) -> Any:
-        layer = nn.BatchNorm(values.shape[1], self.family.epsilon, track_running_stats=False)
+        layer = nn.BatchNorm(values.shape[1], self.family.epsilon, track_running_stats=bool(self.statistics))
         layer.weight, layer.bias = self.w[name + ".gamma"], self.w[name + ".beta"]
+        if self.statistics:
+            layer.running_mean, layer.running_var = (self.statistics[name + part] for part in (".mean", ".variance"))
         return layer(values)
 
     def pixel_mean(self, values: Any) -> Any:
@@ -135,6 +137,8 @@ class TinygradAdapter(EveryFamily):
     The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
     """
 
+    further_axes = ("task",)
+
     def set_up(self) -> None:
         self.gates = self.chosen("gates", "fused", "kept")
         self.compiler, reason = software.compiler(os.environ.get("CC", "clang"))
@@ -163,6 +167,25 @@ class TinygradAdapter(EveryFamily):
             return loss.realize(*self.optimizer.schedule_step())
 
         self.train = TinyJit(train)
+
+    def prepare_inference(
+        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+    ) -> None:
+        self.family = network.family
+        self.inputs = _placed(laid_out(self.family, batch)[0]).is_param_(False)
+        held = {name: _placed(value) for name, value in weights.items()}
+        functions = TinygradFunctions(self.family, held, kept if self.gates == "kept" else fused)
+        functions.statistics = {name: _placed(value) for name, value in statistics.items()}
+        self.forward = TinyJit(lambda: functions.scores(self.inputs).realize())
+
+    def infer(self) -> None:
+        self.found = self.forward()
+
+    def show(self, batch: Batch) -> None:
+        _fill(self.inputs, laid_out(self.family, batch)[0])
+
+    def outputs(self) -> np.ndarray:
+        return by_example(self.family, self.found.numpy(), self.cell.known_batch_size)
 
     def _clip(self) -> None:
         gradients = [value.grad for value in self.weights.values()]
@@ -208,8 +231,8 @@ class TinygradAdapter(EveryFamily):
             "cpu_count": int(helpers.CPU_COUNT.value),
             "recurrence": "unrolled",
             "gates": self.gates,
-            "execution": "TinyJit of the whole step",
-            "optimizer": "tinygrad.nn.optim.SGD",
+            "execution": "TinyJit of the whole %s" % ("forward pass" if self.cell.infers else "step"),
+            "optimizer": None if self.cell.infers else "tinygrad.nn.optim.SGD",
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:

@@ -461,17 +461,18 @@ class ContestSchedule(Schedule):
             if leader.launches is None or leader.launches > self.plan.most:
                 continue
             place = leader.first.group, leader.first.column
-            for cell in found.matrix.cells.values():
-                if (cell.group, cell.column) == place and self._contends(cell, leader):
-                    self._contenders[cell.cell] = place in decided, leader.launches
+            for rival in found.matrix.cells.values():
+                if (rival.group, rival.column) == place and self._contends(rival, leader):
+                    self._contenders[rival.cell] = place in decided, leader.launches
         for cell in self.plan.cells:
             self._update(cell)
 
-    def _contends(self, cell: CellResult, leader: Leader) -> bool:
-        if cell.timed is None or leader.first.timed is None:
+    def _contends(self, rival: CellResult, leader: Leader) -> bool:
+        """Tell whether a cell of a leader's column gets further launches."""
+        if rival.timed is None or leader.first.timed is None:
             return False
-        behind = ratio(cell.timed, leader.first.timed, EARLY_CONFIDENCE).low
-        return behind is None or behind <= (1.0 if cell.cell in self._in_turns else FAR_BEHIND)
+        behind = ratio(rival.timed, leader.first.timed, EARLY_CONFIDENCE).low
+        return behind is None or behind <= (1.0 if rival.cell in self._in_turns else FAR_BEHIND)
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return the launches of a block, those of the comparisons that are easiest to decide first."""

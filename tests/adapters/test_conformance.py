@@ -47,11 +47,13 @@ ELSEWHERE = (("torch", "compile"), ("torch", "onednn"), ("tensorflow", "xla"), (
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
 WITHOUT = {
-    **dict.fromkeys(("one-hot-gru", "one-hot-rnn"), ("caffe",)),
-    **dict.fromkeys(("small-attention", "gpt32", "gpt64"), ("caffe", "cntk", "onnx", "onnxruntime", "openvino")),
-    "small-elman": ("caffe", "cntk"),
-    "leaky-elman": ("caffe", "cntk", "keras", "mxnet", "paddle"),
-    "free-elman": ("caffe", "mxnet", "paddle"),
+    **dict.fromkeys(("one-hot-gru", "one-hot-rnn"), ("caffe", "equinox")),
+    **dict.fromkeys(
+        ("small-attention", "gpt32", "gpt64"), ("caffe", "cntk", "litert", "onnx", "onnxruntime", "openvino")
+    ),
+    "small-elman": ("caffe", "cntk", "equinox"),
+    "leaky-elman": ("caffe", "cntk", "equinox", "keras", "mxnet", "paddle"),
+    "free-elman": ("caffe", "equinox", "mxnet", "paddle"),
 }
 #: Mini-batches, with references that are shipped: a step is as right with few examples as with the paper's many.
 FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32, "gpt32": 32, "gpt64": 32}
@@ -61,7 +63,7 @@ two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs
 #: One thread busy, in CPU seconds per second: above 1 by what the clocks' ticks and helpers may add.
 ONE_THREAD = 1.15
 #: They train nothing; `test_it_infers_what_the_reference_does_or_refuses` is about them.
-INFER_ALONE = ("openvino",)
+INFER_ALONE = ("litert", "openvino")
 #: A step of the user's own has no networks.
 FRAMEWORKS = {
     name: each
@@ -215,7 +217,7 @@ def test_as_installed_it_computes_the_same(name, mode, network, launch):
 
 
 #: Forward passes in every run: running statistics, and an operator for a whole recurrent layer.
-INFERRED = {"small-residual": None, "small-recurrent": ("onnx", "openvino", "torch")}
+INFERRED = {"small-residual": None, "small-recurrent": ("litert", "onnx", "openvino", "torch")}
 
 
 def inferred():
