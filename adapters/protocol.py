@@ -411,6 +411,8 @@ class Outcome(NamedTuple):
     starts_ns: List[int] = []
     # How long the launch stood still within each sample; ``samples_ns`` leaves it out. Empty: no turn was cut.
     paused_ns: List[int] = []
+    # Every call of inference in ``samples_ns``, in order, where samples are of several: under a CPU quota. Else empty.
+    calls_ns: List[int] = []
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

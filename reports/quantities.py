@@ -112,6 +112,8 @@ def calls_of(outcome: Outcome) -> list[float]:
     The first of several short calls of a turn is left out: it follows a pause of dlbench's own, and a call of 3 ms
     takes 1.2 to 1.3 times as long there. Calls that others disturbed stay, since percentiles are about the tail.
     """
+    if outcome.calls_ns:
+        return [nanoseconds * 1e-9 for nanoseconds in outcome.calls_ns]
     if outcome.steps_per_sample > 1:
         return []
     of_instances = outcome.software.get(SAMPLES_OF_INSTANCES)
@@ -139,7 +141,7 @@ def latency(share: float) -> OfLaunch:
 
 def why_no_latency(outcome: Outcome) -> str:
     """Return why a launch has no 99th percentile of single calls; empty where it has."""
-    if outcome.steps_per_sample > 1:
+    if not calls_of(outcome):
         return "its samples are of several calls each"
     if latency(0.99)(outcome) is None:
         return "its calls are too few for the slowest in a hundred"

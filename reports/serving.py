@@ -169,7 +169,7 @@ def _notes(found: Serving) -> Iterator[str]:
         "own number of threads, or else the most that was measured."
     )
     if any(each.usual.cell.cpu_quota for each in found.rows):
-        yield "qN: under a CPU quota of N; its calls are timed over several periods of the kernel, so no tail is known."
+        yield "qN: under a CPU quota of N."
     if found.rows:
         first = found.rows[0].usual.cell
         yield (

@@ -53,6 +53,41 @@ def several(step: Callable[[], None], count: int) -> Callable[[], None]:
     return steps
 
 
+def noting_calls(
+    call: Callable[[], None], synchronize: Callable[[], None], count: int, calls: List[int]
+) -> Callable[[], None]:
+    """Return a function that makes so many calls and appends the nanoseconds of each to ``calls``.
+
+    Under a CPU quota samples last several of the kernel's periods, and the tail is that of single calls: those in which
+    the quota is used up wait for the next period. The clock takes about 50 ns a call.
+    """
+
+    def make_calls() -> None:
+        for _ in range(count):
+            start = nanoseconds()
+            call()
+            synchronize()
+            calls.append(nanoseconds() - start)
+
+    return make_calls
+
+
+def calls_that_count(calls: Sequence[int], count: int, left_out: int, turns: Sequence[int]) -> List[int]:
+    """Return the calls of the samples that count, given the number of calls in each sample.
+
+    ``left_out`` is the number of samples that do not: those before the others, or the first one of each turn.
+    """
+    if not turns:
+        return list(calls[left_out * count :])
+    kept: List[int] = []
+    place = 0
+    for samples in turns:
+        place += count * (left_out // len(turns))
+        kept += calls[place : place + samples * count]
+        place += samples * count
+    return kept
+
+
 def steps_per_sample(
     step: Callable[[], None], synchronize: Callable[[], None], step_nanoseconds: int, seconds: float
 ) -> Tuple[int, List[int]]:

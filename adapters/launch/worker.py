@@ -43,6 +43,8 @@ SENTINEL_SIZE = 1536
 _LOSSES = 20
 #: First calls of the user's own inference whose outputs are kept.
 _NOTED_CALLS = 3
+#: Of a call of inference whose single times are kept: the clock would be a part of shorter ones.
+_LEAST_CALL_SECONDS = 1e-4
 Load = Callable[[Launch], Adapter]
 
 
@@ -257,8 +259,12 @@ class FirstWorker:
         step = step_with_extra_work(adapter)
         warmup, count = timing.warm_up(adapter, launch, step, note_loss)
         watch = device.Watch(adapter, cell.on_cpu)
-        sample = watch.around(timing.several(step, count))
         step_seconds = warmup[-1] * 1e-9
+        calls: List[int] = []
+        if cell.infers and cell.cpu_quota and count > 1 and step_seconds > _LEAST_CALL_SECONDS:
+            sample = timing.noting_calls(step, adapter.synchronize, count, calls)
+        else:
+            sample = watch.around(timing.several(step, count))
         expected = None if launch.in_turns else min(protocol.seconds, step_seconds * count * protocol.steps)
         announce("timed", expected, step_seconds)
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
@@ -344,6 +350,7 @@ class FirstWorker:
             sample_counts=counter.counts(0 if launch.in_turns else len(left_out)),
             turns=turns,
             starts_ns=starts,
+            calls_ns=timing.calls_that_count(calls, count, len(left_out), turns),
             fault_seconds=fault_seconds,
         )
 

@@ -68,6 +68,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         cpus=sorted(cpu for each in outcomes for cpu in each.cpus or ()) or None,
         threads=None if None in threads else ThreadEvidence(**_merged(threads, ThreadEvidence._fields)),
         contention=None if None in contention else Contention(**_merged(contention, Contention._fields)),
+        calls_ns=list(chain.from_iterable(each.calls_ns for each in outcomes)),
         software={**first.software, SAMPLES_OF_INSTANCES: samples},
         **_merged(outcomes, _OF_OUTCOME),
     )

@@ -36,6 +36,8 @@ from ..planning.toml_files import sentence
 MOST_BYTES = 64 * 1024**2
 """Of an answer."""
 _PHASE_BYTES = 4096
+_SHARE_OF_CALLS = 0.5
+"""Of a sample's time, at least."""
 
 
 class UnreadableError(Exception):
@@ -169,6 +171,21 @@ def _checked(hint: Any, signed: bool) -> Any:
     return hint
 
 
+def _contradictions_of_calls(outcome: Outcome, launch: Launch) -> Iterator[str]:
+    """Yield the inconsistencies between the times of single calls and those of samples."""
+    calls, in_sample = outcome.calls_ns, outcome.steps_per_sample
+    if not launch.cell.infers or not launch.cell.cpu_quota:
+        yield "calls_ns: single calls are timed in inference under a CPU quota alone"
+    if len(calls) != len(outcome.samples_ns) * in_sample:
+        yield f"{len(calls)} calls in {len(outcome.samples_ns)} samples of {in_sample}"
+        return
+    for number, sample in enumerate(outcome.samples_ns):
+        together = sum(calls[number * in_sample : (number + 1) * in_sample])
+        # The process may also wait for a CPU between two calls.
+        if not _SHARE_OF_CALLS * sample <= together <= sample:
+            yield f"calls_ns: those of sample {number} take {together} ns, and the sample {sample} ns"
+
+
 def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies in an answer, and its mismatches with the request."""
     if outcome.status not in _OF_A_GUEST:
@@ -185,6 +202,8 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     of_samples = outcome.sample_counts
     if of_samples is not None and any(len(counted) != len(outcome.samples_ns) for counted in of_samples):
         yield f"sample_counts: there must be one of each kind for each of {len(outcome.samples_ns)} samples"
+    if outcome.calls_ns:
+        yield from _contradictions_of_calls(outcome, launch)
     steps = outcome.observed_steps()
     if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
         yield f"{outcome.timed_steps()} steps timed of {steps} observed"

@@ -258,6 +258,7 @@ def without_growth(outcome: Outcome) -> Outcome:
         samples_ns=kept(outcome.samples_ns),
         turns=[count for count, grew in zip(outcome.turns, growing, strict=True) if not grew],
         paused_ns=kept(outcome.paused_ns) if outcome.paused_ns else [],
+        calls_ns=list(compress(outcome.calls_ns, ~np.repeat(of_samples, outcome.steps_per_sample))),
         sample_counts=None if counts is None else SampleCounts(*map(kept, counts)),
         evidence_steps=outcome.observed_steps(),
         outside=outcome.outside._replace(

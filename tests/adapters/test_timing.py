@@ -49,6 +49,17 @@ def timed_on(machine, **protocol):
 SECOND = 10**9
 
 
+def test_single_calls_within_samples_are_noted_and_those_of_lead_ins_left_out():
+    calls = []
+    lengths = iter([0.001, 0.003, 0.002, 0.001])
+    timing.noting_calls(lambda: time.sleep(next(lengths)), lambda: None, 4, calls)()
+    assert np.argsort(calls)[-2:].tolist() == [2, 1]
+    # Two calls a sample: of the first turn a lead-in and one sample, of the second one a lead-in and two.
+    assert timing.calls_that_count(list(range(10)), 2, 2, [1, 2]) == [2, 3, 6, 7, 8, 9]
+    assert timing.calls_that_count(list(range(6)), 2, 0, [1, 2]) == [0, 1, 2, 3, 4, 5]
+    assert timing.calls_that_count(list(range(6)), 2, 1, []) == [2, 3, 4, 5]
+
+
 @examples(50)
 @given(
     st.lists(st.integers(0, 2 * SECOND), min_size=12, max_size=12),

@@ -45,6 +45,8 @@ def test_the_first_call_of_each_turn_does_not_count() -> None:
     assert calls_of(make.outcome([9.0, 1.0, 9.0], turns=[1, 2])) == [9.0, 1.0, 9.0]
     assert calls_of(make.outcome([9.0, 1.0])) == [9.0, 1.0]
     assert calls_of(make.outcome([9.0, 1.0], steps_per_sample=4)) == []
+    under_a_quota = make.outcome([5.0], steps_per_sample=2)._replace(calls_ns=[3 * 10**9, 7 * 10**9])
+    assert calls_of(under_a_quota) == [3.0, 7.0]
 
 
 def test_calls_of_instances_are_those_of_each_and_not_their_joint_step() -> None:

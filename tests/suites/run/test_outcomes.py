@@ -84,6 +84,7 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
         ({"samples_ns": []}, "there must be one at least"),
         ({"samples_ns": [1] * 10_000, "evidence_steps": 10_000}, "were asked for"),
         ({"steps_per_sample": 0}, "there must be one at least"),
+        ({"calls_ns": [1]}, "under a CPU quota alone"),
         ({"reason": "x" * 10**6}, "reason"),
         ({"final_loss": True}, "final_loss"),
         ({"status": "parity_failed"}, "is reserved for the host"),
@@ -103,6 +104,26 @@ def test_what_is_wrong_is_said(changes, complaint, tmp_path):
     with pytest.raises(UnreadableError) as error:
         read(tmp_path, reported(**changes))
     assert complaint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("calls", "complaint"),
+    [
+        ([20, 30, 25, 25], ""),
+        ([20, 30, 25], "3 calls in 2 samples of 2"),
+        ([20, 30, 1, 1], "those of sample 1 take 2 ns, and the sample 50 ns"),
+        ([20, 31, 25, 25], "those of sample 0 take 51 ns, and the sample 50 ns"),
+    ],
+)
+def test_single_calls_must_fit_into_their_samples(calls, complaint, tmp_path):
+    order = null_order(tmp_path, task="inference", cpu_quota=0.5)
+    changes = {"samples_ns": [50, 50], "steps_per_sample": 2, "evidence_steps": 4, "calls_ns": calls}
+    (tmp_path / OUTCOME_FILE).write_text(json.dumps(reported(**changes)))
+    if not complaint:
+        assert read_answer(tmp_path, order.launch).calls_ns == calls
+        return
+    with pytest.raises(UnreadableError, match=complaint):
+        read_answer(tmp_path, order.launch)
 
 
 @pytest.mark.parametrize("name", [OUTCOME_FILE, PHASE_FILE])

@@ -115,6 +115,16 @@ def test_a_launch_has_its_quota_and_its_group_goes_with_it(tmp_path: Path, place
     assert own_groups(places, os.getpid()) == []
 
 
+def test_single_calls_of_inference_show_the_pauses_of_a_quota(tmp_path: Path, places: tuple[Path, ...]) -> None:
+    order = null_order(tmp_path, {"step_seconds": 0.02}, cpu_quota=0.5, task="inference")
+    protocol = order.launch.protocol._replace(sample_seconds=0.5, seconds=1.0)
+    outcome = launch_process(replace(order, launch=order.launch._replace(protocol=protocol))).outcome
+    assert outcome.steps_per_sample > 1
+    assert len(outcome.calls_ns) == len(outcome.samples_ns) * outcome.steps_per_sample
+    # A call that is cut off waits for up to half of the kernel's period of 0.1 s, while most are not cut.
+    assert max(outcome.calls_ns) > 1.5 * min(outcome.calls_ns)
+
+
 def test_a_group_is_gone_whatever_ends_the_launch(tmp_path: Path, places: tuple[Path, ...]) -> None:
     def interrupt(directory: Path) -> None:
         raise KeyboardInterrupt
