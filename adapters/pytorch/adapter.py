@@ -5,6 +5,7 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 ``compile``  the training step goes through torch.compile (default false)
 ``graph``  the training step is one CUDA graph (default false; GPUs only)
 ``optimizer``  how eager mode updates: "usual" (default: PyTorch chooses) or "fused"
+``folded_norm``  in inference, batch normalisations are folded into the convolutions before them (default false)
 ``channels_last``  convolutional networks keep their images in NHWC memory order (default false)
 ``dense``  the library of fully connected layers' products: "mkl", PyTorch's own choice (default), or "onednn"
 ``recurrence``  simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop"
@@ -354,6 +355,8 @@ class TorchAdapter(EveryFamily):
     ) -> None:
         module, inputs, labels = self._built(network, weights, batch)
         networks.load_statistics(module, statistics)
+        if self.settings.get("folded_norm", False):
+            networks.fold_normalisations(module)
         self._training = steps.ForwardPass(module, inputs, labels, DTYPES[self.cell.precision], self.compiles)
         if self.cell.placement in COPIED:
             self.infer = self._infer_with_copy  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from ..families import Elman, Family, Layer, Spiking
 from ..libraries.walks import LayerFunctions, spike_slope
@@ -214,6 +215,17 @@ def load_statistics(module: nn.Module, statistics: Mapping[str, np.ndarray]) -> 
         layer, _, kind = name.rpartition(".")
         normalisation: Any = module
         getattr(normalisation.layers[layer], buffers[kind]).copy_(torch.from_numpy(value))
+
+
+def fold_normalisations(module: Any) -> None:
+    """Fold batch normalisations into the convolutions before them, by PyTorch's own function for evaluation."""
+    module.eval()
+    for spec in module.family.convolutions():
+        if spec.norm:
+            folded = fuse_conv_bn_eval(module.layers[spec.name], module.layers[spec.norm])
+            for name, layer in ((spec.name, folded), (spec.norm, nn.Identity())):
+                module.layers[name] = layer
+                module.keep("made_" + name.replace(".", "_"), layer)
 
 
 def load(parameters: Dict[str, nn.Parameter], weights: Mapping[str, np.ndarray]) -> None:

@@ -4,6 +4,7 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); with several
     workers, only each one's loss and gradients
+``frozen``  in inference, whether weights are constants of the graph (default false)
 ``recurrence``  the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
 """
 
@@ -11,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 from tensorflow.python.util import _pywrap_util_port
 
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily
@@ -86,6 +88,8 @@ class TensorFlowAdapter(EveryFamily):
         self._batch = self._placed(batch)
         function = tf.function(self._model.scores, jit_compile=self._compile, autograph=False)
         self._forward = function.get_concrete_function(self._batch[0])
+        if self.settings.get("frozen", False):
+            self._forward = convert_variables_to_constants_v2(self._forward)
 
     def infer(self) -> None:
         self._found = self._forward(self._batch[0])
@@ -94,7 +98,9 @@ class TensorFlowAdapter(EveryFamily):
         self._batch = self._placed(batch)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self._network.family, self._found.numpy(), self.cell.known_batch_size)
+        # A function without variables returns a list.
+        found = self._found[0] if isinstance(self._found, (list, tuple)) else self._found
+        return by_example(self._network.family, found.numpy(), self.cell.known_batch_size)
 
     def _build(self, weights: Dict[str, np.ndarray]) -> TensorFlowNetwork:
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)

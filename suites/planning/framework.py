@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import Field, model_validator
 
 import dlbench.adapters
+from dlbench.adapters.protocol import INFERENCE
 from dlbench.hardware_probe import probe_cpu
 
 from ..errors import SuiteError, UsageError, unknown_name
@@ -50,6 +51,7 @@ class Mode(TomlTable):
     """
 
     summary: str
+    inference: str = ""  # the summary where a forward pass is something else; empty: the same
     default: bool = False
     settings: dict[str, Any] = {}
     variables: dict[str, str] = {}
@@ -205,12 +207,19 @@ class Framework(TomlTable):
         names = ("" if self.interpreter else self.requirements, self.debian and self.debian.lock, self.interpreter)
         return tuple(self.directory / name for name in names if name)
 
-    def tunable(self, mode: str, device: str = "", family: str = "") -> tuple[str, ...]:
-        """Return the names of the settings that mean anything there, in their order."""
+    def summary_of(self, mode: str, task: str) -> str:
+        """Return what a mode does in training or inference."""
+        found = self.modes[mode]
+        return found.inference or found.summary if task == INFERENCE else found.summary
+
+    def tunable(self, mode: str, device: str = "", family: str = "", task: str = "") -> tuple[str, ...]:
+        """Return the names of the settings that mean anything there, in their order; of any task without one."""
         return tuple(
             name
             for name, tuned in self.tuning.items()
-            if fits(tuned, device, family) and (not tuned.modes or mode in tuned.modes)
+            if fits(tuned, device, family)
+            and (not tuned.modes or mode in tuned.modes)
+            and (not tuned.tasks or task in ("", *tuned.tasks))
         )
 
     def launchable(self, mode: str, device: str) -> tuple[str, ...]:

@@ -106,7 +106,8 @@ class Plan:
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
-        return self.row_of(cell).build.framework.tunable(cell.mode, cell.device, self.network_of(cell).family.name)
+        framework, family = self.row_of(cell).build.framework, self.network_of(cell).family.name
+        return framework.tunable(cell.mode, cell.device, family, cell.task)
 
     def of_thread_counts(self) -> set[str]:
         """Return the environment variables that dlbench sets from the thread counts of the cells."""
@@ -337,7 +338,9 @@ def _cells(
         if row.fits(device, family) and its_own:
             cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
             cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
-            begun.append((cell, build.framework, build.framework.tunable(row.mode, device, family)))
+            for task in plain["task"]:
+                names = build.framework.tunable(row.mode, device, family, task)
+                begun.append((cell._replace(task=task), build.framework, names))
     if not begun:
         raise UsageError(
             "No row here has a mode for these networks on these devices. Name others (--networks, --devices)."
@@ -356,6 +359,7 @@ def _cells(
             usual: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
             axes = {"batch_size": sizes or of_suite, **plain}
+            axes["task"] = (cell.task,)
             axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))

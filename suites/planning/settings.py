@@ -32,7 +32,7 @@ OpenMP = Literal["libgomp", "libiomp5"]
 class Tuned(TomlTable):
     """A setting that makes rows faster than the framework is as installed.
 
-    It means something in its modes, on its devices and for its families only (none given: everywhere).
+    It means something in its modes, on its devices, for its families and tasks only (none given: everywhere).
     """
 
     replaces: str  # behaviour without it
@@ -43,6 +43,7 @@ class Tuned(TomlTable):
     modes: tuple[str, ...] = ()
     devices: tuple[Literal["cpu", "gpu"], ...] = ()
     families: tuple[str, ...] = ()
+    tasks: tuple[Literal["training", "inference"], ...] = ()
 
 
 class LaunchSetting(Tuned):

@@ -123,7 +123,7 @@ class LaunchRunner:
         """
         cell, source = planned.cell, self.sources[planned.cell.framework]
         network, framework = self.plan.network_of(cell), source.build.framework
-        tunable = framework.tunable(cell.mode, cell.device, network.family.name)
+        tunable = framework.tunable(cell.mode, cell.device, network.family.name, cell.task)
         default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
         node, started = self.node(), datetime.now(UTC)
         launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, member)

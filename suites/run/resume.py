@@ -173,7 +173,7 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
     then, cell = record.outcome.software.get(TUNABLE), record.cell
     if then is None or cell.network not in plan.networks:
         return
-    now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name)
+    now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name, cell.task)
     if list(then) != list(now):
         had = f"with the settings {', '.join(then)}" if then else "without settings"
         raise UsageError(

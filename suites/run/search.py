@@ -368,7 +368,7 @@ def lines(found: SearchResult, command: str | None) -> list[str]:
         sentences.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
     for cell in found.seconds:
         sentences += [f"Mark on {_named(plan, cell)}: {flag.sentence}." for flag in found.schedule.flags(cell)]
-    sentences.append(f"Mode {best.mode}: {plan.row_of(best).build.framework.modes[best.mode].summary}")
+    sentences.append(f"Mode {best.mode}: {plan.row_of(best).build.framework.summary_of(best.mode, best.task)}")
     variables, settings, besides = recipe(found)
     sentences += besides
     if variables:
@@ -410,7 +410,7 @@ def data(found: SearchResult, command: str | None) -> dict[str, Any]:
         "planned": len(plan.cells),
         "tried": schedule.tried(),
         "failed": schedule.without_number(),
-        "mode": plan.row_of(found.best).build.framework.modes[found.best.mode].summary,
+        "mode": plan.row_of(found.best).build.framework.summary_of(found.best.mode, found.best.task),
         "variables": variables,
         "settings": settings,
         "command": command,

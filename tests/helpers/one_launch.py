@@ -104,7 +104,7 @@ def launch_once(
     if cell.placement in FED:
         reference = preparation.ensure(preparation.reference_key(specified, cell), print)
         feed = launch_files.checked_feeds(specified, size, print)
-    chosen_settings = in_force(cell.tuning, framework.tunable(mode, cell.device, specified.family.name))
+    chosen_settings = in_force(cell.tuning, framework.tunable(mode, cell.device, specified.family.name, cell.task))
     launch = Launch(
         cell=cell,
         protocol=protocol,
