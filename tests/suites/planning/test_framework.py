@@ -81,6 +81,7 @@ def test_each_lock_has_its_pythons(tmp_path):
 #: Under which names the locks have them, where those are not their own.
 PACKAGES = {
     "caffe": "python3-caffe",
+    "litert": "ai-edge-litert",
     "onnx": "onnxruntime",
     "onnxruntime": "onnxruntime-training-cpu",
     "paddle": "paddlepaddle",

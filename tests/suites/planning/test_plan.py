@@ -523,6 +523,18 @@ def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
         framework.read(tmp_path / "framework.toml")
 
 
+def test_settings_of_one_task_are_no_choice_in_the_other():
+    both = plan("torch", networks="resnet50", tuning="each", task="training,inference")
+    tried = {task: set() for task in ("training", "inference")}
+    for cell in both.cells:
+        tried[cell.task] |= set(both.tunable(cell))
+    assert tried["training"] - tried["inference"] == {"fused_update"}
+    assert tried["inference"] - tried["training"] == {"folded_norm"}
+    words = {task: {cell.tuning for cell in both.cells if cell.task == task} for task in tried}
+    assert any("fused_update" in word for word in words["training"])
+    assert not any("fused_update" in word for word in words["inference"])
+
+
 def test_each_setting_is_in_force_alone_and_left_out():
     words = [cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells]
     names = ("keep_heap", "fused_update", "channels_last")
