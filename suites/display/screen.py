@@ -51,7 +51,11 @@ err = Console(stderr=True, highlight=False)
 
 def show(line: str = "", whole: bool = False) -> None:
     """Print a line of a result to stdout, folded to the terminal's width unless it is to stay whole."""
-    out.print(Text(visible(line)), soft_wrap=whole)
+    from dlbench.reports.formats.terminal import wrapped
+
+    text = visible(line)
+    for part in [text] if whole else wrapped(text, out.width) or [""]:
+        out.print(Text(part), soft_wrap=True)
 
 
 def say(line: str) -> None:
