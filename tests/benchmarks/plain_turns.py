@@ -72,7 +72,7 @@ def main(
         for network, given in itertools.product(values.words(networks), sizes):
             batch_size = int(given) if given else known[network].batch_size
             family = known[network].family.name
-            chosen = in_force(TUNED, framework.tunable(mode, "cpu", family))
+            chosen = in_force(TUNED, framework.tunable(mode, "cpu", family, task))
             variables = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen)
             launch = {
                 "framework": framework.name,
