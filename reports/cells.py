@@ -490,12 +490,17 @@ def fair(cells: Iterable[CellResult]) -> list[CellResult]:
 
 
 def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summary]]:
-    """Return the cells of a column that may be its fastest, each with its time.
+    """Return the cells of a column that may be its fastest, each with its time, the fastest first.
 
-    They are fair, and cells without a parity check are among them only if none has one.
+    They are fair, and cells without a parity check are among them only if none has one. Cells that took turns are in
+    the order of their ratios: their seconds are known less precisely.
     """
-    pool = [(cell, cell.timed) for cell in fair(cells) if cell.timed is not None]
-    return [pair for pair in pool if not pair[0].has(PARITY_UNCHECKED)] or pool
+    timed = [(cell, cell.timed) for cell in fair(cells) if cell.timed is not None]
+    pool = [pair for pair in timed if not pair[0].has(PARITY_UNCHECKED)] or timed
+    if not pool:
+        return []
+    _, least = min(pool, key=lambda pair: pair[1].median)
+    return sorted(pool, key=lambda pair: ratio(pair[1], least).value)
 
 
 def _fastest(cells: list[CellResult]) -> list[CellResult]:
@@ -503,7 +508,7 @@ def _fastest(cells: list[CellResult]) -> list[CellResult]:
     pool = in_the_running(cells)
     if not pool or len(cells) < 2:
         return []
-    least = min((timed for _, timed in pool), key=lambda timed: timed.median)
+    _, least = pool[0]
     return [cell for cell, timed in pool if not clearly_slower(timed, least)]
 
 

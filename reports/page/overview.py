@@ -43,7 +43,7 @@ def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
     of_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
     for group, rows in matrix.rows.items():
         cells = [cell for row in rows if (cell := matrix.at(group, row, column))]
-        ranking = sorted(in_the_running(cells), key=lambda pair: pair[1].median)
+        ranking = in_the_running(cells)
         network = group.network, group.specification
         if len(ranking) > max(1, len(of_network.get(network, (group, []))[1])):
             of_network[network] = group, ranking

@@ -43,6 +43,9 @@ _APART = (
     "A lead over a cell of another run is undecided: the machine may have shifted between the two, and the "
     "intervals do not cover that."
 )
+_MORE = (
+    "More launches of undecided rows alone: repeat the run's command with --launches 2-20 --interval fastest --resume."
+)
 _NAMED, _TIES = 3, 12
 """Names in a list, and comparisons described."""
 CLEAR, TIE, UNDECIDED, UNKNOWN = "clear", "tie", "undecided", "unknown"
@@ -54,7 +57,7 @@ class Leader:
     """The fastest cell of a column within its group, and those that come next."""
 
     first: CellResult
-    """The least median of those that may be compared."""
+    """The fastest of those that may be compared."""
     ties: tuple[CellResult, ...]
     """Others that are not clearly slower, the fastest first."""
     next: CellResult | None
@@ -78,7 +81,7 @@ def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
             for column in matrix.columns_of(machine):
                 pool = in_the_running(cell for row in rows if (cell := matrix.at(group, row, column)))
                 if pool:
-                    found.append(_leader(sorted(pool, key=lambda pair: pair[1].median), confidence))
+                    found.append(_leader(pool, confidence))
     return Compared(matrix, tuple(found))
 
 
@@ -154,6 +157,8 @@ def _page(found: Compared[Leader]) -> Page:
     common = common_flags(shown)
     tables = [_table(found, *each, common) for each in grouped(compared, lambda each: each.first.machine).items()]
     lines = [*_LEGEND, *flag_lines(shown, common)]
+    if any(each.launches for each in compared):
+        lines.append(_MORE)
     lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
     lines += axes.legends(each.first.cell for each in compared)
     if (alone := len(found.rows) - len(compared)) > 0:

@@ -162,6 +162,11 @@ class Run(Kept):
             object.__setattr__(self, "finished", _utc(self.finished))
 
     @property
+    def most(self) -> int:
+        """A cell's launches at most."""
+        return self.launches_most or self.launches
+
+    @property
     def contest(self) -> bool:
         """Whether cells got more launches only where the fastest of their column was open (`--interval fastest`)."""
         return self.launches_most is not None and self.precision is None and not self.sides

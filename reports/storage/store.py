@@ -130,6 +130,13 @@ class Store:
                 raise StoreError(f"The store {self.name} has no run {run}; begin it first.")
         self.written(run)
 
+    def go_on_with(self, run: Run) -> None:
+        """Keep a run in the place of the one with its id: unfinished, and with other launches planned."""
+        with self._writing() as connection:
+            statement = sa.update(schema.runs).where(schema.runs.c.id == run.id)
+            connection.execute(statement.values(finished=None, content=_json(run.to_dict())))
+        self.written(run.id)
+
     def runs(self, ids: Wanted = None) -> list[Run]:
         """Return every run, or those with these ids, the oldest first."""
         # The column alone has the end: the content was written when the run began.

@@ -136,14 +136,16 @@ def resumed(
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run, list[Record]]:
-    """Return the plan of the unfinished run that --resume continues, the run and its records.
+    """Return the plan of the run that --resume continues, the run and its records.
 
-    Raises UsageError (see `resume`) and StoreError.
+    A run that gets more launches is noted as such. Raises UsageError (see `resume`) and StoreError.
     """
     with Store.open(delivery.local_or(store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
         resume.check_same_builds(plan, records)
+        if any(run.id == unfinished.id and run != unfinished for run in store.runs()):
+            store.go_on_with(unfinished)
     return plan, unfinished, records
 
 

@@ -110,7 +110,8 @@ class Grouping:
         else:
             group, across = _column, _row
         parts = list(grouped(of_work, group).values())
-        if self.plan.decides:  # a contest is about columns alone
+        # Beyond its fewest launches a contest is about columns alone.
+        if self.plan.decides and of_work[0].block >= self.plan.launches:
             return parts
         if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
             return [list(of_work)]

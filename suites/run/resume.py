@@ -1,6 +1,7 @@
-"""Finds the unfinished run that ``--resume`` continues: one that the same command began.
+"""Finds the run that ``--resume`` continues: an unfinished one that the same command began.
 
-Any difference between the plan and the run is an error that lists it.
+Any difference between the plan and the run is an error that lists it, but more launches: these are added to the newest
+run that is otherwise the same, be it finished or not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,18 +37,23 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
     return _same(plan, runs) or _refuse(plan, runs[-1])
 
 
-def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None) -> list[Run]:
-    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none.
+def _of_suite(store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None) -> list[Run]:
+    """Return the runs of a plan's suite on this machine for this purpose, oldest first.
 
     A fleet's runs are resumed by their fleet alone, which names the run: its nodes share a fingerprint.
     """
-    wanted = plan.suite, machine.fingerprint, purpose, None
-    runs = [
+    wanted = plan.suite, machine.fingerprint, purpose
+    return [
         run
         for run in store.runs()
-        if (run.suite, run.machine, run.purpose, run.finished) == wanted
+        if (run.suite, run.machine, run.purpose) == wanted
         and (run.node is None if of_fleet is None else run.id == of_fleet)
     ]
+
+
+def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
+    """Return the unfinished runs among them; raises UsageError where there is none."""
+    runs = [run for run in _of_suite(store, plan, machine, purpose) if run.finished is None]
     if not runs:
         what = {"suite": "run", SEARCHING: "search", BISECTING: "bisection", RELEASES: "run of releases"}.get(
             purpose, purpose
@@ -66,20 +72,22 @@ def resume(
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run]:
-    """Return the unfinished run that this plan continues, and its plan.
+    """Return the run that this plan continues, and its plan.
 
-    Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
-    resumes. Raises UsageError when there is nothing to resume, when a build or an adapter it used was not given again,
-    when an adapter named now has no row in it, and when it is not the run asked for.
+    Cells, protocol and order are the run's, and its launches unless the plan has more. ``of_fleet`` is the id of the
+    run that a fleet's job resumes. Raises UsageError when there is nothing to resume, when a build or an adapter it
+    used was not given again, when an adapter named now has no row in it, and when it is not the run asked for.
     """
-    runs = _unfinished(store, plan, machine, purpose, of_fleet)
+    of_suite = _of_suite(store, plan, machine, purpose, of_fleet)
+    runs = [run for run in of_suite if run.finished is None]
     # A fleet names the run, which may be what another node had left of the plan.
-    run = runs[-1] if of_fleet else _same(plan, runs)
-    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
+    run = next(iter(runs), None) if of_fleet else _same(plan, runs) or _extended(plan, of_suite)
+    newest = run or _unfinished(store, plan, machine, purpose)[-1]
+    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in newest.plan))
     try:
         planned_rows = rows(wanted, list(chosen.builds))
     except UsageError as error:
-        option = _option_wanting(runs[-1], chosen.builds)
+        option = _option_wanting(newest, chosen.builds)
         raise UsageError(
             f"The unfinished run needs a build that is not here: {error} Give its {option} again."
         ) from error
@@ -90,7 +98,7 @@ def resume(
                 f"{name}=..., or leave out --resume to start a new run."
             )
     if run is None:
-        _refuse(plan, runs[-1])
+        _refuse(plan, newest)
     # The rest is the same, or it would not be this run.
     return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 
@@ -180,6 +188,18 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
             f"The unfinished run measured {cell.framework} {had}; it has {', '.join(now) or 'none'} now. Leave out "
             "--resume to start a new run."
         )
+
+
+def _extended(plan: Plan, runs: Sequence[Run]) -> Run | None:
+    """Return the newest of these runs that the plan only has more launches than, with the plan's launches."""
+    for run in reversed(runs):
+        longer = replace(
+            run, launches=plan.launches, launches_most=plan.launches_most, precision=plan.interval, finished=None
+        )
+        more = plan.launches >= run.launches and plan.most > run.most
+        if more and not differences(plan, longer):
+            return longer
+    return None
 
 
 def _same(plan: Plan, runs: Sequence[Run]) -> Run | None:

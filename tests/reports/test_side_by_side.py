@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import factory_of_records as make
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from properties import examples
 from scipy.special import stdtrit
 from scipy.stats import ttest_rel
 
+from dlbench.reports.ratio.fastest import fastest
 from dlbench.reports.side_by_side import side_by_side
 from dlbench.reports.statistics import mean_of_pairs, ratio, summarise, took_turns, welch, with_common_spread
 
@@ -140,3 +142,19 @@ def test_a_paired_t_of_scipy_agrees():
     low, high = expected.confidence_interval(0.95)
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
     assert (found.difference(0, 1) - half, found.difference(0, 1) + half) == pytest.approx((low, high))
+
+
+def test_the_fastest_of_a_column_is_so_within_groups_whatever_the_machine_did_between_them():
+    """The machine was half as fast in the groups with PyTorch, which takes a tenth less than JAX."""
+    records, noise = [], (0.999, 1.0, 1.001)
+    for number, factor in enumerate(noise):
+        for group, members in (("slow", {"torch": 2.0, "mxnet": 4.0}), ("fast", {"jax": 1.1 * factor, "mxnet": 2.0})):
+            for framework, seconds in members.items():
+                outcome = make.outcome([seconds] * 3, turns=[1, 1, 1])
+                launch = number + 3 * (group == "fast")
+                record = make.record(launch=launch, result=outcome, framework=framework)
+                records.append(replace(record, group=f"{group}{number}"))
+    (leader,) = fastest(make.matrix(*records)).rows
+    assert leader.first.cell.framework == "torch"
+    assert leader.first.timed.median > 1.5 * leader.next.timed.median
+    assert leader.ratio.value == pytest.approx(1.1, rel=0.01)

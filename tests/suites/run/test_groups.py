@@ -100,12 +100,18 @@ def test_under_a_quota_the_thread_counts_of_a_row_are_a_group():
             assert sorted(parts.values()) == ([3] if block == 0 else [1, 2])
 
 
-def test_where_the_fastest_of_each_column_is_wanted_all_groups_are_columns():
-    contest = replace(PLAN, launches=3, launches_most=12)
+def test_where_the_fastest_of_each_column_is_wanted_all_further_groups_are_columns():
+    contest = replace(PLAN, launches=2, launches_most=12)
     of_matrix = replace(grouping(contest), together=Together.COLUMN)
+    columns = []
     for block in range(4):
         for group in of_matrix.groups(launches(contest, block), {}, {}):
-            assert len({column_of("", each.cell) for each in group}) == 1
+            columns.append((block, len({column_of("", each.cell) for each in group})))
+    assert {count for block, count in columns if block != 1} == {1}
+    assert {count for block, count in columns if block == 1} == {2}
+    # Two rivals of a column are a group of their own.
+    rivals = [each for each in launches(contest, 2) if each.cell.framework != "mxnet"]
+    assert {len(group) for group in of_matrix.groups(rivals, {}, {})} == {2}
 
 
 def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():

@@ -48,8 +48,8 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
     [
         ({"networks": "fcn5"}, "network: fcn5 now, fcn5, lstm32 in the run"),
         ({"threads": "3"}, "threads: 3 now, "),
-        ({"launches": "3"}, "launches: 3 now, 2 in the run"),
-        ({"interval": "5%"}, "interval: 0.05 now, none in the run"),
+        ({"launches": "1"}, "launches: 1 now, 2 in the run"),
+        ({"launches": "3", "steps": 7}, "launches: 3 now, 2 in the run"),
         ({"steps": 7}, "steps: 7 now, "),
     ],
 )
@@ -59,6 +59,33 @@ def test_another_command_is_refused_with_what_differs(store, now, words):
         resume.resume(plan_of(**now), store, HERE, SuiteOverrides(**now))
     assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("more", [{"launches": "3"}, {"launches": "2-9", "interval": "fastest"}, {"interval": "5%"}])
+def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished, more):
+    run = preparation.begin(plan_of(seed=11), store, HERE)
+    if finished:
+        store.finish_run(run.id, run.started)
+    plan, found = resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))
+    wanted = plan_of(seed=11, **more)
+    assert (found.id, found.finished) == (run.id, None)
+    assert (found.launches, found.most, found.precision) == (wanted.launches, wanted.most, wanted.interval)
+    assert plan == wanted
+    store.go_on_with(found)
+    assert store.runs() == [found]
+    # An interruption later the same command goes on.
+    assert resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))[1] == found
+
+
+def test_an_unfinished_run_of_the_same_command_comes_before_a_longer_one(store):
+    shorter = preparation.begin(plan_of(launches="1", seed=1), store, HERE)
+    store.finish_run(shorter.id, shorter.started)
+    same = preparation.begin(plan_of(seed=2), store, HERE)
+    assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1].id == same.id
+    store.finish_run(same.id, same.started)
+    with pytest.raises(UsageError, match="no unfinished run"):
+        resume.resume(plan_of(launches="1"), store, HERE, SuiteOverrides(launches="1"))
 
 
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
