@@ -49,6 +49,7 @@ from dlbench.reports.statistics import (
     Summary,
     break_even,
     clearly_slower,
+    ratio,
     summarise,
     with_common_spread,
 )

@@ -283,7 +283,8 @@ def test_a_contest_in_turns_goes_on_with_those_that_may_be_the_fastest_alone():
     # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30 % between groups.
     assert modes_later == {"null", "eager"}
     assert {each.outcome for each in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
-    assert all(len({(each.cell.network, each.cell.threads) for each in group}) == 1 for group in made)
+    later = [group for group in made if group[0].block >= 2]
+    assert all(len({(each.cell.network, each.cell.threads) for each in group}) == 1 for group in later)
 
 
 def test_a_contest_in_turns_decides_first_what_takes_few_launches():
