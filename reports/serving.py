@@ -33,6 +33,8 @@ class Served(NamedTuple):
     usual: CellResult
     choices: int
     """That were measured."""
+    judged: int
+    """Of these, those whose slowest call in a hundred is known, or all without a limit."""
 
     @property
     def times(self) -> float | None:
@@ -77,7 +79,8 @@ def serving(matrix: Matrix, within: float | None) -> Serving:
         allowed = [each for each in choices if within is None or _ends_within(each, within)]
         best = max(allowed, key=_examples, default=None)
         alike = [each for each in choices if best is None or each.cell.batch_size == best.cell.batch_size]
-        found.append(Served(best, min(alike, key=_unusual), len(choices)))
+        judged = [each for each in choices if within is None or tail_of(each) is not None]
+        found.append(Served(best, min(alike, key=_unusual), len(choices), len(judged)))
     lacking = () if within is None else tuple(each for each in known if tail_of(each) is None)
     return Serving(matrix, within, tuple(found), lacking)
 
@@ -105,6 +108,11 @@ def _choice(cell: CellResult) -> str:
     return listed(words + ([counted(at.instances, "instance")] if at.instances > 1 else []))
 
 
+def _none(served: Served) -> str:
+    """Return why there is no best choice, in words."""
+    return "none within the limit" if served.judged else "too few calls to tell"
+
+
 def _name(cell: CellResult) -> str:
     """Return the name of its row, and what else tells it from others: "torch eager q1" under a CPU quota of 1."""
     return short_extra(row_name(cell.row), axes.without(cell.cell, *_CHOSEN))
@@ -121,7 +129,7 @@ _COLUMNS = (
         "best",
         "choice",
         lambda each: each.best and _chosen(each.best),
-        lambda each: "none within the limit" if each.best is None else _choice(each.best),
+        lambda each: _none(each) if each.best is None else _choice(each.best),
         fields=_CHOSEN,
     ),
     Column[Served](

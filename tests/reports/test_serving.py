@@ -65,6 +65,14 @@ def test_cells_of_few_calls_count_only_without_a_limit() -> None:
     assert any("calls are too few: 1 cell, not counted" in line for line in page.after)
 
 
+def test_a_row_of_few_calls_alone_is_not_said_to_be_slow() -> None:
+    few, slow = answers(0.010, count=20), answers(0.1, framework="onnx")
+    found = serving(make.matrix(*few, *slow), 0.02)
+    (table,) = REPORT.page(found, ReportOptions(within="20ms")).tables
+    assert {getattr(row[1], "text", row[1]) for row in table.rows if len(row) > 1} >= {"too few calls to tell", "none within the limit"}
+
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("20ms", 0.02), ("0.5 s", 0.5), ("", None)])
 def test_a_limit_is_a_time(text: str, seconds: float | None) -> None:
     assert limit_of(text) == seconds
