@@ -5,6 +5,7 @@ Colours are Okabe and Ito's (2008), distinct for every common colour vision; no 
 
 import math
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ Size = tuple[float, float]
 """Width and height in inches."""
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
+_TITLE, _TITLE_WIDTH = "title of a panel", 44
+"""Marks the titles of panels, and the characters that fit over one: longer titles have several lines."""
 _IN_PANEL, _LEGEND, _LINES = 64, 48, 4
 """The most characters of a text of a panel and of a line or name beside a panel, and the most lines of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -82,6 +85,11 @@ def _make_inert(figure: "Figure") -> None:
     around = dict.fromkeys(figure.texts, FIELD) | beside
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
+        if text.get_gid() == _TITLE:
+            text.set_parse_math(False)
+            title = visible(text.get_text(), _LINES * _TITLE_WIDTH)
+            text.set_text(textwrap.fill(title, _TITLE_WIDTH, max_lines=_LINES))
+            continue
         lines = text.get_text().split("\n") if text in around else [text.get_text()]
         text.set_parse_math(False)
         text.set_text("\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES]))
@@ -125,7 +133,7 @@ def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
         panel.xaxis.set_major_locator(FixedLocator(sizes))
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_title(title, fontsize=9, loc="left")
+    panel.set_title(title, fontsize=9, loc="left", gid=_TITLE)
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
     plain_frame(panel)
