@@ -609,7 +609,9 @@ def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
     outcome = outcome._replace(
         warmup_ns=[5], sample_counts=counts, paused_ns=[1, 2, 3, 4, 5], outside=outcome.outside._replace(turns=seen)
     )
+    outcome = outcome._replace(calls_ns=list(range(10)))
     found = without_growth(outcome)
+    assert found.calls_ns == [0, 1, 2, 3, 6, 7, 8, 9]
     assert found.samples_ns == pytest.approx([80_000_000] * 3 + [120_000_000])
     assert found.warmup_ns == pytest.approx([5, 900_000_000])
     assert (found.turns, found.paused_ns) == ([2, 1, 1], [1, 2, 4, 5])
