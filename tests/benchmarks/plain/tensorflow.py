@@ -2,7 +2,6 @@
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 MODES = ("function",)
 random = np.random.default_rng(1)
@@ -70,9 +69,8 @@ def infer(given, x):
     tf.config.threading.set_inter_op_parallelism_threads(1)
     model = given.build(lstm, fully_connected)
     x = tf.constant(x.astype(np.int32) if given.length else x)
-    compiled = tf.function(model, jit_compile=False, autograph=False).get_concrete_function(x)
-    frozen = convert_variables_to_constants_v2(compiled)
-    return lambda: frozen(x), None
+    compiled = tf.function(model, jit_compile=False, autograph=False)
+    return lambda: compiled(x), None
 
 
 def train(given, x, y):
