@@ -13,7 +13,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from ..families import Elman, Family, Layer
+from ..families import Elman, Family, Layer, Recurrent
 from ..libraries.walks import Functions, State, Turn, as_they_are
 from ..networks import Network
 
@@ -303,7 +303,7 @@ def product_model(size: int) -> bytes:
 
 
 def refuses_steps(family: Family) -> str:
-    """Return why a network is not unrolled; empty where it is."""
-    if not isinstance(family, Elman) or family.steps <= MOST_STEPS:
+    """Return why a recurrent network is not unrolled; empty where it is, and of other networks."""
+    if not isinstance(family, (Elman, Recurrent)) or family.steps <= MOST_STEPS:
         return ""
     return "%d steps: the graph holds every step, and is not built for more than %d" % (family.steps, MOST_STEPS)

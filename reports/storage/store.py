@@ -130,8 +130,8 @@ class Store:
                 raise StoreError(f"The store {self.name} has no run {run}; begin it first.")
         self.written(run)
 
-    def go_on_with(self, run: Run) -> None:
-        """Keep a run in the place of the one with its id: unfinished, and with other launches planned."""
+    def extend_run(self, run: Run) -> None:
+        """Replace the run that has this id by a longer plan of it, unfinished."""
         with self._writing() as connection:
             statement = sa.update(schema.runs).where(schema.runs.c.id == run.id)
             connection.execute(statement.values(finished=None, content=_json(run.to_dict())))

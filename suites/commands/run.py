@@ -145,7 +145,7 @@ def resumed(
         records = list(store.records(run=unfinished.id))
         resume.check_same_builds(plan, records)
         if any(run.id == unfinished.id and run != unfinished for run in store.runs()):
-            store.go_on_with(unfinished)
+            store.extend_run(unfinished)
     return plan, unfinished, records
 
 

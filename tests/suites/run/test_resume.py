@@ -72,7 +72,7 @@ def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished,
     assert (found.id, found.finished) == (run.id, None)
     assert (found.launches, found.most, found.precision) == (wanted.launches, wanted.most, wanted.interval)
     assert plan == wanted
-    store.go_on_with(found)
+    store.extend_run(found)
     assert store.runs() == [found]
     # An interruption later the same command goes on.
     assert resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))[1] == found
