@@ -145,6 +145,7 @@ class Protocol(NamedTuple):
     sample_seconds: float = 0.0  # steps shorter than this are timed several at a time
     curve_steps: int = 0  # steps of training on the launch's text after all that is timed; 0: none
     loss_steps: int = 0  # further steps after all that is timed, on one mini-batch, whose losses are kept; 0: none
+    trend: bool = False  # a launch that is followed over minutes: the memory after each sample is kept too
 
 
 class Launch(NamedTuple):
@@ -161,7 +162,8 @@ class Launch(NamedTuple):
     gpu: Optional[str] = None  # UUIDs of the GPUs that it sees, one a worker, with commas; None: it runs on the CPU
     repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all distinct
     label_sets: int = 1  # equal parts, with different labels, of a repeated mini-batch that is normalised over
-    profiled_steps: int = 0  # steps to profile after the timed ones; 0: none
+    profiled_steps: int = 0  # steps to profile after the timed ones, at least; 0: none
+    profiled_seconds: float = 0.0  # as many steps are profiled as take this long without the profiler
     network: Optional[Dict[str, Any]] = None  # the cell's network as `networks.to_data` writes it
     queried_networks: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to accept or refuse
     weights: Optional[str] = None  # folder with files of the network's large weights; None: all are drawn
@@ -313,6 +315,7 @@ class SampleCounts(NamedTuple):
     minor_faults: List[int]  # pages of memory that it mapped without reading a disk
     voluntary_switches: List[int]  # of a thread that waited for something
     involuntary_switches: List[int]  # of a thread that lost its CPU to another
+    resident_bytes: List[int] = []  # at the end of each sample, of a launch that is followed over minutes; else empty
 
 
 class DeviceCeilings(NamedTuple):

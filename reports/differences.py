@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark.commits import commit_in_words
-from dlbench.reports.storage.hosts import FOREIGN_KEY
+from dlbench.reports.storage.hosts import FOREIGN_KEY, Host
 from dlbench.reports.storage.record import IMPORTED, RELEASED, Record
 
 
@@ -29,7 +29,10 @@ _DISTRIBUTIONS = "distributions"
 
 
 def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return the differences of two records of one cell and side other than their measurements, packages first."""
+    """Return the differences of two records of one cell and side other than their measurements.
+
+    The most suspicious ones come first, and packages before other facts.
+    """
     old_packages, old = _software(before.outcome.software)
     new_packages, new = _software(after.outcome.software)
     packages = [*_each("", old_packages, new_packages)]
@@ -48,7 +51,30 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
             ("CPU quota", before.quota_cpus, after.quota_cpus),
             ("environment", before.environment[:12], after.environment[:12]),
         ]
-    return tuple(Difference(after.side, what, _words(old), _words(new)) for what, old, new in pairs if old != new)
+    found = [Difference(after.side, what, _words(old), _words(new)) for what, old, new in pairs if old != new]
+    return tuple(sorted(found, key=lambda each: suspicion(each.what)))
+
+
+MOST_SHOWN = 5
+"""Differences that are named; JSON has all."""
+_SUSPECTS = (
+    ("interpreter", "commit"),
+    ("cpu model", "kernels", "cpu_capability", "blas", "mkl", "onednn", "xla", "eigen", "openmp", "cuda", "cudnn"),
+    ("jax", "tensorflow", "torch", "onnx", "mxnet", "paddle", "keras", "openvino", "numpy"),
+    ("mode_settings", "variables", "tuning", "execution", "threads", "cpus", "quota"),
+    ("governor", "microcode", "kernel", "libc", "compiler"),
+    ("dlbench", "protocol"),
+)
+"""What changes the time of a step most often, first. The last two are dlbench's own."""
+
+
+def suspicion(what: str) -> int:
+    """Return the place of a difference in the order of suspicion: the most suspicious one is 0."""
+    words = what.lower()
+    for place, group in enumerate(_SUSPECTS):
+        if any(word in words for word in group):
+            return place
+    return len(_SUSPECTS)
 
 
 def _words(value: object) -> str | None:
@@ -120,8 +146,6 @@ class SideDifference(NamedTuple):
         return difference_words(Difference("", self.what, self.baseline, self.candidate))
 
 
-_FIRST = ("interpreter", "commit")
-"""Named before all packages and settings."""
 _OF_THE_CODE = ("adapter_digest", "framework", "mode_settings file", "version", "environment")
 """Said by the description of the sides."""
 _SAID_TWICE = ("python", "default_threads", "tunable", RELEASED)
@@ -132,7 +156,7 @@ def side_differences(
 ) -> tuple[SideDifference, ...]:
     """Return what differs besides the code between the sides' first launches of each common cell.
 
-    Interpreters and commits come first, then what differs in most cells.
+    The most suspicious come first (`suspicion`), and of those what differs in most cells.
     """
     left_out = (*_OF_THE_CODE, *_SAID_TWICE)
     counts: Counter[tuple[str, str | None, str | None]] = Counter()
@@ -144,10 +168,21 @@ def side_differences(
                 counts[each.what, each.before, each.after] += 1
 
     def place(found: SideDifference) -> tuple[object, ...]:
-        first = _FIRST.index(found.what) if found.what in _FIRST else len(_FIRST)
-        return first, -found.cells, found.what, found.baseline or "", found.candidate or ""
+        return suspicion(found.what), -found.cells, found.what, found.baseline or "", found.candidate or ""
 
     return tuple(sorted((SideDifference(*key, count) for key, count in counts.items()), key=place))
+
+
+def host_differences(baseline: Host, candidate: Host, cells: int) -> tuple[SideDifference, ...]:
+    """Return what differs between two machines, as a comparison of this many cells names it."""
+    before, after = dict(baseline.description), dict(candidate.description)
+    labels = dict.fromkeys((*before, *after))
+    found = [
+        SideDifference(label, before.get(label), after.get(label), cells)
+        for label in labels
+        if before.get(label) != after.get(label)
+    ]
+    return tuple(sorted(found, key=lambda each: suspicion(each.what)))
 
 
 def _first(records: Sequence[Record]) -> Record:
@@ -157,17 +192,14 @@ def _first(records: Sequence[Record]) -> Record:
     return next(described, ordered[0])
 
 
-_SHOWN = 6
-
-
 def side_differences_line(found: Sequence[SideDifference], cells: int) -> str:
     """Return one sentence on what differs between the sides of a comparison of this many cells; empty for nothing."""
     if not found:
         return ""
     words = []
-    for each in found[:_SHOWN]:
+    for each in found[:MOST_SHOWN]:
         some = f" (in {each.cells} of {counted(cells, 'cell')})" if each.cells < cells else ""
         words.append(f"{each.words}{some}")
-    more = len(found) - _SHOWN
+    more = len(found) - MOST_SHOWN
     words += [f"and {more} more (--json)"] if more > 0 else []
     return f"The sides also differ in: {'; '.join(words)}."

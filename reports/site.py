@@ -15,7 +15,8 @@ from markupsafe import Markup
 from pydantic import AwareDatetime
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.compare.comparison import Comparison
+from dlbench.reports.compare.comparison import CellComparison, Comparison
+from dlbench.reports.compare.judged import TIME
 from dlbench.reports.compare.report import GRAVE, sentence_of
 from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.formats.inert import one_line
@@ -211,15 +212,18 @@ def findings_of(comparison: Comparison) -> dict[str, Any]:
     """Return `Night.slower` and `Night.cleared` of a gate; for any other comparison both are empty."""
     if comparison.purpose != "gate":
         return {}
-    cells = {key_of(comparison.hosts[0].fingerprint, cell.cell): cell for cell in comparison.cells}
+    cells = {_key_of_judged(comparison.hosts[0].fingerprint, cell): cell for cell in comparison.cells}
     slower = {
-        key: Slower(
-            one_line(name_of(cell.cell)), cell.verdict.name, one_line(sentence_of(cell)), cell.baseline.environment
-        )
+        key: Slower(one_line(cell.name), cell.verdict.name, one_line(sentence_of(cell)), cell.baseline.environment)
         for key, cell in cells.items()
         if cell.verdict in GRAVE
     }
     return {"slower": slower, "cleared": tuple(sorted(key for key, cell in cells.items() if cell.verdict in _CLEARED))}
+
+
+def _key_of_judged(machine: str, cell: CellComparison) -> str:
+    key = key_of(machine, cell.cell)
+    return key if cell.quantity == TIME else f"{key}-{cell.quantity}"
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:

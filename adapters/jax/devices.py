@@ -3,7 +3,7 @@
 import importlib.metadata
 import os
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import jax
 import numpy as np
@@ -16,7 +16,6 @@ from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
-from ..libraries.profiles import HLO, TslLine
 from ..protocol import PLACEMENTS, Cell, Profile
 from .networks import place
 
@@ -262,27 +261,16 @@ class Workers:
 PROFILER = "jax.profiler"
 
 
-def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run this many steps under the profiler; None where this version of JAX cannot read its output."""
-    if not hasattr(jax.profiler, "ProfileData"):
-        return None
+def take_profile(adapter: Adapter, steps: int) -> Profile:
+    """Run this many steps under the profiler."""
     with tempfile.TemporaryDirectory(prefix="jax-", dir=adapter.cache_directory) as directory:
-        options = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0  # a step's Python is a few lines; tracing them slows it
-        jax.profiler.start_trace(directory, profiler_options=options)
+        if hasattr(jax.profiler, "ProfileOptions"):
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0  # a step's Python is a few lines; tracing them slows it
+            jax.profiler.start_trace(directory, profiler_options=options)
+        else:
+            jax.profiler.start_trace(directory)
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         jax.profiler.stop_trace()
-        data = jax.profiler.ProfileData.from_file(profiles.tsl_file_in(directory))
-        calls = list(profiles.tsl_calls(profiled_lines(data), adapter.cell.on_cpu))
-    return profiles.profile(PROFILER, steps, seconds, calls)
-
-
-def profiled_lines(data: Any) -> Iterator[TslLine]:
-    """Yield the lines of a ``ProfileData``."""
-    for plane in data.planes:
-        for line in plane.lines:
-            events = [
-                (event.name, event.start_ns, event.duration_ns, any(key == HLO for key, _ in event.stats))
-                for event in line.events
-            ]
-            yield plane.name, line.name, events
+        lines = profiles.tsl_lines_in(directory)
+    return profiles.profile(PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu))

@@ -5,6 +5,7 @@ The wall clock remains the measure, from an idle device to an idle device. In ad
 the timed steps the device's ceilings (``libraries/gpus.py``) and a short profile. None of this happens on the CPU.
 """
 
+import math
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..base import Adapter
@@ -17,6 +18,8 @@ from .contract import ask
 SENTINEL_SIZE = 8192
 #: Steps of the profile that shows how long the device was busy: few, since their traces are long.
 PROFILED_STEPS = 3
+#: A profiler keeps every call of every operator until its end.
+MOST_PROFILED_STEPS = 500
 
 
 class Watch:
@@ -83,6 +86,13 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
         return None
 
 
+def _steps_to_profile(outcome: Outcome, launch: Launch) -> int:
+    steps, seconds = launch.profiled_steps or PROFILED_STEPS, outcome.median_seconds()
+    if not launch.profiled_seconds or not seconds:
+        return steps
+    return max(steps, min(MOST_PROFILED_STEPS, math.ceil(launch.profiled_seconds / seconds)))
+
+
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
     """Return the outcome with a GPU's ceilings and a profile.
 
@@ -99,7 +109,7 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
             software["ceilings_failed"] = "; ".join(failures)
         outcome = outcome._replace(device=outcome.device._replace(ceilings=ceilings))
     try:
-        profile = ask(adapter, "profile", launch.profiled_steps or PROFILED_STEPS)
+        profile = ask(adapter, "profile", _steps_to_profile(outcome, launch))
     except Exception as error:
         software["profile_failed"] = gpus.noted(error)
         return outcome

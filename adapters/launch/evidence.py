@@ -322,11 +322,14 @@ def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[S
 class SampleCounter:
     """Counts the kernel's events in each timed sample: page faults and context switches of this process.
 
-    The counters are read between two samples, so no sample includes the cost of reading them.
+    The counters are read between two samples, so no sample includes the cost of reading them. With ``memory`` the
+    resident memory is read there too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: bool = False) -> None:
+        self._memory = memory
         self._readings: List[Tuple[int, int, int]] = []
+        self._resident: List[int] = []
         self._last = (0, 0, 0)
 
     def begin(self) -> None:
@@ -340,11 +343,13 @@ class SampleCounter:
         now = (usage.ru_minflt, usage.ru_nvcsw, usage.ru_nivcsw)
         last, self._last = self._last, now
         self._readings.append((now[0] - last[0], now[1] - last[1], now[2] - last[2]))
+        if self._memory:
+            self._resident.append(resident_pages() * resource.getpagesize())
 
     def counts(self, skipped: int) -> SampleCounts:
         """Return the counts of all samples but the first ``skipped``."""
         faults, voluntary, involuntary = zip(*self._readings[skipped:])
-        return SampleCounts(list(faults), list(voluntary), list(involuntary))
+        return SampleCounts(list(faults), list(voluntary), list(involuntary), self._resident[skipped:])
 
 
 def minor_faults() -> int:

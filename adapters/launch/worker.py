@@ -155,6 +155,8 @@ class FirstWorker:
         if self.team is not None or not timed:
             return
         if launch.profiled_steps > 0 or not launch.cell.on_cpu:
+            if launch.in_turns:
+                self.host.mark(PROFILE)  # the others must not compute meanwhile
             self.announce(PROFILE)
             outcome = device.with_profile(outcome, launch, self.adapter)
             self.keep(outcome)
@@ -270,7 +272,7 @@ class FirstWorker:
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         watch.begin()
-        counter = evidence.SampleCounter()
+        counter = evidence.SampleCounter(memory=protocol.trend)
         # Each worker of a team is bound to its part of the launch's CPUs.
         bound = team.needed(adapter, launch) and launch.cpus
         cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()

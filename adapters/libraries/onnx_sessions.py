@@ -11,6 +11,8 @@ from ..base import Adapter, factors
 from ..families import CELLS
 from ..launch.batches import Batch, by_example, in_rows
 from ..networks import Network
+from ..protocol import Profile
+from . import profiles
 from .onnx_graphs import OUTPUTS, Graph, add_product, inference_model, refuses_steps
 
 CPU = "CPUExecutionProvider"
@@ -68,14 +70,26 @@ class SessionAdapter(Adapter):
     ) -> None:
         self.network = network
         model, shape = inference_model(self.graph(), network, len(batch.inputs), weights, statistics)
-        self.session = onnxruntime.InferenceSession(model.SerializeToString(), self.options, self.providers())
+        self.model = model.SerializeToString()
         self.found = self.buffer(list(shape))
         # On the CPU it lies on its NumPy array: nothing is copied, here or in the step.
         self.shown = in_rows(network.family, batch, np.int64)[0]
         self.given_inputs = self.value_of(self.shown)
+        self._open_inference(self.options)
+
+    def _open_inference(self, options: Any) -> None:
+        self.session = onnxruntime.InferenceSession(self.model, options, self.providers())
         self.binding = self.session.io_binding()
         self.binding.bind_ortvalue_input("inputs", self.given_inputs)
         self.binding.bind_ortvalue_output(OUTPUTS, self.found)
+
+    def profile_inference(self, steps: int) -> Profile:
+        """Run this many calls of a further session of the same graph, which profiles them."""
+        kept = self.session, self.binding
+        try:
+            return profiles.take_onnx_profile(self, self._open_inference, lambda: self.session.end_profiling(), steps)
+        finally:
+            self.session, self.binding = kept
 
     def infer(self) -> None:
         self.session.run_with_iobinding(self.binding)

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
 from ..launch.timing import time_one
 from ..protocol import Operator, Profile
@@ -220,12 +220,131 @@ def _on_host(events: List[TslEvent]) -> Iterator[Span]:
             yield match.group(1), start, duration
 
 
-def tsl_file_in(directory: str) -> str:
-    """Return the one profile below this directory; raises RuntimeError where the profiler wrote none."""
+def tsl_lines_in(directory: str) -> List[TslLine]:
+    """Return the lines of the one profile below this directory; raises RuntimeError where the profiler wrote none."""
     files = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
     if not files:
         raise RuntimeError("the profiler wrote no profile")
-    return files[0]
+    with open(files[0], "rb") as file:
+        return tsl_lines(file.read())
+
+
+# The file is a protocol buffer, XSpace (tsl/profiler/protobuf/xplane.proto). Releases differ in whether and where they
+# have a reader of it, so it is read here: a message is a sequence of fields, each a number, a wire type and a value.
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_SPACE_PLANES = 1
+_PLANE_NAME, _PLANE_LINES, _PLANE_EVENT_NAMES, _PLANE_STAT_NAMES = 2, 3, 4, 5
+_LINE_NAME, _LINE_TIMESTAMP_NS, _LINE_EVENTS = 2, 3, 4
+_EVENT_NAME, _EVENT_OFFSET_PS, _EVENT_DURATION_PS, _EVENT_STATS = 1, 2, 3, 4
+_STAT_NAME = 1
+_ENTRY_KEY, _ENTRY_VALUE, _METADATA_NAME = 1, 2, 2
+
+
+def _fields(message: bytes) -> Iterator[Tuple[int, Any]]:
+    """Yield the number and the value of each field of a message: an integer, or bytes."""
+    place, end = 0, len(message)
+    while place < end:
+        tag, place = _varint(message, place)
+        number, wire = tag >> 3, tag & 7
+        if wire == _VARINT:
+            value, place = _varint(message, place)
+            yield number, value
+        elif wire == _BYTES:
+            length, place = _varint(message, place)
+            yield number, message[place : place + length]
+            place += length
+        elif wire in (_FIXED64, _FIXED32):
+            place += 8 if wire == _FIXED64 else 4
+        else:
+            raise RuntimeError("the profile has a field of unknown type %d" % wire)
+
+
+def _varint(message: bytes, place: int) -> Tuple[int, int]:
+    """Return the integer that begins at a place, seven bits a byte and the lowest first, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+
+
+def tsl_lines(space: bytes) -> List[TslLine]:
+    """Return the lines of an XSpace. Its events refer to names by number, and count time from their line's."""
+    planes = [_plane(value) for number, value in _fields(space) if number == _SPACE_PLANES]
+    # Nanoseconds since 1970 would take all the digits that a float has.
+    first = min((begun for _, lines, _, _ in planes for _, begun, _ in lines), default=0)
+    found: List[TslLine] = []
+    for plane, lines, names, compiled in planes:
+        for line, begun, messages in lines:
+            events = [_event(message, begun - first, names, compiled) for message in messages]
+            found.append((plane, line, events))
+    return found
+
+
+def _plane(message: bytes) -> Tuple[str, List[Tuple[str, int, List[bytes]]], Dict[int, str], Set[int]]:
+    """Return a plane's name, its lines, the names of its events, and the numbers of the statistic `HLO`."""
+    name = ""
+    lines: List[Tuple[str, int, List[bytes]]] = []
+    names: Dict[int, str] = {}
+    compiled: Set[int] = set()
+    for number, value in _fields(message):
+        if number == _PLANE_NAME:
+            name = value.decode("utf-8", "replace")
+        elif number == _PLANE_LINES:
+            lines.append(_line(value))
+        elif number == _PLANE_EVENT_NAMES:
+            key, text = _entry(value)
+            names[key] = text
+        elif number == _PLANE_STAT_NAMES:
+            key, text = _entry(value)
+            if text == HLO:
+                compiled.add(key)
+    return name, lines, names, compiled
+
+
+def _line(message: bytes) -> Tuple[str, int, List[bytes]]:
+    """Return a line's name, the nanosecond at which it begins, and its events as they are written."""
+    name, begun = "", 0
+    events: List[bytes] = []
+    for number, value in _fields(message):
+        if number == _LINE_NAME:
+            name = value.decode("utf-8", "replace")
+        elif number == _LINE_TIMESTAMP_NS:
+            begun = value
+        elif number == _LINE_EVENTS:
+            events.append(value)
+    return name, begun, events
+
+
+def _entry(message: bytes) -> Tuple[int, str]:
+    """Return the key of an entry of a map of names, and the name."""
+    key, name = 0, ""
+    for number, value in _fields(message):
+        if number == _ENTRY_KEY:
+            key = value
+        elif number == _ENTRY_VALUE:
+            for inner, text in _fields(value):
+                if inner == _METADATA_NAME:
+                    name = text.decode("utf-8", "replace")
+    return key, name
+
+
+def _event(message: bytes, begun: int, names: Dict[int, str], compiled: Set[int]) -> TslEvent:
+    """Return an event of a line that begins at this nanosecond."""
+    name, offset, duration, of_program = "", 0, 0, False
+    for number, value in _fields(message):
+        if number == _EVENT_NAME:
+            name = names.get(value, "")
+        elif number == _EVENT_OFFSET_PS:
+            offset = value
+        elif number == _EVENT_DURATION_PS:
+            duration = value
+        elif number == _EVENT_STATS and not of_program:
+            of_program = any(inner == _STAT_NAME and stat in compiled for inner, stat in _fields(value))
+    return name, begun + offset * 1e-3, duration * 1e-3, of_program
 
 
 # ONNX Runtime: a session profiles from its making to its end or not at all, so the timed ones do not: others, of the

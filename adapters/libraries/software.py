@@ -30,7 +30,25 @@ def environment() -> Dict[str, Any]:
         "distributions": distributions,
         "numpy": np.__version__,
         "libc": "-".join(platform.libc_ver()),
+        **system(),
     }
+
+
+def system() -> Dict[str, str]:
+    """Return what of the machine may change between two runs: kernel, microcode and the CPUs' frequency governor."""
+    found = {"kernel": platform.release()}
+    for name, path, line in (
+        ("microcode", "/proc/cpuinfo", "microcode"),
+        ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", ""),
+    ):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines = [each for each in file if each.startswith(line)]
+        except OSError:
+            continue
+        if lines:
+            found[name] = lines[0].rpartition(":")[2].strip()
+    return found
 
 
 def compiler(command: str) -> Tuple[str, str]:

@@ -160,8 +160,10 @@ class OnnxAdapter(SessionAdapter):
         }
 
     def profile(self, steps: int) -> Optional[Profile]:
-        if not self.cell.on_cpu or self.cell.infers:
+        if not self.cell.on_cpu:
             return None
+        if self.cell.infers:
+            return self.profile_inference(steps)
         kept = self.session, self.bindings
         try:
             return profiles.take_onnx_profile(self, self._open_session, lambda: self.session.end_profiling(), steps)

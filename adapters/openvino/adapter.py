@@ -1,6 +1,6 @@
 """OpenVINO on the CPU: trained networks only, from the ONNX graph that ONNX Runtime's rows infer with."""
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import onnx
@@ -9,9 +9,11 @@ import openvino
 from ..base import Adapter, factors
 from ..families import CELLS
 from ..launch.batches import Batch, by_example, in_rows
-from ..libraries import onnx_graphs
+from ..libraries import onnx_graphs, profiles
 from ..libraries.onnx_graphs import add_product, inference_model, refuses_steps
+from ..libraries.profiles import Calls
 from ..networks import Network
+from ..protocol import Profile
 
 #: OpenVINO's names of element types.
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
@@ -66,8 +68,8 @@ class OpenVinoAdapter(Adapter):
     ) -> None:
         self.network = network
         model, _ = inference_model(Graph(), network, len(batch.inputs), weights, statistics)
-        read = self.core.read_model(model.SerializeToString())
-        self.compiled = self.core.compile_model(read, "CPU", self.options())
+        self.read = self.core.read_model(model.SerializeToString())
+        self.compiled = self.core.compile_model(self.read, "CPU", self.options())
         self.request = self.compiled.create_infer_request()
         # The request reads this array: nothing is copied within a call.
         self.shown = np.ascontiguousarray(in_rows(network.family, batch, np.int64)[0])
@@ -107,6 +109,26 @@ class OpenVinoAdapter(Adapter):
             "gpu": ("GPU" in devices, "available_devices: %s" % ", ".join(devices)),
             "automatic_gradients": (False, "it runs trained networks"),
         }
+
+    def profile(self, steps: int) -> Profile:
+        """Run this many calls of a model compiled once more, which counts the time of each of its nodes."""
+        calls: List[Calls] = []
+        kept = self.request
+        compiled = self.core.compile_model(self.read, "CPU", {**self.options(), "PERF_COUNT": "YES"})
+        self.request = compiled.create_infer_request()
+        self.request.set_input_tensor(openvino.Tensor(self.shown, shared_memory=True))
+
+        def step() -> None:
+            self.infer()
+            for node in self.request.profiling_info:
+                calls.append(Calls(node.node_type, False, node.real_time.total_seconds(), 1))
+
+        try:
+            profiles.run(self.infer, self.synchronize, profiles.WARMUP)
+            seconds = profiles.run(step, self.synchronize, steps)
+        finally:
+            self.request = kept
+        return profiles.profile("OpenVINO's performance counts", steps, seconds, calls)
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         graph = add_product(Graph(), size)

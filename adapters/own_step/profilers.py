@@ -23,6 +23,7 @@ PROFILERS = {
     "jax": "jax.devices",
     "mxnet": "mxnet.adapter",
     "paddle": "paddle.adapter",
+    "onnxruntime": "own_step.onnx_sessions",
 }
 #: Operators that take this share of a step leave no doubt about which framework computes it.
 _ENOUGH = 0.5
@@ -78,18 +79,21 @@ def take_python_profile(adapter: Adapter, steps: int) -> Profile:
     finally:
         profiler.disable()
     functions: Dict[Tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]  # it exists
-    return profiles.profile(PYTHON_PROFILER, steps, seconds, profiled_calls(functions))
+    of_step = str(getattr(adapter, "file", ""))
+    return profiles.profile(PYTHON_PROFILER, steps, seconds, profiled_calls(functions, of_step))
 
 
-def profiled_calls(functions: Dict[Tuple[str, int, str], Any]) -> Iterator[Calls]:
-    """Yield each function with its own time; dlbench's own are left out."""
+def profiled_calls(functions: Dict[Tuple[str, int, str], Any], of_step: str = "") -> Iterator[Calls]:
+    """Yield each function with its own time; dlbench's own are left out. ``of_step`` is the user's file."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for (file, line, function), (_, count, own, _, _) in functions.items():
         if not file.startswith(ours) and "_lsprof.Profiler" not in function:
-            yield Calls(_name(file, line, function), False, own, count)
+            yield Calls(_name(file, line, function, of_step), False, own, count)
 
 
-def _name(file: str, line: int, function: str) -> str:
+def _name(file: str, line: int, function: str, of_step: str) -> str:
     if file == "~":  # of C: "<built-in method torch._C._nn.linear>"
         return function.strip("<>").replace("built-in method ", "")
+    if file == of_step:
+        return "%s (the step's file)" % function  # the same in two files that are compared
     return "%s (%s:%d)" % (function, os.path.basename(file), line)

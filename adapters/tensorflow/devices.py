@@ -6,7 +6,7 @@ it has GPU kernels for; with several workers the first is there, and the instrum
 
 import os
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow as tf
 
@@ -15,7 +15,6 @@ from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
-from ..libraries.profiles import HLO, TslLine
 from ..networks import Network
 from ..protocol import Cell, Profile
 from .networks import TensorFlowNetwork, clipped, place, update
@@ -258,44 +257,14 @@ class Workers:
         return float(sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares)))
 
 
-try:
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-except ImportError:  # the place of the file's description differs between versions
-    xplane_pb2 = None
-
 PROFILER = "tf.profiler"
 
 
-def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run this many steps under the profiler; None where this version of TensorFlow cannot read what it writes."""
-    if xplane_pb2 is None:
-        return None
+def take_profile(adapter: Adapter, steps: int) -> Profile:
+    """Run this many steps under the profiler."""
     with tempfile.TemporaryDirectory(prefix="tensorflow-", dir=adapter.cache_directory) as directory:
         tf.profiler.experimental.start(directory)
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         tf.profiler.experimental.stop()
-        space = xplane_pb2.XSpace()
-        with open(profiles.tsl_file_in(directory), "rb") as file:
-            space.ParseFromString(file.read())
-        calls = list(profiles.tsl_calls(profiled_lines(space), adapter.cell.on_cpu))
-    return profiles.profile(PROFILER, steps, seconds, calls)
-
-
-def profiled_lines(space: Any) -> Iterator[TslLine]:
-    """Yield the lines of an ``XSpace``, whose events refer to names by number and count time from their line's."""
-    # Nanoseconds since 1970 would take all the digits that a float has.
-    first = min((line.timestamp_ns for plane in space.planes for line in plane.lines), default=0)
-    for plane in space.planes:
-        names = {number: kind.name for number, kind in plane.event_metadata.items()}
-        compiled = {number for number, kind in plane.stat_metadata.items() if kind.name == HLO}
-        for line in plane.lines:
-            events = [
-                (
-                    names[event.metadata_id],
-                    line.timestamp_ns - first + event.offset_ps * 1e-3,
-                    event.duration_ps * 1e-3,
-                    any(stat.metadata_id in compiled for stat in event.stats),
-                )
-                for event in line.events
-            ]
-            yield plane.name, line.name, events
+        lines = profiles.tsl_lines_in(directory)
+    return profiles.profile(PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu))

@@ -7,7 +7,7 @@ the point where it gets slower is the same, and the candidate on its good side i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.bisection.posterior import Assessment
 from dlbench.reports.columns import VALUE, Column, csv_rows, objects, table
 from dlbench.reports.compare.comparison import CellComparison
+from dlbench.reports.compare.judged import JUDGED, TIME
 from dlbench.reports.compare.report import ratio_of, sentence_of
 from dlbench.reports.compare.verdict import Rule, Verdict, estimate_pairs
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.formats.ratios import longer_in_words, percent
+from dlbench.reports.formats.ratios import change_in_words, longer_in_words, percent
 from dlbench.reports.naming import counted, listed, name_of
+from dlbench.reports.operators import StepDifference, difference_data, operator_table
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -95,6 +97,8 @@ class Bisection:
     """Measures it again."""
     faster: bool = False
     """Whether it goes backwards in time, to the first faster one."""
+    operators: StepDifference | None = None
+    """Which operators account for the difference between the last fast candidate and the first slow one."""
 
     @property
     def bad(self) -> str:
@@ -196,27 +200,77 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
     )
 
 
-def _slower(found: Bisection) -> str:
-    return "faster" if found.faster else "slower"
+_MOST_OPERATORS = 5
+"""Shown; JSON has all."""
+
+
+class _Phrases(NamedTuple):
+    """How a bisection speaks of a rise and a fall of what it searches by."""
+
+    is_more: str
+    """As in "0.6.0 {is_more} than 0.5.0"."""
+    is_not_more: str
+    is_not_less: str
+    less: str
+    more: str
+    rose: str
+    """As in "where {rose}"."""
+    fell: str
+    a_rise: str
+
+
+_OF_TIME = _Phrases(
+    "is slower",
+    "is not slower",
+    "is not faster",
+    "faster",
+    "slower",
+    "it became slower",
+    "it became faster",
+    "slowdown",
+)
+
+
+def _phrases(found: Bisection) -> _Phrases:
+    if found.ends.quantity == TIME:
+        return _OF_TIME
+    words = JUDGED[found.ends.quantity].words
+    return _Phrases(
+        f"has more {words}",
+        f"does not have more {words}",
+        f"does not have less {words}",
+        "less",
+        "more",
+        f"its {words} rose",
+        f"its {words} fell",
+        f"rise of {words}",
+    )
+
+
+def _first(found: Bisection) -> str:
+    """Return what is searched for: "first slower release", "first release with more peak memory"."""
+    if found.ends.quantity == TIME:
+        return f"first {'faster' if found.faster else 'slower'} {found.kind}"
+    return f"first {found.kind} with {'less' if found.faster else 'more'} {JUDGED[found.ends.quantity].words}"
 
 
 def _other_way(found: Bisection, said: str) -> str:
     """Return that the change has the other direction than the one asked for, and how to search for it."""
-    good, bad = found.good, found.bad
+    good, bad, phrases = found.good, found.bad, _phrases(found)
     if found.faster:
         return (
-            f"{good} is not faster than {bad}, but slower ({bad} against {good}: {said}). To find where it became "
-            f"slower: --good {bad} --bad {good}, without --faster."
+            f"{good} {phrases.is_not_less} than {bad}, but {phrases.more} ({bad} against {good}: {said}). To find "
+            f"where {phrases.rose}: --good {bad} --bad {good}, without --faster."
         )
     return (
-        f"{bad} is not slower than {good}, but faster: {said}. To find where it became faster: --good {bad} --bad "
-        f"{good} --faster."
+        f"{bad} {phrases.is_not_more} than {good}, but {phrases.less}: {said}. To find where {phrases.fell}: --good "
+        f"{bad} --bad {good} --faster."
     )
 
 
 def headline(found: Bisection) -> str:
     """Return the result in a sentence."""
-    first, suspects = f"first {_slower(found)} {found.kind}", found.suspects
+    first, suspects = _first(found), found.suspects
     sure = f"with probability {_percent(found.probability)}"
     if found.outcome is Outcome.FOUND:
         if len(suspects) > 1:
@@ -226,14 +280,14 @@ def headline(found: Bisection) -> str:
     if found.outcome is Outcome.SEVERAL and found.assessment is not None:
         return (
             f"The pairs contradict a single change (probability of several: {_percent(found.assessment.several)}): "
-            f"{found.between} is neither as fast as {found.good} nor as slow as {found.bad}. Bisect each part "
-            f"separately: --good {found.good} --bad {found.between}, and --good {found.between} --bad {found.bad}."
+            f"{found.between} is neither like {found.good} nor like {found.bad}. Bisect each part separately: --good "
+            f"{found.good} --bad {found.between}, and --good {found.between} --bad {found.bad}."
         )
     if found.assessment is not None:
         several = f"one of {counted(len(suspects), found.kind)}, {suspects[0]} to {suspects[-1]}"
         span = several if len(suspects) > 1 else suspects[0]
         return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {percent(found.confidence)}."
-    said, nothing = sentence_of(found.ends), f"No slowdown to bisect from {found.good} to {found.bad}"
+    said, nothing = sentence_of(found.ends), f"No {_phrases(found).a_rise} to bisect from {found.good} to {found.bad}"
     if found.outcome is Outcome.NO_NUMBER:
         return f"{found.bad} cannot be compared with {found.good}: {said}."
     if found.ends.verdict is Verdict.IMPROVEMENT:
@@ -245,21 +299,31 @@ def headline(found: Bisection) -> str:
         )
     if found.outcome is Outcome.NO_SLOWDOWN:
         return f"{nothing}: {said}."
-    return f"Undecided whether {found.bad} is slower than {found.good} at all: {said}."
+    return f"Undecided whether {found.bad} {_phrases(found).is_more} than {found.good} at all: {said}."
+
+
+def _size(found: Bisection, known: Assessment) -> str:
+    """Return how large the change is, in a sentence."""
+    if found.ends.quantity == TIME:
+        size = longer_in_words(known.size, known.low, known.high)
+        return f"Before it, a step took {size}." if found.faster else f"A step takes {size}."
+    size = change_in_words(known.size, known.low, known.high, "more", "less")
+    return f"{'Before it: ' if found.faster else 'Since then: '}{size} {JUDGED[found.ends.quantity].words}."
 
 
 def _page(found: Bisection) -> Page:
     count = counted(len(found.names), found.kind)
     before = (
-        f"{name_of(found.cell)}: where it became {_slower(found)}",
+        f"{name_of(found.cell)}: where {_phrases(found).fell if found.faster else _phrases(found).rose}",
         f"From {found.good} (good) to {found.bad} (bad): {count}, on {found.host.name}.",
     )
     after: list[str] = []
     if found.outcome is Outcome.FOUND and (known := found.assessment) is not None:
-        size = longer_in_words(known.size, known.low, known.high)
-        after.append(f"Before it, a step took {size}." if found.faster else f"A step takes {size}.")
+        after.append(_size(found, known))
+        took, much = ("took", "long") if found.ends.quantity == TIME else ("had", "much")
         beside = [
-            f"{each.name} took {ratio_of(each.ratio)} times as long as {found.good} in {counted(each.pairs, 'pair')}"
+            f"{each.name} {took} {ratio_of(each.ratio)} times as {much} as {found.good} in "
+            f"{counted(each.pairs, 'pair')}"
             for each in found.tried
             if each.name in found.beside and each.ratio is not None
         ]
@@ -269,9 +333,16 @@ def _page(found: Bisection) -> Page:
     skipped = f"; {counted(untestable, found.kind)} could not be tested" if untestable else ""
     measured = f"of {len(found.tried) - untestable} of {count}{skipped}"
     after.append(f"{counted(found.pairs, 'pair')} of launches{lost}, {measured}.")
-    after += [f"Measure it again: `{found.command}`", headline(found)]
-    tables = (table(_columns(found.kind), found.tried, key="tried", words=True),) if found.tried else ()
-    return Page(before, tables, tuple(after))
+    after += [f"Measure it again: `{found.command}`"]
+    tables = [table(_columns(found.kind), found.tried, key="tried", words=True)] if found.tried else []
+    if found.operators is not None:
+        after.append(found.operators.sentence)
+        fast, slow = found.beside
+        if found.operators.differs:
+            title = f"Operators of {slow} (candidate) and {fast} (baseline)"
+            tables.append(operator_table(found.operators, _MOST_OPERATORS, title))
+    after.append(headline(found))
+    return Page(before, tuple(tables), tuple(after))
 
 
 def _data(found: Bisection) -> dict[str, Any]:
@@ -279,6 +350,7 @@ def _data(found: Bisection) -> dict[str, Any]:
     return {
         "outcome": found.outcome.value,
         "sentence": headline(found),
+        "quantity": found.ends.quantity,
         **{name: getattr(found, name) for name in ("kind", "good", "bad", "faster")},
         "candidates": list(found.names),
         "suspects": list(found.suspects),
@@ -300,6 +372,7 @@ def _data(found: Bisection) -> dict[str, Any]:
         "machine": found.host.fingerprint,
         "machine_name": found.host.name,
         "command": found.command,
+        "operators": found.operators and difference_data(found.operators),
     }
 
 

@@ -8,6 +8,7 @@ throttled GPU, is left out; a cell that lost half of its pairs that way is CONTE
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 from scipy.special import bdtr, stdtrit
@@ -15,6 +16,7 @@ from scipy.special import bdtr, stdtrit
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import TOO_SHORT, group_of, grouped, row_of, row_order
+from dlbench.reports.compare.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     EARLY_LOOK,
@@ -36,12 +38,13 @@ from dlbench.reports.compare.verdict import (
     rule_of,
     spreads_of,
 )
-from dlbench.reports.differences import SideDifference, side_differences
+from dlbench.reports.differences import SideDifference, host_differences, side_differences
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
 from dlbench.reports.formats.ratios import percent
 from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference, without_losses
 from dlbench.reports.naming import listed, name_of, variables_in_words
+from dlbench.reports.operators import StepDifference
 from dlbench.reports.rounds import seconds_in_turns, took_turns
 from dlbench.reports.statistics import CONFIDENCE, Ratio
 from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, Host
@@ -61,7 +64,7 @@ class SideOfCell:
     launches: int = 0
     """Undisturbed ones with a number."""
     launch_medians: tuple[float, ...] = ()
-    """Of each of these, seconds per step."""
+    """Of each of these, seconds per step, or what else is judged."""
     contended: int = 0
     """Launches left out because other programs disturbed them."""
     environment: str = ""
@@ -86,6 +89,14 @@ class CellComparison:
     """Those of launches measured side by side; empty where none was."""
     tails: Pairs = ((), ())
     """Of the same launches the seconds that nine steps in ten take at most."""
+    quantity: str = TIME
+    """What is judged: `TIME`, or a name of `judged.JUDGED`. A cell is in a comparison once for each."""
+
+    @property
+    def name(self) -> str:
+        """The cell in words, with what is judged of it if that is not its time."""
+        name = name_of(self.cell)
+        return name if self.quantity == TIME else f"{name}, {JUDGED[self.quantity].words}"
 
     @property
     def tail(self) -> PairedEstimate | None:
@@ -101,6 +112,12 @@ class CellComparison:
     def loss_difference(self) -> LossDifference | None:
         """By how much the first losses of a user's own step differ; None where they agree, or are unknown."""
         return loss_difference(self.baseline.losses, self.candidate.losses)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether both sides ran and compute the same."""
+        ran = self.baseline.status is Status.OK is self.candidate.status
+        return ran and self.verdict is not Verdict.DIFFERENT
 
     @property
     def same_work(self) -> bool:
@@ -139,6 +156,8 @@ class Comparison:
     """Cells that were planned and have no launch yet."""
     command: str = ""
     """Measures it again; empty if unknown, as for stored runs."""
+    operators: tuple[StepDifference, ...] = ()
+    """Of slower cells, which operators account for the difference, where both sides were profiled."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""
@@ -187,8 +206,14 @@ def compare_sides(
     """
     by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
     rule, gate = rule or rule_of(run.rule), run.purpose == GATE
-    spreads = spreads_of_gate(of_gate or records, host) if gate else NO_SPREADS
-    cells = [of_pairs(cell, by_cell[cell], host, gate, rule, spreads) for cell in sorted(by_cell, key=in_order)]
+    spreads = spreads_of_gate(of_gate or records, host, rule.judged) if gate else {}
+    cells = []
+    for cell in sorted(by_cell, key=in_order):
+        for quantity in rule.judged:
+            found = of_pairs(cell, by_cell[cell], host, gate, rule, spreads, quantity)
+            cells.append(found)
+            if not found.comparable:
+                break  # the others would say the same
     cells = cells if gate else _adjusted(cells, rule)
     sides = [[record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)]
     unmeasured = len(set(run.plan) - by_cell.keys())
@@ -201,7 +226,7 @@ def compare_sides(
         run.purpose,
         True,
         tuple(cells),
-        geometric_mean(cells, of_gate=gate),
+        geometric_mean([cell for cell in cells if cell.quantity == TIME], of_gate=gate),
         rule,
         (*((left,) if unmeasured else ()), *((given,) if run.variables else ()), *_notes_on_losses(cells)),
         side_differences(*(grouped(of_side, lambda record: record.cell) for of_side in sides)),
@@ -233,14 +258,23 @@ def compare_runs(
     same_session = {record.run for record in baseline} == {record.run for record in candidate}
     cells = []
     for cell in common:
-        before, after = (side_of(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
-        judgement = judge_sides(before, after, rule, same_machine, same_session)
         counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
-        judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
-        if all(counts) and counts[0] != counts[1] and judged:
-            words = "launches that could use different numbers of CPUs: a comparison, not a verdict on a change"
-            judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
-        cells.append(CellComparison(cell, before, after, judgement))
+        other_cpus = all(counts) and counts[0] != counts[1]
+        for quantity in rule.judged:
+            before, after = (side_of(of_side[cell], host, quantity) for of_side, host in zip(sides, known, strict=True))
+            # The machine's speed shifts from session to session, and no count does.
+            alike = same_session or not is_of_clock(quantity)
+            judgement = judge_sides(before, after, rule.of_quantity(quantity), same_machine, alike, quantity)
+            judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
+            if other_cpus and judged:
+                words = "launches that could use different numbers of CPUs: a comparison, not a verdict on a change"
+                judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+            cells.append(CellComparison(cell, before, after, judgement, quantity=quantity))
+            if not cells[-1].comparable:
+                break  # the others would say the same
+    differing = side_differences(*sides)
+    if machines[0] != machines[1]:
+        differing = (*host_differences(known[0], known[1], len(common)), *differing)
     notes = []
     if UNKNOWN_MACHINE in machines:
         notes.append("A file does not say which CPU it was measured on: ratios may compare machines and builds.")
@@ -262,10 +296,12 @@ def compare_runs(
         "compare",
         same_session,
         tuple(_adjusted(cells, rule)),
-        geometric_mean(cells, 0.0 if same_session else rule.session_deviation),
+        geometric_mean(
+            [cell for cell in cells if cell.quantity == TIME], 0.0 if same_session else rule.session_deviation
+        ),
         rule,
         tuple(notes),
-        side_differences(*sides),
+        differing,
         tuple(sorted(sides[0].keys() - sides[1].keys(), key=in_order)),
         tuple(sorted(sides[1].keys() - sides[0].keys(), key=in_order)),
     )
@@ -298,10 +334,15 @@ def _advice(cells: Iterable[CellComparison]) -> str:
 
 
 def judge_sides(
-    before: SideOfCell, after: SideOfCell, rule: Rule, same_machine: bool = True, same_session: bool = False
+    before: SideOfCell,
+    after: SideOfCell,
+    rule: Rule,
+    same_machine: bool = True,
+    same_session: bool = False,
+    quantity: str = TIME,
 ) -> Judgement:
     """Judge launches that were not measured in pairs; of different machines the ratio is no verdict on a change."""
-    if hole := _without_number(before, after):
+    if hole := _without_number(before, after, quantity):
         return hole
     judgement = judge(before.launch_medians, after.launch_medians, rule, same_session)
     if difference := _other_work(before, after, rule):
@@ -352,12 +393,22 @@ def _of_first_look(cell: CellComparison) -> Judgement | None:
     return replace(cell.judgement, ratio=found.ratio, standard_error=error, freedom=EARLY_LOOK - 1.0)
 
 
-def pairs_of(records: Sequence[Record], host: Host | None) -> tuple[Pairs, int]:
-    """Return the undisturbed pairs in order, and how many were left out."""
+def pairs_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) -> tuple[Pairs, int]:
+    """Return the undisturbed pairs in order, and how many were left out.
+
+    Each pair has the seconds of a step, or another quantity that is judged; nothing disturbs a count.
+    """
     pairs = complete_pairs(records)
-    alone = _undisturbed(pairs, host)
-    timed = [(a, b) for a, b in (seconds_of_pair(*pair) for pair in alone) if a is not None and b is not None]
-    return (tuple(a for a, _ in timed), tuple(b for _, b in timed)), len(pairs) - len(alone)
+    alone = _undisturbed(pairs, host) if is_of_clock(quantity) else pairs
+    both = [_values_of_pair(*pair, quantity) for pair in alone]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    return (tuple(a for a, _ in known), tuple(b for _, b in known)), len(pairs) - len(alone)
+
+
+def _values_of_pair(first: Record, second: Record, quantity: str) -> tuple[float | None, float | None]:
+    if quantity == TIME:
+        return seconds_of_pair(first, second)
+    return _value(first, quantity), _value(second, quantity)
 
 
 def _undisturbed(pairs: Sequence[tuple[Record, Record]], host: Host | None) -> list[tuple[Record, Record]]:
@@ -393,20 +444,40 @@ def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float 
     return _seconds(first), _seconds(second)
 
 
-def spreads_of_gate(records: Iterable[Record], host: Host | None) -> Spreads:
-    """Return how the first undisturbed pairs of a gate's cells deviate, given the records of all of them."""
+def spreads_of_gate(
+    records: Iterable[Record], host: Host | None, quantities: Sequence[str] = (TIME,)
+) -> dict[str, Spreads]:
+    """Return how the first undisturbed pairs of a gate's cells deviate in each quantity, given all their records."""
     by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
-    return spreads_of((pairs_of(of_cell, host)[0], tails_of(of_cell, host)) for of_cell in by_cell.values())
+    return {
+        quantity: spreads_of(
+            (pairs_of(of_cell, host, quantity)[0], tails_of_quantity(of_cell, host, quantity))
+            for of_cell in by_cell.values()
+        )
+        for quantity in quantities
+    }
+
+
+def tails_of_quantity(records: Sequence[Record], host: Host | None, quantity: str) -> Pairs:
+    """Return the tails of undisturbed pairs; only times have them."""
+    return tails_of(records, host) if quantity == TIME else ((), ())
 
 
 def of_pairs(
-    cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule, spreads: Spreads = NO_SPREADS
+    cell: Cell,
+    records: Sequence[Record],
+    host: Host,
+    gate: bool,
+    rule: Rule,
+    spreads: Mapping[str, Spreads] = MappingProxyType({}),
+    quantity: str = TIME,
 ) -> CellComparison:
     """Compare the two sides of a cell by its pairs, those of a ``gate`` by its looks and its cells' ``spreads``."""
-    before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
-    used, lost = pairs_of(records, host)
-    tails = tails_of(records, host)
-    judgement = _without_number(before, after)
+    rule = rule.of_quantity(quantity)
+    before, after = (side_of([r for r in records if r.side == side], host, quantity) for side in (BASELINE, CANDIDATE))
+    used, lost = pairs_of(records, host, quantity)
+    tails = tails_of_quantity(records, host, quantity)
+    judgement = _without_number(before, after, quantity)
     if judgement is None and (difference := _other_work(before, after, rule)):
         judgement = _different(judge_pairs(*used, rule), difference)
     if judgement is None and (judgement := _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))):
@@ -416,8 +487,9 @@ def of_pairs(
             words = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
             judgement = replace(judgement, sentence=words)
     if judgement is None:
-        judgement = judge_looks(*used, rule, tails, spreads) if gate else judge_pairs(*used, rule)
-    return CellComparison(cell, before, after, judgement, used, tails)
+        spread = spreads.get(quantity, NO_SPREADS)
+        judgement = judge_looks(*used, rule, tails, spread) if gate else judge_pairs(*used, rule)
+    return CellComparison(cell, before, after, judgement, used, tails, quantity)
 
 
 def _seconds(record: Record) -> float | None:
@@ -426,13 +498,21 @@ def _seconds(record: Record) -> float | None:
     return outcome.median_seconds() if outcome.status is Status.OK and outcome.was_timed() else None
 
 
-def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
+def _value(record: Record, quantity: str) -> float | None:
+    """Return what a launch has of a quantity; None where it has no right number."""
+    if quantity == TIME or _seconds(record) is None:
+        return _seconds(record)
+    return JUDGED[quantity].value(record.outcome)
+
+
+def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) -> SideOfCell:
     """Return one side of a cell by its records."""
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured")
     counted = last_attempts(records)
-    good = [record for record in counted if not left_out(record, host)]
-    seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
+    good = [record for record in counted if not (is_of_clock(quantity) and left_out(record, host))]
+    values = [_value(record, quantity) for record in good]
+    known = tuple(value for value in values if value is not None)
     flags = cell_flags([record_flags(record, host) for record in counted if record.outcome.was_timed()])
     status, reason, failed = _status(counted)
     flags += [Flag(FAILED_LAUNCHES, failed)] if failed else []
@@ -441,7 +521,7 @@ def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
     too_short = any(record.outcome.too_short() for record in counted)
     newest, losses = counted[-1], first_losses(counted)
     return SideOfCell(
-        status, reason, len(seconds), seconds, lost, newest.environment, kept, too_short, newest.variables, losses
+        status, reason, len(known), known, lost, newest.environment, kept, too_short, newest.variables, losses
     )
 
 
@@ -462,7 +542,7 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
     return outcome.status, reason + where, ""
 
 
-def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | None:
+def _without_number(baseline: SideOfCell, candidate: SideOfCell, quantity: str) -> Judgement | None:
     for name, side in ((BASELINE, baseline), (CANDIDATE, candidate)):
         if side.too_short:
             return Judgement(Verdict.HOLE, f"{name}: {TOO_SHORT}", baseline.launches, candidate.launches)
@@ -471,6 +551,9 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
             why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
             verdict = Verdict.BROKEN if broken else Verdict.HOLE
             return Judgement(verdict, why, baseline.launches, candidate.launches)
+        if quantity != TIME and not side.launches and not side.contended:
+            why = f"{name}: {JUDGED[quantity].words} was not measured"
+            return Judgement(Verdict.HOLE, why, baseline.launches, candidate.launches)
     return None
 
 

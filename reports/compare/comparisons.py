@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, csv_rows, objects
-from dlbench.reports.compare.comparison import Comparison, compare_sides
-from dlbench.reports.compare.report import WORDS, gate_outcome, heading, headline, table
+from dlbench.reports.compare.comparison import CellComparison, Comparison, compare_sides
+from dlbench.reports.compare.report import WORDS, gate_outcome, heading, headline, operators_in_words, table
 from dlbench.reports.formats.layout import Page
+from dlbench.reports.operators import difference_data, step_differences
 from dlbench.reports.report import Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BISECTING, Run
@@ -29,7 +31,9 @@ def compared(source: Source) -> Sequence[Compared]:
         records = [each for each in results.records if each.run == run.id]
         if any(each.side for each in records):
             whole = [each for each in of_run.records if each.run == run.id]
-            found.append((run, compare_sides(replace(run, plan=part), records, host, of_gate=whole)))
+            comparison = compare_sides(replace(run, plan=part), records, host, of_gate=whole)
+            profiles = [each for each in of_run.profiles if source.narrowing.has(each.cell)]
+            found.append((run, replace(comparison, operators=step_differences(profiles))))
     return found
 
 
@@ -43,6 +47,10 @@ def outcome(found: Compared) -> str:
     return gate_outcome(comparison).line if run.purpose == "gate" else headline(comparison)
 
 
+def _finding(cell: CellComparison) -> dict[str, Any]:
+    return {"cell": axes.values(cell.cell), "quantity": cell.quantity, "finding": WORDS[cell.verdict].word}
+
+
 _COLUMNS: tuple[Column[Compared], ...] = (
     Column("", "started (UTC)", lambda each: f"{each[0].started:%Y-%m-%d %H:%M}"),
     Column("run", None, lambda each: each[0].id),
@@ -51,12 +59,8 @@ _COLUMNS: tuple[Column[Compared], ...] = (
     Column("baseline", None, lambda each: each[1].baseline),
     Column("candidate", "candidate against baseline", lambda each: each[1].candidate, lambda each: heading(each[1])),
     Column("outcome", "outcome", outcome),
-    Column(
-        "findings",
-        None,
-        lambda each: [{"cell": axes.values(cell.cell), "finding": WORDS[cell.verdict].word} for cell in each[1].cells],
-        fields=None,
-    ),
+    Column("findings", None, lambda each: [_finding(cell) for cell in each[1].cells], fields=None),
+    Column("operators", None, lambda each: list(map(difference_data, each[1].operators)), fields=None),
 )
 
 
@@ -68,7 +72,8 @@ def _page(found: Sequence[Compared]) -> Page:
         table(comparison.cells, f"{heading(comparison)}, {run.started:%Y-%m-%d %H:%M}")
         for run, comparison in found[:WHOLE]
     ]
-    return Page((), (columns.table(_COLUMNS, found, "Comparisons and gates", words=True), *whole))
+    operators = [line for _, comparison in found[:WHOLE] for line in operators_in_words(comparison)]
+    return Page((), (columns.table(_COLUMNS, found, "Comparisons and gates", words=True), *whole), tuple(operators))
 
 
 def newest(found: Sequence[Compared]) -> list[str]:

@@ -13,7 +13,8 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
 from dlbench.reports.compare.comparison import CellComparison, Comparison
-from dlbench.reports.compare.verdict import POWER, PairedEstimate, Verdict
+from dlbench.reports.compare.judged import JUDGED, TIME
+from dlbench.reports.compare.verdict import POWER, PairedEstimate, Rule, Verdict
 from dlbench.reports.differences import side_differences_line
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
@@ -23,6 +24,7 @@ from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
 from dlbench.reports.formats.ratios import percent
 from dlbench.reports.naming import counted, group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.operators import difference_data, operator_table
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
@@ -85,7 +87,11 @@ def headline(comparison: Comparison) -> str:
     only_baseline, only_candidate = len(comparison.only_baseline), len(comparison.only_candidate)
     one_sided = f"; {only_baseline} only in the baseline" if only_baseline else ""
     one_sided += f"; {only_candidate} only in the candidate" if only_candidate else ""
-    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}{one_sided}"
+    judged = counted(len(comparison.cells), "cell")
+    if comparison.rule.further:
+        cells = counted(len({cell.cell for cell in comparison.cells}), "cell")
+        judged = f"{cells}, {counted(len(comparison.cells), 'judgement')}"
+    return f"{judged}{none}: {counts}{one_sided}"
 
 
 def heading(comparison: Comparison) -> str:
@@ -130,9 +136,11 @@ def marks_of(cell: CellComparison) -> str:
 
 
 _OF_A_SIDE = ("status", "launches", "contended", "environment")
+_JUDGED: Column[CellComparison] = Column("quantity", "judged", lambda each: each.quantity)
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", lambda each: row_name(each.cell)),
     Column("", "threads", lambda each: head_of(each.cell)),
+    _JUDGED,
     Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
     Column(
@@ -170,8 +178,9 @@ def _of_tail(found: PairedEstimate | None) -> dict[str, float] | None:
 
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
-    """Return a row for each cell under the headings of their networks."""
-    return columns.table(_CELL, cells, title, group=lambda each: group_name(each.cell))
+    """Return a row for each cell, and for each quantity judged, under the headings of their networks."""
+    shown = [each for each in _CELL if each is not _JUDGED or any(cell.quantity != TIME for cell in cells)]
+    return columns.table(shown, cells, title, group=lambda each: group_name(each.cell))
 
 
 def comparison_rows(comparison: Comparison) -> Rows:
@@ -200,6 +209,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
             CANDIDATE: [axes.values(cell) for cell in comparison.only_candidate],
         },
         "cells": objects(_CELL, comparison.cells),
+        "operators": list(map(difference_data, comparison.operators)),
     }
 
 
@@ -209,7 +219,7 @@ def _reasons(comparison: Comparison) -> list[str]:
     for found, cells in by_verdict(comparison).items():
         if found not in _QUIET:
             shown = cells if found in GRAVE else cells[:_MOST_REASONS]
-            lines += [f"{name_of(each.cell)}: {sentence_of(each)}" for each in shown]
+            lines += [f"{each.name}: {sentence_of(each)}" for each in shown]
             if len(shown) < len(cells):
                 lines.append(f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows all")
     return lines
@@ -227,7 +237,12 @@ def sentence_of(cell: CellComparison) -> str:
 
 def closing(comparison: Comparison) -> list[str]:
     """Return the geometric mean, the smallest effect and the remarks."""
-    return [*figures(comparison), *remarks(comparison)]
+    return [*figures(comparison), *remarks(comparison), *operators_in_words(comparison)]
+
+
+def operators_in_words(comparison: Comparison) -> list[str]:
+    """Return a line for each profiled cell: which operators account for its difference."""
+    return [f"{name_of(each.cell)}: {each.sentence}" for each in comparison.operators]
 
 
 def figures(comparison: Comparison) -> list[str]:
@@ -237,7 +252,7 @@ def figures(comparison: Comparison) -> list[str]:
         mean = comparison.geometric_mean
         lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
     unjudged = (Verdict.COMPARISON, Verdict.DIFFERENT)
-    judged = [each.judgement for each in comparison.cells if each.verdict not in unjudged]
+    judged = [each.judgement for each in comparison.cells if each.verdict not in unjudged and each.quantity == TIME]
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
@@ -293,11 +308,19 @@ def meanings(comparison: Comparison) -> dict[Verdict, str]:
     """Return the meanings of the verdicts in use."""
     rule, gate = comparison.rule, comparison.purpose == "gate"
     words = {
-        "magnitude": percent(rule.magnitude),
-        "tolerance": percent(rule.tolerance),
+        "magnitude": _thresholds(rule, percent(rule.magnitude), 1),
+        "tolerance": _thresholds(rule, percent(rule.tolerance), 2),
         "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
     }
     return {each: WORDS[each].legend.format(**words) for each in by_verdict(comparison)}
+
+
+def _thresholds(rule: Rule, of_time: str, times: int) -> str:
+    """Return the thresholds of all quantities that are judged: "2.5 % (peak memory 5 %)"."""
+    further = ", ".join(f"{JUDGED[name].words} {percent(times * share)}" for name, share in rule.further)
+    if not rule.judges_time:
+        return further
+    return f"{of_time} ({further})" if further else of_time
 
 
 def legend(comparison: Comparison) -> list[str]:
@@ -357,30 +380,33 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
     holes = comparison.having(Verdict.HOLE)
     beyond = sum(cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes)
     counts[Verdict.HOLE] = len(holes) - beyond + comparison.unmeasured
+    if comparison.rule.further:
+        return outcome_of(counts, "judgement", of_time=False)
     return outcome_of(counts, "cell")
 
 
-def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
-    """Return the outcome by the number of cells (or ``noun``) of each verdict."""
+def outcome_of(counts: Mapping[Verdict, int], noun: str, of_time: bool = True) -> GateOutcome:
+    """Return the outcome by the number of cells (or ``noun``) of each verdict, which are on times alone or not."""
     judged = counted(sum(counts.values()), noun)
     failing = [verdict for verdict in GRAVE if counts.get(verdict)]
     if failing:
-        return GateOutcome("failed", _how_many(counts, failing, judged))
+        return GateOutcome("failed", _how_many(counts, failing, judged, of_time))
     if sum(counts.values()) == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
     undecided = [verdict for verdict in Verdict if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].said]
     if undecided:
-        return GateOutcome("undecided", _how_many(counts, undecided, judged))
-    return GateOutcome("passed", f"no slowdown in {judged}")
+        return GateOutcome("undecided", _how_many(counts, undecided, judged, of_time))
+    return GateOutcome("passed", f"no {'slowdown' if of_time else 'regression'} in {judged}")
 
 
-def _how_many(counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str) -> str:
+def _how_many(counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str, of_time: bool) -> str:
     """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline, 1 is broken"."""
     words: list[str] = []
     for verdict in verdicts:
         count = counts[verdict]
         of = "" if words else f" of {judged}"
-        words.append(f"{count}{of} {'is' if count == 1 else 'are'} {WORDS[verdict].said}")
+        said = WORDS[verdict].said if of_time or verdict is not Verdict.REGRESSION else "worse than the baseline"
+        words.append(f"{count}{of} {'is' if count == 1 else 'are'} {said}")
     return ", ".join(words)
 
 
@@ -398,7 +424,8 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     outcome = gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
     cells, meant = by_verdict(comparison), meanings(comparison)
     unclear = [each for each in cells if each not in (*_CHANGES, Verdict.NO_REGRESSION)]
-    notes = [*(f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear), *remarks(comparison)]
+    notes = [f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear]
+    notes += [*operators_in_words(comparison), *remarks(comparison)]
     # Nothing in an indented line has a meaning to Markdown.
     command = f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
     words = [*figures(comparison), *legend(comparison)]
@@ -424,7 +451,7 @@ def comparison_to_markdown(comparison: Comparison) -> str:
 
 
 def _fields(cell: CellComparison) -> tuple[str, str]:
-    return name_of(cell.cell), ratio_of_cell(cell) + marks_of(cell)
+    return cell.name, ratio_of_cell(cell) + marks_of(cell)
 
 
 def _finding(cell: CellComparison) -> str:
@@ -491,13 +518,15 @@ def comparison_to_junit(comparison: Comparison) -> str:
 
 
 def _candidate_seconds(cell: CellComparison) -> float:
-    return median(cell.candidate.launch_medians or (0.0,))
+    return median(cell.candidate.launch_medians or (0.0,)) if cell.quantity == TIME else 0.0
 
 
 def _case(cell: CellComparison) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     group = group_name(cell.cell).replace(".", "_")
-    names = {"classname": one_line(f"dlbench.{group}"), "name": one_line(rest_of(cell.cell))}
+    rest = rest_of(cell.cell)
+    name = rest if cell.quantity == TIME else f"{rest}, {JUDGED[cell.quantity].words}"
+    names = {"classname": one_line(f"dlbench.{group}"), "name": one_line(name)}
     case = ElementTree.Element("testcase", names, time=f"{_candidate_seconds(cell):.6f}")
     words = WORDS[cell.verdict]
     body = [sentence_of(cell)]
@@ -515,6 +544,8 @@ def _case(cell: CellComparison) -> ElementTree.Element:
 
 
 _MOST_REASONS = 8
+_MOST_OPERATORS = 5
+"""Shown of each profiled cell; JSON has all."""
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -527,7 +558,11 @@ def comparison_page(comparison: Comparison) -> Page:
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)
     after = [line for block in (facts, legend(comparison), end) if block for line in ("", *block)]
-    return Page((heading(comparison), machines(comparison)), (table(comparison.cells),), tuple(after[1:]))
+    tables = [table(comparison.cells)]
+    for difference in comparison.operators:
+        if difference.differs:
+            tables.append(operator_table(difference, _MOST_OPERATORS, f"Operators of {name_of(difference.cell)}"))
+    return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after[1:]))
 
 
 REPORT = Report(

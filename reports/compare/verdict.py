@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from dlbench.reports.compare.judged import JUDGED, TIME
 from dlbench.reports.formats.ratios import change_in_words, percent, signed_change
 from dlbench.reports.statistics import UNKNOWN_SPREAD, Spread
 from dlbench.reports.storage.record import HISTORY_PAIRS
@@ -137,6 +138,29 @@ class Rule:
     """Over all cells of a comparison other than a gate (Benjamini and Hochberg 1995)."""
     allow_different: bool = False
     """Whether sides that compute different things are judged by their times all the same."""
+    judges_time: bool = True
+    further: tuple[tuple[str, float], ...] = ()
+    """Other quantities that are judged (`judged.JUDGED`), each with the smallest rise that is called a regression."""
+    words: tuple[str, str, str] = ("slower", "faster", "a slowdown")
+    """How a larger value, a smaller one and a rise are called."""
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The quantities that are judged, one at least."""
+        further = tuple(name for name, _ in self.further)
+        return (TIME, *further) if self.judges_time or not further else further
+
+    def of_quantity(self, quantity: str) -> "Rule":
+        """Return the rule for one of the quantities that are judged.
+
+        All of them share the bound on false alarms, so each look has its part of the level. The first look that can
+        prove anything needs a pair more for each time that the part is halved.
+        """
+        looks = shared_looks(self.looks, len(self.judged))
+        if quantity == TIME:
+            return replace(self, looks=looks)
+        threshold = dict(self.further)[quantity]
+        return replace(self, looks=looks, magnitude=threshold, tolerance=2 * threshold, words=_OF_AMOUNTS)
 
     @property
     def false_alarms(self) -> float:
@@ -149,10 +173,32 @@ class Rule:
         return 1 - sum(look.bound for look in self.looks)
 
 
+_OF_AMOUNTS = ("more", "less", "a rise")
 DEFAULT = Rule()
+
+
+@lru_cache(maxsize=64)
+def shared_looks(looks: tuple[Look, ...], quantities: int) -> tuple[Look, ...]:
+    """Return the looks of one of so many quantities, whose levels add up to those of the looks given."""
+    if quantities == 1:
+        return looks
+    more = math.ceil(math.log2(quantities))
+    found, first = [], True
+    for look in looks:
+        slower, pairs = look.slower / quantities, look.pairs
+        if look.slower and first:
+            first = False
+            pairs += more
+            slower = look.slower / 2**more
+        found.append(replace(look, pairs=pairs, slower=slower, slower_tail=look.slower_tail / quantities))
+    return tuple(found)
+
+
 _OPTIONS = ("magnitude", "tolerance")
 """The thresholds of a rule that a user can choose."""
 _ALLOW_DIFFERENT = "allow_different"
+_JUDGES = "judges "
+"""Beginning of the name of a quantity's threshold."""
 
 
 def chosen(rule: Rule) -> dict[str, float]:
@@ -160,13 +206,21 @@ def chosen(rule: Rule) -> dict[str, float]:
     values = {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
     if rule.allow_different:
         values[_ALLOW_DIFFERENT] = 1.0
+    if rule.further and rule.judges_time:
+        values[_JUDGES + TIME] = 1.0
+    values |= {_JUDGES + name: threshold for name, threshold in rule.further}
     return values
 
 
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
     known: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
-    return replace(DEFAULT, allow_different=_ALLOW_DIFFERENT in values, **known)
+    judged = {name.removeprefix(_JUDGES): value for name, value in values.items() if name.startswith(_JUDGES)}
+    judges_time = TIME in judged or not judged
+    further = tuple((name, value) for name, value in judged.items() if name in JUDGED)
+    return replace(
+        DEFAULT, allow_different=_ALLOW_DIFFERENT in values, judges_time=judges_time, further=further, **known
+    )
 
 
 @dataclass(frozen=True)
@@ -290,7 +344,7 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
             else:
                 effect = _smallest(found.standard_error, found.freedom, strict)
             effect = effect if math.isfinite(effect) else None
-        sentence = found.sentence.replace(_shows(found.smallest_effect), _shows(effect))
+        sentence = found.sentence.replace(_shows(found.smallest_effect, rule.words[2]), _shows(effect, rule.words[2]))
         each = replace(found, adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
         if each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT) and value > rule.false_discovery_rate:
             clear = each.high is not None and each.high < 1 + rule.tolerance
@@ -322,26 +376,27 @@ def _decide(
 ) -> Judgement:
     ratio, low, high, slower_p = found.ratio, found.low, found.high, found.slower_p
     change, tolerance = signed_change(ratio, low, high), percent(rule.tolerance)
+    larger, smaller, rise = rule.words
     effect = smallest if math.isfinite(smallest) else None
     verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
-        verdict, sentence = Verdict.REGRESSION, change_in_words(ratio, low, high)
+        verdict, sentence = Verdict.REGRESSION, change_in_words(ratio, low, high, larger, smaller)
     elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.p_value:
-        verdict, sentence = Verdict.IMPROVEMENT, change_in_words(ratio, low, high)
+        verdict, sentence = Verdict.IMPROVEMENT, change_in_words(ratio, low, high, larger, smaller)
     elif high < 1 + rule.tolerance:
-        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: a slowdown of {tolerance} is excluded"
+        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rise} of {tolerance} is excluded"
     elif low > 1:
-        sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
+        sentence = f"{change}: {larger}, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
     else:
-        sentence = f"{change}: a slowdown of {tolerance} is not excluded; {_shows(effect)}"
+        sentence = f"{change}: {rise} of {tolerance} is not excluded; {_shows(effect, rise)}"
     p = slower_p if ratio >= 1 else found.faster_p
     return Judgement(verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom)
 
 
-def _shows(effect: float | None) -> str:
+def _shows(effect: float | None, rise: str) -> str:
     if effect is None:
         return "too few launches to show one"
-    return f"a slowdown of {percent(effect)} would have been found"
+    return f"{rise} of {percent(effect)} would have been found"
 
 
 def _smallest(error: float, freedom: float, rule: Rule) -> float:
@@ -574,7 +629,10 @@ def _why_no_more(look: Look, found: PairedEstimate, rule: Rule) -> str:
     """Return why a cell that is still open gets no more pairs."""
     if look is rule.looks[-1]:
         return f"no more than {look.pairs} pairs are measured"
-    return f"it does not look slower either (p {found.slower_p:.2g}), so no more than {look.pairs} pairs were measured"
+    larger = rule.words[0]
+    return (
+        f"it does not look {larger} either (p {found.slower_p:.2g}), so no more than {look.pairs} pairs were measured"
+    )
 
 
 def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float:

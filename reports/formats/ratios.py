@@ -18,11 +18,13 @@ def signed_change(ratio: float, low: float | None, high: float | None) -> str:
     return f"{100 * (ratio - 1):+.1f} %{_ends_in_percent(low, high)}"
 
 
-def change_in_words(ratio: float, low: float | None, high: float | None) -> str:
+def change_in_words(
+    ratio: float, low: float | None, high: float | None, larger: str = "slower", smaller: str = "faster"
+) -> str:
     """Return a change in words: "20.3 % slower (+15.0 to +25.8 %)", "0.25 times as long (0.24 to 0.26)"."""
     if _is_large(ratio):
-        return _multiple(ratio, low, high)
-    direction = "slower" if ratio >= 1 else "faster"
+        return _multiple(ratio, low, high, "long" if larger == "slower" else "much")
+    direction = larger if ratio >= 1 else smaller
     return f"{100 * abs(ratio - 1):.1f} % {direction}{_ends_in_percent(low, high)}"
 
 
@@ -48,11 +50,11 @@ def _ends_in_percent(low: float | None, high: float | None) -> str:
     return f" ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
 
 
-def _multiple(ratio: float, low: float | None, high: float | None) -> str:
+def _multiple(ratio: float, low: float | None, high: float | None, amount: str = "long") -> str:
     ends = ""
     if low is not None and high is not None and _known(low, high):
         ends = f" ({_number(low)} to {_number(high)})"
-    return f"{_number(ratio)} times as long{ends}"
+    return f"{_number(ratio)} times as {amount}{ends}"
 
 
 def _number(value: float) -> str:

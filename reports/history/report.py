@@ -13,7 +13,7 @@ import numpy as np
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
-from dlbench.reports.differences import Difference, difference_words
+from dlbench.reports.differences import MOST_SHOWN, Difference, difference_words
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
@@ -344,7 +344,6 @@ def _notes(history: History) -> list[str]:
     return lines
 
 
-_MOST_DIFFERENCES = 6
 CLOSE = 2
 """Nights by which a change may be misplaced."""
 
@@ -386,8 +385,8 @@ def _differences_in_words(differences: Sequence[Difference] | None, cell: Cell) 
     if not differences:
         return "nothing else that the records show: same packages, settings, dlbench and protocol"
     words = [difference_words(each) for each in differences]
-    more = len(words) - _MOST_DIFFERENCES
-    return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
+    more = len(words) - MOST_SHOWN
+    return "; ".join(words[:MOST_SHOWN]) + (f"; and {more} more (--format json)" if more > 0 else "")
 
 
 def level(cell: Series) -> str:

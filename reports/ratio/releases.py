@@ -16,10 +16,11 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
-from dlbench.reports.differences import Difference, difference_words, differences
+from dlbench.reports.differences import MOST_SHOWN, Difference, difference_words, differences
 from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
 from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference
 from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.operators import StepDifference, difference_data, step_differences
 from dlbench.reports.ratio.pairs import (
     FASTER,
     SAME,
@@ -31,7 +32,7 @@ from dlbench.reports.ratio.pairs import (
     seconds_column,
     with_verdicts,
 )
-from dlbench.reports.report import Report
+from dlbench.reports.report import Report, Source
 from dlbench.reports.statistics import WORSE, Ratio
 from dlbench.reports.storage.networks import is_own_step
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
@@ -43,10 +44,7 @@ _LEGEND = (
     "launches, at least 3, Holm-adjusted over all steps here). different: it computes something else, as the "
     "first losses of your own step differ from those of the one before by more than --loss-tolerance."
 )
-_FIRST = ("interpreter", "numpy", "onednn", "mkl", "openblas", "blas", "xla", "eigen", "openmp")
-"""What is named first of all that changed."""
 _LEFT_OUT = ("environment", "python", RELEASED, "tunable", "adapter_digest", "default_threads")
-_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ class Point:
     """Since that one, beside the framework itself."""
     loss_difference: LossDifference | None = None
     """From that one, of the first losses of a user's own step: it computes something else."""
+    operators: StepDifference | None = None
+    """Which operators account for the difference from that one, where both were profiled."""
 
     @property
     def ratio(self) -> Ratio | None:
@@ -100,8 +100,13 @@ _Losses = Mapping[tuple[str, Place], FirstLosses | None]
 """First losses by run and place."""
 
 
-def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> Releases:
-    """Return the releases of each run of releases, in the order of its plan, the newest run first."""
+def releases(
+    matrix: Matrix, records: Iterable[Record], runs: Iterable[Run], profiles: Sequence[Record] = ()
+) -> Releases:
+    """Return the releases of each run of releases, in the order of its plan, the newest run first.
+
+    ``profiles`` are the records of profiled launches of slower ones.
+    """
     records = list(records)
     newest = {
         Place(each.machine, axes.project(each.cell, axes.NAMES)): each
@@ -117,6 +122,12 @@ def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> 
         for series in grouped(cells, lambda each: (each.machine, axes.without(each.cell, "framework"))).values():
             if len(series) > 1:  # of an older run there may be one left that a newer one lacks
                 points += _points(series, newest, losses)
+    explained = {
+        (run, axes.project(found.cell, axes.NAMES)): found
+        for run, of_run in grouped(profiles, lambda each: each.run).items()
+        for found in step_differences(of_run)
+    }
+    points = [replace(each, operators=explained.get((each.cell.run, each.cell.cell))) for each in points]
     judged = iter(with_verdicts([each.pair for each in points if each.pair]))
     return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points))
 
@@ -167,14 +178,9 @@ def names_of(rows: Sequence[str]) -> tuple[list[str], str]:
 
 
 def also_changed(before: Record, after: Record, old: str, new: str) -> tuple[Difference, ...]:
-    """Return what differs between two records beside the framework's own version, what computes first."""
-
-    def rank(each: Difference) -> int:
-        what = each.what.lower()
-        return next((place for place, word in enumerate(_FIRST) if word in what), len(_FIRST))
-
-    found = (each for each in differences(before, after) if each.what not in _LEFT_OUT)
-    return tuple(sorted((each for each in found if (each.before, each.after) != (old, new)), key=rank))
+    """Return what differs between two records beside the framework's own version, the most suspicious first."""
+    found = [each for each in differences(before, after) if each.what not in _LEFT_OUT]
+    return tuple(each for each in found if (each.before, each.after) != (old, new))
 
 
 # Tables.
@@ -203,6 +209,7 @@ def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...
         Column("flags", None, lambda each: each.cell.flags),
         Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
         Column("also_changed", None, lambda each: each.also_changed, fields=None),
+        Column("operators", None, lambda each: each.operators and difference_data(each.operators), fields=None),
     )
 
 
@@ -225,13 +232,14 @@ def _table(found: Releases, series: Sequence[Point]) -> Table:
 
 def _change(each: Point) -> str:
     """Return one sentence: how much slower or faster a release is, and what else changed with it."""
-    words = [difference_words(other) for other in each.also_changed[:_SHOWN]]
-    more = len(each.also_changed) - _SHOWN
+    words = [difference_words(other) for other in each.also_changed[:MOST_SHOWN]]
+    more = len(each.also_changed) - MOST_SHOWN
     words += [f"and {more} more (--format json)"] if more > 0 else []
     also = f"also changed: {'; '.join(words)}" if words else "nothing else that the records show changed"
     if each.loss_difference is not None:
         return f"{each.name} {_DIFFERS} {each.before} ({each.loss_difference.words}); {also}."
-    return f"{each.name} takes {times(each.ratio)} the time of {each.before}; {also}."
+    operators = "" if each.operators is None else f" {each.operators.sentence}"
+    return f"{each.name} takes {times(each.ratio)} the time of {each.before}; {also}.{operators}"
 
 
 _DIFFERS = "computes something else than"
@@ -309,11 +317,17 @@ def _draw(found: Releases, path: Path) -> list[Path]:
     return draw([each for each in pages if each[2]], path, series="than the one before")
 
 
+def _analyse(source: Source) -> Releases:
+    runs = [run for run, _ in source.runs() if run.purpose == RELEASES]
+    profiles = [record for run in runs for record in source.of_run(run.id).profiles]
+    return releases(source.matrix(), source.results().records, runs, profiles)
+
+
 REPORT = Report(
     name="releases",
     summary="The releases of a framework in order, and where it became slower or faster (`dlbench releases`).",
     examples=("dlbench report releases", "dlbench report releases --networks lstm32 --plot releases.png"),
-    analyse=lambda source: releases(source.matrix(), source.results().records, [run for run, _ in source.runs()]),
+    analyse=_analyse,
     page=lambda found, options: _page(found),
     data=lambda found: {"rows": objects(_columns(found, found.rows), found.rows), "notes": headline(found)},
     rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),

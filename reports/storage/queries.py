@@ -1,7 +1,7 @@
 """SQL statements over the light columns of a store: portable, and served by the indexes of `schema`.
 
-Which records count is decided here: `superseded` attempts never do, `counting` says which sides do, and `newest` which
-run and environment of a cell.
+Which records count is decided here: `superseded` attempts and profiled launches never do, `counting` says which sides
+do, and `newest` which run and environment of a cell.
 """
 
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.storage.record import BASELINE, GATE, HISTORY_PAIRS, LAUNCH
+from dlbench.reports.storage.record import BASELINE, GATE, HISTORY_PAIRS, LAUNCH, PROFILED
 from dlbench.reports.storage.schema import records, runs
 
 Wanted = str | Collection[str] | None
@@ -25,9 +25,14 @@ def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElemen
 
 
 def of_records(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions on records of this run, suite and machine."""
+    """Return the conditions on records of this run, suite and machine, without profiled launches."""
     table = records.c
-    return wanted(table.run, run) + wanted(table.suite, suite) + wanted(table.machine, machine)
+    return [measured(), *wanted(table.run, run), *wanted(table.suite, suite), *wanted(table.machine, machine)]
+
+
+def measured() -> sa.ColumnElement[bool]:
+    """Return the condition that a launch was measured, not profiled."""
+    return records.c.stage != PROFILED
 
 
 def superseded() -> sa.Select[Any]:
@@ -56,7 +61,7 @@ def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> 
     newest record.
     """
     table = records.c
-    conditions = wanted(table.run, run) + wanted(table.suite, suite)
+    conditions = [measured(), *wanted(table.run, run), *wanted(table.suite, suite)]
     if keys is not None:
         conditions.append(table.cell.in_(list(keys)))
     counts = counting(table.side, run)
@@ -83,6 +88,7 @@ def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> 
         last.c.cell == of_cell.c.cell,
         last.c.started == sa.func.coalesce(of_cell.c.measured, of_cell.c.newest),
         counting(last.c.side, run),
+        last.c.stage != PROFILED,
         sa.or_(of_cell.c.measured.is_(None), last.c.status != Status.SKIPPED.value),
         *wanted(last.c.run, run),
         *wanted(last.c.suite, suite),
@@ -112,6 +118,7 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
         sa.select(*keys, *sums)
         .where(
             table.id.not_in(superseded()),
+            measured(),
             table.status == Status.OK.value,
             table.seconds.is_not(None),
             # Of a gate the pairs of the first look: later ones were measured because of their result.

@@ -32,6 +32,9 @@ LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
 """Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
 GATE = "gate"
 """The purpose of a gate's run, and the stage of its launches."""
+PROFILED = "profile"
+"""The stage of launches that were profiled. They show which operators differ between two sides, and serve no other
+purpose."""
 HISTORY_PAIRS = 6
 """Pairs of a gate that count outside of it, in histories and stored comparisons: later ones were measured because of
 these. A cell that three or four decide has fewer: simulated for one and eight cells whose pairs deviate by 1 to 3 %,
@@ -195,7 +198,7 @@ class Record(Kept):
     side: str = ""
     """"baseline" or "candidate" in a comparison, "search" in a search, else empty."""
     stage: str = ""
-    """`GATE` in a gate, else empty."""
+    """`GATE` in a gate, `PROFILED` of a profiled launch, else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
     telemetry: Annotated[dict[str, Any] | None, _IF_KNOWN] = None

@@ -36,6 +36,8 @@ class Results:
     """Rows ("framework mode") with cells that were measured with an older environment too, in records left out."""
     contests: tuple[Run, ...] = ()
     """Those of the records' runs whose cells got more launches where the fastest of their column was open."""
+    profiles: tuple[Record, ...] = ()
+    """Of the profiled launches of a run that was asked for."""
 
     @classmethod
     def of(
@@ -52,7 +54,8 @@ class Results:
             machines = dict.fromkeys(record.machine for record in found)
             records = [record for record in found if run is not None or not record.side]
             left_out = dict.fromkeys(record.run for record in found if record.side and run is None)
-            parts.append(cls._of_store(store, records, machines, left_out))
+            part = cls._of_store(store, records, machines, left_out)
+            parts.append(part if run is None else replace(part, profiles=tuple(store.profiles(run))))
         return cls.merge(parts)
 
     @classmethod
@@ -163,7 +166,19 @@ class Results:
                 ceilings.setdefault(name, ceiling)
         compared = tuple(sorted({run for part in parts for run in part.comparisons}))
         contests = tuple({run.id: run for part in parts for run in part.contests}.values())
-        return cls(tuple(records.values()), hosts, ceilings, comparisons=compared, contests=contests)
+        profiles = {
+            (each.run, each.launch, each.cell, each.side, each.started): each
+            for part in parts
+            for each in part.profiles
+        }
+        return cls(
+            tuple(records.values()),
+            hosts,
+            ceilings,
+            comparisons=compared,
+            contests=contests,
+            profiles=tuple(profiles.values()),
+        )
 
 
 def _trained(stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None) -> Iterator[Record]:

@@ -77,7 +77,7 @@ Index("records_by_machine", records.c.machine, records.c.suite)
 Index("records_by_launch", *_of_launch, *(records.c[n] for n in ("attempt", "status", "contended", "seconds")))
 Index(
     "records_by_cell",
-    *(records.c[n] for n in ["cell", "started", "status", "side", "environment", "suite", "product_rate"]),
+    *(records.c[n] for n in ["cell", "started", "status", "side", "stage", "environment", "suite", "product_rate"]),
 )
 Index("records_repeated", *_of_launch, records.c.attempt, sqlite_where=_repeats, postgresql_where=_repeats)
 

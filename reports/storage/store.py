@@ -24,7 +24,7 @@ from dlbench.reports.flags import product_rate
 from dlbench.reports.storage import database, queries, schema
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.queries import Wanted
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import PROFILED, Record, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,19 +230,28 @@ class Store:
     def record_counts(self) -> dict[str, int]:
         """Return how many records each run has; a run without any is missing."""
         table = schema.records.c
-        return dict(self.pairs(sa.select(table.run, sa.func.count()).group_by(table.run)))
+        counts = sa.select(table.run, sa.func.count()).where(queries.measured()).group_by(table.run)
+        return dict(self.pairs(counts))
 
     def launch_seconds(self, machine: str) -> dict[Cell, float]:
         """Return the mean wall seconds of a launch of each cell that was launched on a machine."""
         table = schema.records.c
-        launched = table.machine == machine, table.status != Status.SKIPPED.value
+        launched = table.machine == machine, table.status != Status.SKIPPED.value, queries.measured()
         mean = sa.select(table.cell, sa.func.avg(table.wall_seconds)).where(*launched).group_by(table.cell)
         rows, cells = dict(self.pairs(mean)), self.cells()
         return {cells[key]: seconds for key, seconds in rows.items()}
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
-        """Return the records in the order they were appended: all, or those of a run, suite or machine."""
+        """Return the records in the order they were appended: all, or those of a run, suite or machine.
+
+        Those of profiled launches are left out: see `profiles`.
+        """
         return list(self._stream(queries.of_records(run, suite, machine)))
+
+    def profiles(self, run: str) -> list[Record]:
+        """Return the records of the profiled launches of a run, in the order they were appended."""
+        table = schema.records.c
+        return list(self._stream([table.run == run, table.stage == PROFILED]))
 
     def records_of_cells(
         self, keys: Iterable[int], run: str | None, asked: bool = False
@@ -253,7 +262,8 @@ class Store:
         """
         side = queries.counting(schema.records.c.side, run if asked else None)
         for some in batched(keys):
-            conditions = [*queries.wanted(schema.records.c.run, run), schema.records.c.cell.in_(some), side]
+            in_run = queries.wanted(schema.records.c.run, run)
+            conditions = [*in_run, schema.records.c.cell.in_(some), side, queries.measured()]
             for record in self._stream(conditions):
                 yield schema.cell_key(record.machine, record.cell), record
 
@@ -266,7 +276,7 @@ class Store:
     def example(self, run: str, cell: int, side: str) -> Record | None:
         """Return one record of this run, cell (see `cells`) and side, a timed one where there is any; else None."""
         table = schema.records.c
-        asked = table.run == run, table.cell == cell, table.side == side
+        asked = table.run == run, table.cell == cell, table.side == side, queries.measured()
         timed_first = sa.case((table.status == Status.OK.value, 0), else_=1), table.id
         # Chosen by the index alone: only the one content is read.
         chosen = self.rows(sa.select(table.id).where(*asked).order_by(*timed_first).limit(1))

@@ -15,12 +15,14 @@ from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.bisection.posterior import CONFIDENCE
 from dlbench.reports.bisection.report import REPORT, Bisection, Outcome, headline
+from dlbench.reports.compare.judged import NAMES, TIME
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict
 from dlbench.reports.formats.export import formats_of
 from dlbench.reports.naming import counted
+from dlbench.reports.operators import StepDifference, step_differences
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE
+from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import resume_command, say
@@ -39,7 +41,7 @@ from ..planning import framework as frameworks
 from ..planning import own, values
 from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
-from ..run import resume, sides
+from ..run import profiling, resume, sides
 from ..run.bisection import BisectionSchedule, Series
 from ..run.groups import of_pairs
 from ..run.runner import RunProfile, run_plan
@@ -61,6 +63,7 @@ _BISECT: options.Options = {
     "repo": option("--repo", "Test the commits of this git repository; needs --step.", metavar="PATH"),
     "build": option("--build", "Shell command that builds a commit, run in its worktree.", metavar="CMD"),
     "build_limit": option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT})."),
+    "pre": options.PRE,
     "suite_name": options.suite_of_network("quick"),
     "confidence": option("--confidence", f"Stop when the answer has this probability (default {CONFIDENCE:.0%})."),
 }
@@ -76,10 +79,18 @@ _BUILDS: options.Options = {
 }
 _REPORT: options.Options = {
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "no_profile": options.NO_PROFILE,
     "order": options.ORDER,
     "threshold": option("--threshold", "Smallest slowdown worth finding (default 2.5%)."),
     "tolerance": option("--tolerance", "Slowdown that must be excluded to say that nothing is slower (default 5%)."),
     "allow_different": ALLOW_DIFFERENT,
+    "quantity": option(
+        "--quantity",
+        f"What to search by: {', '.join(NAMES)}. A share sets the smallest rise: `memory=5%`.",
+        str,
+        TIME,
+        metavar="NAME[=SHARE]",
+    ),
     "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
     "write": several("--write", "Write the result to a file too: .md, .json, .csv or .txt. Repeatable.", "FILE"),
     "as_json": options.JSON,
@@ -100,7 +111,9 @@ def bisect_command(given: Given) -> None:
     First, good and bad are compared as in a gate. If bad is slower, each further pair of launches compares good with
     the most informative candidate, until one is the first slower one with a probability of 95 %. Candidates are built
     when needed; those that cannot be built or run are left out, and the answer says so. Several changes are reported
-    as such. Commits are built in worktrees: your files are not touched. Releases come from the package index.
+    as such. The first slow candidate is profiled beside the last fast one, and the operators that account for the
+    difference are named. Commits are built in worktrees: your files are not touched. Releases come from the package
+    index.
 
     Exit codes:
 
@@ -118,7 +131,11 @@ def bisect_command(given: Given) -> None:
     - `dlbench bisect torch --network fcn5 --threads 1 --python may=/opt/may/bin/python,june=/opt/june/bin/python`
     """
     form = report_format(given, REPORT)
-    seconds, rule = options.seconds_of(given.budget), rule_given(given, DEFAULT)
+    if given.quantity != TIME and "," in given.quantity:
+        raise UsageError(f"--quantity {given.quantity}: a bisection searches by one quantity. Name one.")
+    # A gate judges several quantities, and a bisection searches by one.
+    searched = Given(**{**vars(given), "judge": given.quantity})
+    seconds, rule = options.seconds_of(given.budget), rule_given(searched, DEFAULT)
     confidence = values.share(given.confidence, "--confidence") if given.confidence else CONFIDENCE
     if confidence <= 0.5:
         raise UsageError(f"--confidence {given.confidence} is too low to single out a candidate. Give more than 50%.")
@@ -160,12 +177,27 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
     )
     with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
         run, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds)
-    assert isinstance(schedule, BisectionSchedule)
+        assert isinstance(schedule, BisectionSchedule)
+        found = schedule.result(one.cells[0], rerun_command(sys.argv[1:], run.seed))
+        if found.outcome is Outcome.FOUND and not given.no_profile and found.ends.quantity == TIME:
+            found = replace(found, operators=_profiled(plan, run, machine, store, series, found))
     if schedule.launches_left():
         say(f"The budget is spent. Resume: {resume_command()}")
     else:
         series.done()
-    return schedule.result(one.cells[0], rerun_command(sys.argv[1:], run.seed))
+    return found
+
+
+def _profiled(
+    plan: Plan, run: Run, machine: Machine, store: Store, series: Series, found: Bisection
+) -> StepDifference | None:
+    """Profile the first slow candidate beside the last fast one, and return which operators differ."""
+    before, slow = found.beside
+    cell = next(cell for cell in plan.cells if cell.framework == slow)
+    if not any(record.cell == cell for record in store.profiles(run.id)):
+        sources = {BASELINE: {slow: series.source(before)}, CANDIDATE: {slow: series.source(slow)}}
+        profiling.profile_cells(plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine, [cell], store)
+    return next((each for each in step_differences(store.profiles(run.id)) if each.cell == cell), None)
 
 
 def _plan_of_one_cell(given: Given, machine: Machine) -> Plan:
@@ -232,7 +264,7 @@ def _of_releases(given: Given) -> Series:
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
     # The answer names them as rows: jax-0.4.20.
     ends = _reversed_if_faster([each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given)
-    tried = releases.releases_on_index(found, first=ends[0], last=ends[1])
+    tried = releases.releases_on_index(found, first=ends[0], last=ends[1], pre=given.pre)
     versions = [each.version for each in tried]
     if strange := [each for each in ends if each not in versions]:
         unknown = unknown_name("release", strange[0], versions)

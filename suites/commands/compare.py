@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 
 import typer
 
+from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import Comparison, compare_runs
+from dlbench.reports.compare.judged import JUDGED, NAMES, TIME
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.report import gate_outcome
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
@@ -34,7 +36,7 @@ from ..planning import values
 from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
-from ..run import resume, sides
+from ..run import profiling, resume, sides
 from ..run.groups import of_pairs
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
@@ -88,7 +90,14 @@ OPTIONS: options.Options = {
     **_MEASURING,
     "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
     "tolerance": option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+    "judge": option(
+        "--judge",
+        f"What is judged, with commas: {', '.join(NAMES)} (default {TIME}). `memory=5%` sets the smallest rise called "
+        "a regression; twice as much must be excluded.",
+        metavar="NAME[=SHARE],...",
+    ),
     "allow_different": ALLOW_DIFFERENT,
+    "no_profile": options.NO_PROFILE,
     "form": option("--format", f"{', '.join(_FORMATS)}."),
     "write": several(
         "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
@@ -125,7 +134,8 @@ def compare_command(given: Given) -> None:
 
     Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
     dlbench's own environment is the baseline (your own step has none: one interpreter serves both sides). Measured now,
-    the two sides of a cell are launched in pairs, one after the other in random order.
+    the two sides of a cell are launched in pairs, which take turns. Slower cells are profiled on both sides at the end,
+    and the operators that account for the difference are named (`--no-profile` leaves that out).
 
     Exit codes (always 0 with `--exit-zero`):
 
@@ -149,7 +159,7 @@ def compare_command(given: Given) -> None:
     form = report_format(given)
     is_lenient(given)  # a wrong word is refused before anything is measured
     if not given.now:
-        measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
+        measuring = {*_MEASURING, "suite_name", "pairs", "interval", "no_profile"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
             raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
         if not given.first:
@@ -224,7 +234,25 @@ def rule_given(given: Given, usual: Rule) -> Rule:
         chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
     if given.allow_different:
         chosen["allow_different"] = True
+    if given.judge:
+        chosen |= judged_given(given.judge)
     return replace(usual, **chosen)
+
+
+def judged_given(text: str) -> dict[str, Any]:
+    """Return `Rule.judges_time` and `Rule.further` as --judge means them; raises UsageError."""
+    further: dict[str, float] = {}
+    names = []
+    for word in values.words(text):
+        name, equals, share = word.partition("=")
+        values.one_of(name, "quantity for --judge", NAMES)
+        names.append(name)
+        if name == TIME:
+            if equals:
+                raise UsageError("--judge time takes no share: its thresholds are --threshold and --tolerance.")
+            continue
+        further[name] = values.share(share, f"--judge {name}") if equals else JUDGED[name].threshold
+    return {"judges_time": TIME in names, "further": tuple(further.items())}
 
 
 def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()) -> tuple[Plan, tuple[Side, Side]]:
@@ -300,7 +328,7 @@ def measure(
         in_turns = f", {some}in turns"
     profile = RunProfile(
         purpose,
-        lambda plan, records, host: PairSchedule(plan, records, pair_rule, grouping, host),
+        lambda plan, records, host: PairSchedule(plan, records, pair_rule, grouping, host, rule.judged),
         pair,
         rule,
         ceilings=False,
@@ -320,10 +348,21 @@ def measure(
             say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
         measured = len({(record.cell, record.launch) for record in store.records(run=run.id)})
         found = report_of(store, run, rule)
-        left_out = measured - sum(len(cell.pairs[0]) for cell in found.cells)
+        if not given.no_profile and not left and (slower := slower_cells(found)):
+            prepared = sources or sides.prepare(plan, pair, say, not given.no_build)
+            profiling.profile_cells(plan, run, pair, prepared, machine, slower, store)
+            found = report_of(store, run, rule)
+        left_out = measured - sum({cell.cell: len(cell.pairs[0]) for cell in reversed(found.cells)}.values())
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
         return replace(found, command=rerun_command(sys.argv[1:], run.seed))
+
+
+def slower_cells(found: Comparison) -> list[Cell]:
+    """Return the cells with a regression, the slowest first, as many as are profiled."""
+    slower = [cell for cell in found.having(Verdict.REGRESSION) if cell.quantity == TIME]
+    ordered = sorted(slower, key=lambda cell: -(cell.judgement.ratio or 1.0))
+    return [cell.cell for cell in ordered[: profiling.MOST_CELLS]]
 
 
 _OF_THE_REPORT = ("--write", "--format", "--json", "--resume", "--store", "--seed")

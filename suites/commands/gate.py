@@ -24,8 +24,9 @@ def gate_command(given: Given) -> None:
     """Measure a suite against a baseline now, and fail if it is slower, broken or different.
 
     A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs, no
-    more than its verdict needs; its launches time more steps than a run of the suite where that pays. The last line
-    says "gate passed", "gate failed" or "gate undecided", and why.
+    more than its verdict needs; its launches time more steps than a run of the suite where that pays. Slower cells are
+    profiled on both sides, and the operators that account for the difference are named. The last line says "gate
+    passed", "gate failed" or "gate undecided", and why.
 
     Exit codes:
 

@@ -97,6 +97,10 @@ RESULTS = "Which results"
 OF_SUITE = option("--suite", "Only runs of this suite.", rich_help_panel=RESULTS)
 OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", metavar="FINGERPRINT")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
+PRE = flag("--pre", "Take pre-releases and nightlies too, where the package index has any.")
+NO_PROFILE = flag(
+    "--no-profile", "Do not profile slower cells: no operators are named (two to four launches more of each side)."
+)
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 ORDER = option(
     "--order",

@@ -60,6 +60,8 @@ def qualify(given: Given) -> int:
         raise UsageError(
             "--qualify prints a few lines and stores nothing. Leave out --resume, --write, --format and --json."
         )
+    if given.judge:
+        raise UsageError("--qualify measures slowdowns of a step's time. Leave --judge out.")
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
     plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)

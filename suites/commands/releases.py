@@ -1,6 +1,7 @@
 """`dlbench releases`: measure the releases of a framework side by side."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import typer
 from packaging.version import Version
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import TUNED, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import report
@@ -15,26 +17,28 @@ from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.naming import counted, listed
 from dlbench.reports.ratio.pairs import FASTER, SLOWER
-from dlbench.reports.ratio.releases import Point, largest_undecided
+from dlbench.reports.ratio.releases import Point, Releases, largest_undecided, names_of
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import RELEASES
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, RELEASES, Run
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock
 from ..display.screen import resume_command, say
 from ..environments import releases
+from ..environments.environment import Source as EnvironmentSource
 from ..environments.environment import external_source
 from ..environments.releases import EVERY, Release
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import own, values
 from ..planning.framework import Framework, find, modes_meant
-from ..planning.plan import check_count, heap_line, memory_line
+from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
-from ..run import groups
+from ..run import groups, profiling
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import of_plan
+from ..run.sides import Side
 from . import options
 from .options import Given, option, takes
 from .plan import kind_of_protocol, plan_of, size_of
@@ -55,8 +59,10 @@ _WHICH: options.Options = {
         "minor",
         metavar="WHICH",
     ),
+    "pre": options.PRE,
     "suite": options.suite_of_network(_SUITE),
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "no_profile": options.NO_PROFILE,
     "order": options.ORDER,
     "plot": option("--plot", "Also draw a picture (.png or .svg).", Path | None, metavar="FILE"),
     "form": option("--format", f"{', '.join(FORMATS)}."),
@@ -78,7 +84,8 @@ def releases_command(given: Given) -> None:
 
     Each release with files for an installed Python gets an environment, with dependencies of its time. The command
     first announces the size of the downloads and the disk space they take. The launches of all releases are
-    interleaved, and each must agree with the reference. A release that cannot be built, imported or run gets a line
+    interleaved, and each must agree with the reference. A slower one is profiled beside the one before it, and the
+    operators that account for the difference are named. A release that cannot be built, imported or run gets a line
     with the reason. `dlbench env remove FRAMEWORK --releases` removes the environments.
 
     Examples:
@@ -141,7 +148,13 @@ def releases_command(given: Given) -> None:
             say(f"{spent}, about {clock(schedule.seconds_left())} of measuring. Resume: {resume_command()}")
         results = Results.newest([store], run.id)
         made = report(RELEASES)
-        found = made.analyse(Source(lambda: results, lambda: [(run, len(results.records))]))
+        source = Source(
+            lambda: results, lambda: [(run, len(results.records))], of_run=lambda each: Results.of([store], each)
+        )
+        found = made.analyse(source)
+        if not given.no_profile and not left and (slower := _slower(found)):
+            _profile(plan, run, machine, store, slower, sources)
+            found = made.analyse(source)
     if given.plot is not None and made.draw is not None and made.drawable(found):
         say(f"Drawn: {', '.join(map(str, made.draw(found, given.plot, ReportOptions())))}.")
     print(to_stdout(made, found, ReportOptions(), form))
@@ -154,6 +167,26 @@ def releases_command(given: Given) -> None:
     if not any(record.outcome.status is Status.OK for record in results.records):
         say("dlbench: no release gave a valid number; the reasons are below the table.")
         raise typer.Exit(NOTHING_MEASURED)
+
+
+def _slower(found: Releases) -> list[Point]:
+    """Return the releases that are slower than the one before, the slowest first, as many as are profiled."""
+    slower = [point for point in found.rows if point.change == SLOWER and point.operators is None]
+    return sorted(slower, key=lambda point: -point.size)[: profiling.MOST_CELLS]
+
+
+def _profile(
+    plan: Plan, run: Run, machine: Machine, store: Store, slower: Sequence[Point], sources: Sequence[EnvironmentSource]
+) -> None:
+    """Profile each of these releases beside the one before it, and keep the records in the store."""
+    by_row = {source.build.name: source for source in sources}
+    names, _ = names_of(list(by_row))
+    row_of_name = dict(zip(names, by_row, strict=True))
+    for point in slower:
+        assert point.before is not None
+        cell = next(cell for cell in plan.cells if axes.project(cell, axes.NAMES) == point.cell.cell)
+        both = {BASELINE: {cell.framework: by_row[row_of_name[point.before]]}, CANDIDATE: by_row}
+        profiling.profile_cells(plan, run, (Side(BASELINE), Side(CANDIDATE)), both, machine, [cell], store)
 
 
 def _bisection(point: Point, given: Given, step: Framework | None) -> str:
@@ -170,7 +203,7 @@ def _wanted(given: Given, framework: Framework, machine: Machine) -> list[Releas
     """Return the releases to measure, the oldest first; when resuming, those of the unfinished run."""
     if given.resume:
         return _of_unfinished(given, framework, machine)
-    found = releases.releases_on_index(framework, first=given.first, last=given.last, every=given.every)
+    found = releases.releases_on_index(framework, first=given.first, last=given.last, every=given.every, pre=given.pre)
     fitting = [each for each in found if each.pythons]
     if unfit := [each for each in found if not each.pythons]:
         names, problem = listed([each.version for each in unfit]), unfit[-1].problem

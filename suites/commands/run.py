@@ -56,6 +56,12 @@ _NODE = "Used by a fleet's jobs: records name the node, and the same command res
     {"name": options.SUITE_OR_CLAIMS},
     *(options.AXES, options.LAUNCHES, options.BUILDS, options.SESSION, CONDITIONS),
     {
+        "trend": option(
+            "--trend",
+            "Follow one launch of each cell for this long: how do its steps, memory and page faults change "
+            "(`report trend`)?",
+            metavar="DURATION",
+        ),
         "node_name": option("--node", _NODE, metavar="FLEET/NODE"),
         "as_json": flag("--json", "Print the matrix as JSON when the run ends."),
     },
@@ -81,10 +87,14 @@ def run_command(given: Given) -> None:
     - `dlbench run char --corpus my_text.txt`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     - `dlbench run claims --budget 2h`
+    - `dlbench run threads --step train_step.py --threads 1 --trend 3m`  (does it get slower while it trains?)
     """
     seconds, chosen = options.seconds_of(given.budget), options.choices(given)
     machine = probe()
     plan = planned(given.name, chosen, machine, given.seed, given.store_file)
+    order = given.order
+    if given.trend:
+        plan, order = followed(plan, given), groups.SEQUENTIAL
     check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
     text = preparation.text_of(plan, given.corpus)
@@ -99,7 +109,7 @@ def run_command(given: Given) -> None:
         of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
-    grouping = replace(groups.of_plan(plan, machine, given.order), together=groups.Together.COLUMN)
+    grouping = replace(groups.of_plan(plan, machine, order), together=groups.Together.COLUMN)
     profile = RunProfile(
         schedule=partial(of_plan, grouping=grouping),
         ceilings=not given.no_ceilings,
@@ -126,6 +136,30 @@ def run_command(given: Given) -> None:
         for line in precision_lines(plan, schedule):
             say(line)
         _show(store, run, schedule, given.as_json, profile.resume_command)
+
+
+_FOLLOWED_SAMPLE_SECONDS = 0.02
+"""Of a launch that is followed, at least: shorter steps are timed several at a time."""
+_MOST_FOLLOWED = 100_000
+"""Samples of such a launch."""
+
+
+def followed(plan: Plan, given: Given) -> Plan:
+    """Return the plan with one launch of each cell, which lasts as long as --trend says; raises UsageError."""
+    seconds = values.duration(given.trend)
+    for name, word in (("--launches", given.launches), ("--interval", given.interval), ("--order", given.order)):
+        if word:
+            raise UsageError(f"--trend follows one launch at a time. Leave {name} out.")
+    protocol = plan.protocol._replace(
+        seconds=seconds,
+        steps=_MOST_FOLLOWED,
+        sample_seconds=max(plan.protocol.sample_seconds, _FOLLOWED_SAMPLE_SECONDS),
+        maximum_warmup_steps=0,  # the search for a steady state would leave out what is asked for
+        trend=True,
+    )
+    return replace(
+        plan, protocol=protocol, launches=1, launches_most=None, interval=None, cell_seconds=plan.cell_seconds + seconds
+    )
 
 
 def resumed(

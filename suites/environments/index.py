@@ -94,7 +94,7 @@ def _tags(python: str) -> frozenset[tags.Tag]:
 def wheels(names: Iterable[str]) -> dict[str, tuple[Wheel, ...]]:
     """Return the wheels of these packages on all indexes of pip's settings; none of an unknown package.
 
-    Yanked wheels and those of pre-releases are left out. Each package is requested once per process. Raises
+    Yanked wheels are left out. Each package is requested once per process. Raises
     IndexUnreachableError if a package has no wheel and an index could not be reached, and FrameworkEnvironmentError if
     pip cannot be used.
     """
@@ -139,7 +139,7 @@ def read_page(name: str, kind: str, text: str) -> Iterator[Wheel]:
             project, version, _, made_for = parse_wheel_filename(file["filename"])
             requires = SpecifierSet(file.get("requires-python") or "")
             uploaded = date.fromisoformat(file["upload-time"][:10]) if file.get("upload-time") else None
-            if project == name and not version.is_prerelease and file.get("yanked") in (None, False):
+            if project == name and file.get("yanked") in (None, False):
                 yield Wheel(file["filename"], version, made_for, requires, uploaded, int(file.get("size") or 0))
 
 

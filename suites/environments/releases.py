@@ -97,11 +97,18 @@ def row_of(framework: Framework, release: Release, python: Path | None = None, s
 
 
 def releases_on_index(
-    framework: Framework, *, first: str | None = None, last: str | None = None, every: str = "all", report: Report = say
+    framework: Framework,
+    *,
+    first: str | None = None,
+    last: str | None = None,
+    every: str = "all",
+    pre: bool = False,
+    report: Report = say,
 ) -> list[Release]:
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 
-    With ``every`` "minor", only ``first`` and the last release of each minor version. They share as few Pythons as
+    With ``every`` "minor", only ``first`` and the last release of each minor version; with ``pre`` pre-releases too.
+    They share as few Pythons as
     possible, so that little else differs; resolved releases keep theirs. If the index cannot be reached, the releases
     that are built here are returned, and ``report`` gets a line.
 
@@ -121,6 +128,7 @@ def releases_on_index(
             raise
         report(f"{error} Only the releases that are built here are used: {', '.join(map(str, built))}.")
         return [known[each] for each in built]
+    found = tuple(each for each in found if pre or not each.version.is_prerelease)
     files = grouped(found, lambda each: Version(each.version.public))
     versions = chosen_versions(files, low, high, every)
     if not versions:
@@ -386,7 +394,8 @@ def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[
         return {}
     found = {}
     for name, of in index.wheels(sorted(names)).items():
-        fitting = [(each.uploaded, each.version) for each in of if each.uploaded and each.fits(python, later=True)]
+        final = [each for each in of if not each.version.is_prerelease]
+        fitting = [(each.uploaded, each.version) for each in final if each.uploaded and each.fits(python, later=True)]
         if fitting:
             then = [version for day, version in fitting if day <= uploaded + LATER]
             found[name] = max(then) if then else min(version for _, version in fitting)

@@ -47,6 +47,10 @@ class PlannedLaunch:
     side: str = ""
     in_turns: bool = False
     """Whether it takes turns with the others of its group."""
+    profiled_steps: int = 0
+    """Steps under the framework's profiler after the timed ones, at least; 0: none."""
+    profiled_seconds: float = 0.0
+    """As many steps are profiled as take this long without the profiler."""
 
 
 @dataclass(frozen=True)

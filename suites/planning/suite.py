@@ -58,6 +58,7 @@ class ProtocolSection(TomlTable):
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
     loss_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it so many more steps, whose losses are kept
+    trend: bool = False  # the memory after each sample is kept: of launches that last minutes, see `report trend`
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
     cold_start: bool = False  # each launch finds an empty cache: it compiles what an earlier launch had compiled
 

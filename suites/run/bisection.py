@@ -17,7 +17,7 @@ from dlbench.reports.bisection import posterior
 from dlbench.reports.bisection.posterior import Assessment
 from dlbench.reports.bisection.report import Bisection, candidate
 from dlbench.reports.compare.comparison import CellComparison, of_pairs, other_work, pairs_of
-from dlbench.reports.compare.verdict import NO_SPREADS, Rule, Verdict
+from dlbench.reports.compare.verdict import Rule, Verdict
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
 
@@ -114,7 +114,7 @@ class BisectionSchedule(PairSchedule):
     ) -> None:
         """Take up the records so far."""
         self._machine, self.rule, self.confidence, self._series = host, rule, confidence, series
-        super().__init__(plan, records, for_gate(host, rule), grouping, host)
+        super().__init__(plan, records, for_gate(host, rule), grouping, host, rule.judged)
         self._decide()
 
     def _update(self, cell: Cell) -> None:
@@ -133,7 +133,7 @@ class BisectionSchedule(PairSchedule):
         last, count = self.plan.cells[-1], len(self.plan.cells)
         self.assessment: Assessment | None = None
         self._left = dict.fromkeys(self.plan.cells, 0)
-        self._left[last] = 2 * self._rule(self._records[last], NO_SPREADS)
+        self._left[last] = 2 * self._rule(self._records[last], {})
         if self._left[last] or self.ends.verdict is not Verdict.REGRESSION:
             return
         places = dict(enumerate(self.plan.cells, start=1))
@@ -143,7 +143,7 @@ class BisectionSchedule(PairSchedule):
             {place: logs for place, logs in evidence.items() if logs},
             count,
             untestable,
-            self.rule.magnitude,
+            self.rule.of_quantity(self._quantity).magnitude,
             self.confidence,
         )
         self.assessment = found
@@ -153,14 +153,19 @@ class BisectionSchedule(PairSchedule):
             self._left[places[found.following(measured)]] = 2 * found.pairs_left(self.confidence)
 
     @property
+    def _quantity(self) -> str:
+        """The one that is searched by."""
+        return self.rule.judged[0]
+
+    @property
     def ends(self) -> CellComparison:
         """The bad end against the good one, by the looks of a gate."""
         last = self.plan.cells[-1]
-        return of_pairs(last, self._records[last], self._machine, True, self.rule)
+        return of_pairs(last, self._records[last], self._machine, True, self.rule, quantity=self._quantity)
 
     def logs(self, cell: Cell) -> list[float]:
         """Return the logarithms of the ratios of a candidate's undisturbed pairs."""
-        (good, found), _ = pairs_of(self._records[cell], self._machine)
+        (good, found), _ = pairs_of(self._records[cell], self._machine, self._quantity)
         return [float(each) for each in np.log(found) - np.log(good)]
 
     def problem(self, cell: Cell) -> str:

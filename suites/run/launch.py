@@ -30,7 +30,7 @@ from dlbench.hardware_probe.cpu import bound_mask, node_mask
 from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import GATE, RELEASED, Record, Run
+from dlbench.reports.storage.record import GATE, PROFILED, RELEASED, Record, Run
 
 from ..environments import folders
 from ..environments.digests import DIGEST, adapter_digest, with_variables
@@ -156,13 +156,18 @@ class LaunchRunner:
             version=self.run.version,
             attempt=attempt,
             side=planned.side,
-            stage=self.run.purpose if self.run.purpose == GATE else "",
+            stage=self._stage(planned),
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=telemetry,
             network=specification(network.family),
             variables=recorded(self.given_variables),
             node=node,
         )
+
+    def _stage(self, planned: PlannedLaunch) -> str:
+        if planned.profiled_steps:
+            return PROFILED
+        return GATE if self.run.purpose == GATE else ""
 
     def _measure(
         self,
@@ -203,6 +208,8 @@ class LaunchRunner:
             feed=None if feed is None else str(feed.folder),
             helpers=framework.helpers,
             in_turns=member is not None,
+            profiled_steps=planned.profiled_steps,
+            profiled_seconds=planned.profiled_seconds,
         )
         described = {
             "feed": None if feed is None else feed.described,

@@ -213,12 +213,14 @@ class LaunchMonitor:
         group: quota.Group | None = None,
         counters: PackageCounters | None = None,
         member: Member | None = None,
+        profiled: bool = False,
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``.
 
         A check takes one of ``check_steps``; without any there is no check. ``meeting`` joins it with the monitor of
-        another launch, in another thread; as a ``member`` it takes turns with others. ``group`` is that of a launch
-        with a CPU quota, ``counters`` are those of the packages' energy (None: here).
+        another launch, in another thread; as a ``member`` it takes turns with others, and has the machine to itself for
+        its profile if it is ``profiled``. ``group`` is that of a launch with a CPU quota, ``counters`` are those of the
+        packages' energy (None: here).
         """
         line.setblocking(False)
         self.line = line
@@ -231,6 +233,7 @@ class LaunchMonitor:
         self.held_seconds = 0.0
         """Seconds that the guest had to wait for the other launch."""
         self._meeting, self._group = meeting, group
+        self._profiled = profiled and member is not None
         self.turns = None if member is None else TurnTaking(member, supervisor)
         """Where it takes turns with others."""
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
@@ -297,6 +300,8 @@ class LaunchMonitor:
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
         counts = word in (END, TURN) or (word == BEGIN and self.turns is not None)
+        if word == PROFILE and self._may_profile():
+            self._expected = [PROFILE]
         if not self._expected or word != self._expected[0] or counts != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
             self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
@@ -327,8 +332,11 @@ class LaunchMonitor:
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
-        if self.turns is not None and word == WARM_UP:
-            self.turns.warm_up()
+        if self.turns is not None and word in (WARM_UP, PROFILE):
+            if word == WARM_UP:
+                self.turns.warm_up()
+            else:
+                self.turns.profile()
             self.held_seconds += time.monotonic() - now[0]
         if self.turns is not None and word in (BEGIN, TURN):
             if word == BEGIN:
@@ -351,6 +359,10 @@ class LaunchMonitor:
             self.wrong = "it closed the connection"
         if self.turns is not None and word in (BEGIN, TURN):
             self.turns.start()
+
+    def _may_profile(self) -> bool:
+        """Tell whether a profile may come now: after the timed steps, and after the check where one was begun."""
+        return self._profiled and END in self._spent and not (self._asked and self._expected)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
         """Add what was spent since the last mark to what leads to this one."""
@@ -451,7 +463,15 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
         start, kills = time.monotonic(), oom_kills()
         child = _start(request, directory, theirs.fileno(), group)
         theirs.close()
-        monitor = LaunchMonitor(ours, child.pid, check_steps, request.meeting, group, member=request.member)
+        monitor = LaunchMonitor(
+            ours,
+            child.pid,
+            check_steps,
+            request.meeting,
+            group,
+            member=request.member,
+            profiled=request.launch.profiled_steps > 0,
+        )
         try:
             try:
                 ended, suspended = _wait(child, request.timeout, monitor, directory, tick)

@@ -200,8 +200,12 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     if not outcome.samples_ns or outcome.steps_per_sample < 1:
         yield f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
     of_samples = outcome.sample_counts
-    if of_samples is not None and any(len(counted) != len(outcome.samples_ns) for counted in of_samples):
-        yield f"sample_counts: there must be one of each kind for each of {len(outcome.samples_ns)} samples"
+    if of_samples is not None:
+        kinds = of_samples if launch.protocol.trend else of_samples[:-1]
+        if any(len(counted) != len(outcome.samples_ns) for counted in kinds):
+            yield f"sample_counts: there must be one of each kind for each of {len(outcome.samples_ns)} samples"
+        if of_samples.resident_bytes and not launch.protocol.trend:
+            yield "sample_counts: the memory of samples is kept of launches alone that are followed"
     if outcome.calls_ns:
         yield from _contradictions_of_calls(outcome, launch)
     steps = outcome.observed_steps()

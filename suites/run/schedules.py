@@ -24,7 +24,7 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -40,8 +40,9 @@ from dlbench.reports.compare.comparison import (
     other_work,
     pairs_of,
     spreads_of_gate,
-    tails_of,
+    tails_of_quantity,
 )
+from dlbench.reports.compare.judged import TIME, is_of_clock
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     NO_SPREADS,
@@ -493,10 +494,10 @@ def of_plan(
     return (ContestSchedule if plan.decides else Schedule)(plan, records, host, grouping)
 
 
-PairRule = Callable[[Sequence[Record], Spreads], int]
+PairRule = Callable[[Sequence[Record], Mapping[str, Spreads]], int]
 """Returns how many more pairs a cell with these records needs at most; 0 when it is done.
 
-The spreads are those of all cells that are measured together.
+The spreads, by the quantity that is judged, are those of all cells that are measured together.
 """
 
 
@@ -516,11 +517,15 @@ class PairSchedule(Schedule):
         rule: PairRule,
         grouping: Grouping | None = None,
         host: Host | None = None,
+        judged: Sequence[str] = (TIME,),
     ) -> None:
-        """Take up the records so far; without a ``grouping`` the launches of all pairs are made in a row."""
-        self._rule = rule
-        self._spreads = NO_SPREADS
-        """Of the pairs before the block that is being made."""
+        """Take up the records so far; without a ``grouping`` the launches of all pairs are made in a row.
+
+        ``judged`` are the quantities that the rule judges.
+        """
+        self._rule, self._judged = rule, judged
+        self._spreads: dict[str, Spreads] = {}
+        """By quantity, of the pairs before the block that is being made."""
         self._in_turns = grouping.cells if grouping is not None else frozenset()
         super().__init__(replace(plan, interval=None), records, host)
         self._learn(0)
@@ -531,7 +536,7 @@ class PairSchedule(Schedule):
     def _learn(self, block: int) -> None:
         """Take the spreads of all cells: with them, fewer pairs decide on each."""
         of_cells = itertools.chain.from_iterable(self._records[cell] for cell in self.plan.cells)
-        self._spreads = spreads_of_gate(of_cells, self.host)
+        self._spreads = spreads_of_gate(of_cells, self.host, self._judged)
         for cell in self.plan.cells:
             self._update(cell)
 
@@ -619,14 +624,22 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
     """Pairs that any cell may have; a suspect cell may have more."""
 
-    def pairs_needed(records: Sequence[Record], spreads: Spreads) -> int:
-        (baseline, candidate), _ = pairs_of(records, host)
-        decided = deciding_look(baseline, candidate, rule, tails_of(records, host), spreads) is not None
-        if given_up(records) or different(records, rule) or decided:
+    def pairs_needed(records: Sequence[Record], spreads: Mapping[str, Spreads]) -> int:
+        if given_up(records) or different(records, rule):
             return 0
-        wanted = next_look(len(baseline), rule).pairs
-        spent = pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
-        return 0 if spent else wanted - len(baseline)
+        needed = 0
+        for quantity in rule.judged:
+            levels = rule.of_quantity(quantity)
+            (baseline, candidate), _ = pairs_of(records, host, quantity)
+            if complete_pairs(records) and not baseline and not is_of_clock(quantity):
+                continue  # it is not measured
+            tails = tails_of_quantity(records, host, quantity)
+            if deciding_look(baseline, candidate, levels, tails, spreads.get(quantity, NO_SPREADS)) is not None:
+                continue
+            wanted = next_look(len(baseline), levels).pairs
+            if pairs_begun(records) < int((1 + rule.spare) * max(wanted, at_ease)):
+                needed = max(needed, wanted - len(baseline))
+        return needed
 
     return pairs_needed
 
@@ -634,13 +647,14 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
 def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT) -> PairRule:
     """Return the rule of a comparison of this many cells: pairs until the ratio's interval is narrow enough.
 
-    ``width`` is the half-width of the interval relative to the ratio. It stops on precision, never on a p-value, and
-    not before there are enough pairs to prove a slowdown at all (`verdict.fewest_pairs`).
+    ``width`` is the half-width of the interval relative to the ratio, of the first quantity that is judged. It stops on
+    precision, never on a p-value, and not before there are enough pairs to prove a slowdown at all
+    (`verdict.fewest_pairs`).
     """
     looks = list(_looks(max(fewest, fewest_pairs(cells, rule)), most))
 
-    def pairs_needed(records: Sequence[Record], spreads: Spreads) -> int:
-        (baseline, candidate), _ = pairs_of(records, host)
+    def pairs_needed(records: Sequence[Record], spreads: Mapping[str, Spreads]) -> int:
+        (baseline, candidate), _ = pairs_of(records, host, rule.judged[0])
         made = len(baseline)
         spent = made >= looks[-1] or pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
         if spent or given_up(records) or different(records, rule):

@@ -8,12 +8,13 @@ step of the user's own.
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlbench.reports.cells import grouped
 from dlbench.reports.compare.comparison import Comparison, compare_sides
 from dlbench.reports.compare.verdict import Rule, chosen
+from dlbench.reports.operators import step_differences
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.reports.storage.store import Store
@@ -200,7 +201,7 @@ def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
     """Refuse other sides, in words, or another rule than the run began with; raises UsageError."""
     remedy = "Give the same options, or start a new run without --resume."
     if run.rule != chosen(rule):
-        options = "--threshold, --tolerance or --allow-different"
+        options = "--threshold, --tolerance, --judge or --allow-different"
         raise UsageError(f"The unfinished run was begun with another {options}. {remedy}")
     for name, then in run.sides.items():
         if now.get(name) != then:
@@ -216,4 +217,4 @@ def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
     host: Host = read_host(run.machine, store.machine(run.machine))
     if not any(record.side for record in records):
         raise UsageError(f"Run {run.id} has no pair of launches yet. Resume it (--resume), or compare another.")
-    return compare_sides(run, records, host, rule)
+    return replace(compare_sides(run, records, host, rule), operators=step_differences(store.profiles(run.id)))

@@ -59,6 +59,10 @@ class TurnTaking:
         """Wait until the launch may run its first steps."""
         self._member.turns.wait_for_cpus(self._member.number)
 
+    def profile(self) -> None:
+        """Wait until no other launch computes."""
+        self._member.turns.wait_for_machine(self._member.number)
+
     def begin(self, sample_seconds: float) -> None:
         """Wait for the first turn; a sample of the launch takes this long, by its warm-up.
 

@@ -249,6 +249,13 @@ class Turns:
             )
             self._in_use[member] = needed
 
+    def wait_for_machine(self, member: int) -> None:
+        """Wait until no other member computes; then this one has all CPUs until its end."""
+        with self._changed:
+            self._has_started(member)
+            self._changed.wait_for(lambda: self._aborted or not self._in_use)
+            self._in_use[member] = self._cpus
+
     def takes(self, member: int, seconds: float) -> None:
         """Take note of how long a sample of a member takes, by its warm-up."""
         with self._changed:

@@ -189,3 +189,65 @@ AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
 )
 def test_kernels_never_exceed_what_the_processor_runs(cpuinfo: str, chosen: str | None) -> None:
     assert blas.widest_mkl_kernels(cpuinfo) == chosen
+
+
+def varint(value: int) -> bytes:
+    """An integer as protocol buffers write it: seven bits a byte, the lowest first."""
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def field(number: int, value: int | bytes | str) -> bytes:
+    """A field of a message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    content = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+names = st.text(st.characters(codec="utf-8"), max_size=20)
+spans = st.tuples(st.integers(0, 3), st.integers(0, 2**40), st.integers(0, 2**40), st.booleans())
+
+
+@given(
+    st.lists(
+        st.tuples(names, st.lists(st.tuples(names, st.integers(0, 2**62), st.lists(spans, max_size=5)))), max_size=3
+    )
+)
+def test_a_profile_of_tensorflow_and_jax_is_read_as_it_was_written(planes):
+    """An independent writer of XSpace: planes with their names of events, and lines with events that refer to those."""
+    known = ["dot.1", "end: dot.1", "x" * 300, ""]
+    space, expected = b"", []
+    first = min((begun for _, lines in planes for _, begun, _ in lines), default=0)
+    for plane, lines in planes:
+        message = field(1, 7) + field(2, plane)
+        message += b"".join(
+            field(4, field(1, n) + field(2, field(1, n) + field(2, name))) for n, name in enumerate(known)
+        )
+        message += field(5, field(1, 9) + field(2, field(1, 9) + field(2, profiles.HLO)))
+        for line, begun, events in lines:
+            written = field(2, line) + field(3, begun) + field(11, 5)
+            for event, offset, duration, compiled in events:
+                content = field(1, event) + field(2, offset) + field(3, duration)
+                if compiled:
+                    # Other fields, of fixed length, are passed over.
+                    content += field(4, field(1, 3) + varint(2 << 3 | 1) + bytes(8)) + field(
+                        4, field(1, 9) + field(5, "x")
+                    )
+                written += field(4, content)
+            message += field(3, written)
+            seen = [
+                (known[event], begun - first + offset * 1e-3, duration * 1e-3, compiled)
+                for event, offset, duration, compiled in events
+            ]
+            expected.append((plane, line, seen))
+        space += field(1, message)
+    assert profiles.tsl_lines(space) == expected
+
+
+def test_a_damaged_profile_is_refused():
+    with pytest.raises(RuntimeError, match="unknown type"):
+        profiles.tsl_lines(varint(1 << 3 | 3))

@@ -1,5 +1,7 @@
 """A gate's looks: when they end the measurement, what they then say, and how often they may err."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from simulated import gate
 
+from dlbench.reports.compare.judged import JUDGED, TIME
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     EARLY_LOOK,
@@ -15,6 +18,7 @@ from dlbench.reports.compare.verdict import (
     POWER,
     Spreads,
     Verdict,
+    chosen,
     deciding_look,
     deviation_of,
     estimate_few_pairs,
@@ -22,6 +26,7 @@ from dlbench.reports.compare.verdict import (
     next_look,
     null_distribution,
     outlook,
+    rule_of,
     smallest_effect,
     spreads_of,
 )
@@ -257,3 +262,35 @@ def test_the_outlook_is_what_happens(deviation: float) -> None:
         decisions = [gate(each) for each in np.stack([np.zeros_like(logs), logs], axis=2)]
         assert np.mean([each.alarm for each in decisions]) == pytest.approx(found, abs=0.06)
         assert np.mean([each.pairs for each in decisions]) == pytest.approx(needed, rel=0.08)
+
+
+@pytest.mark.parametrize("quantities", range(1, 7))
+def test_several_quantities_share_one_bound_on_false_alarms(quantities: int) -> None:
+    further = tuple((name, 0.05) for name in list(JUDGED)[: quantities - 1])
+    rule = replace(DEFAULT, further=further)
+    assert len(rule.judged) == quantities
+    alarms = [rule.of_quantity(name).false_alarms for name in rule.judged]
+    assert sum(alarms) <= DEFAULT.false_alarms
+    first = next(look for look in rule.of_quantity(TIME).looks if look.slower)
+    assert first.slower >= null_distribution(first.pairs)[0], "a level that no pairs can meet"
+    pairs_of_looks = [look.pairs for look in rule.of_quantity(TIME).looks]
+    assert pairs_of_looks == sorted(set(pairs_of_looks))
+
+
+def test_a_rule_is_read_back_with_the_quantities_it_judges() -> None:
+    for rule in (
+        DEFAULT,
+        replace(DEFAULT, further=(("memory", 0.05),)),
+        replace(DEFAULT, judges_time=False, further=(("memory", 0.025), ("faults", 0.3))),
+    ):
+        assert rule_of(chosen(rule)) == rule
+
+
+def test_a_quantity_has_its_own_threshold_and_words() -> None:
+    rule = replace(DEFAULT, further=(("memory", 0.2),)).of_quantity("memory")
+    assert (rule.magnitude, rule.tolerance) == (0.2, 0.4)
+    before, after = [1.0] * LAST, [1.5 + 0.001 * place for place in range(LAST)]
+    found = judge_looks(before, after, rule)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.sentence.startswith("50.6")
+    assert "% more" in found.sentence

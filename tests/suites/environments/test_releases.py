@@ -44,7 +44,7 @@ def _nothing_stays(monkeypatch):
 # What the index has.
 
 
-def test_pages_in_json_and_html_give_wheels_that_are_neither_yanked_nor_early():
+def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
     files = [
         {"filename": "tiny-1.0-py3-none-any.whl", "upload-time": "2024-05-06T07:08:09.1Z", "size": 7, "yanked": False},
         {"filename": "tiny-1.1-py3-none-any.whl", "yanked": "broken"},
@@ -57,6 +57,7 @@ def test_pages_in_json_and_html_give_wheels_that_are_neither_yanked_nor_early():
     found = list(index.read_page("tiny", JSON, json.dumps({"files": files})))
     assert [(str(each.version), each.uploaded, each.size) for each in found] == [
         ("1.0", date(2024, 5, 6), 7),
+        ("1.2rc1", None, 0),
         ("1.6", None, 0),
     ]
     anchors = "".join(
@@ -132,6 +133,12 @@ def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python
     found = releases.limits_of(known, date(2021, 12, 28), "3.12")
     assert {name: str(version) for name, version in found.items()} == {"old": "2", "new": "3"}
     assert releases.limits_of(known, None, "3.12") == {}
+
+
+def test_dependencies_are_no_prereleases(monkeypatch):
+    known = {"early": [wheel(f"early-{v}-py3-none-any.whl", "2021-01-01") for v in ("1.0", "2.0rc1")]}
+    monkeypatch.setattr(index, "wheels", lambda names: {name: tuple(known[name]) for name in names})
+    assert str(releases.limits_of(known, date(2021, 12, 28), "3.12")["early"]) == "1.0"
 
 
 # Environments.
@@ -458,3 +465,10 @@ def test_what_cannot_be_meant_is_refused_in_one_line(home, command, tmp_path, wo
     assert expected in said
     assert said.count("\n") == 1
     assert left_behind(home) == []
+
+
+def test_prereleases_are_offered_on_request_alone(tmp_path, tiny):
+    for version in ("1.0", "1.1rc1"):
+        publish(tmp_path, "tiny", version)
+    assert [each.version for each in releases.releases_on_index(tiny)] == ["1.0"]
+    assert [each.version for each in releases.releases_on_index(tiny, pre=True)] == ["1.0", "1.1rc1"]

@@ -1,0 +1,216 @@
+"""`dlbench report trend`: how steps, memory and page faults of one long launch change while it runs.
+
+`dlbench run --trend 3m` times a launch for minutes. Its time is divided into parts of equal length. The time of a part
+is the median of its samples, so that a spike of another program changes none. The changes are those that a history of
+nights would show of such a series (`reports.history`): steps of its level, and a drift over a part of it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.columns import Column, axis_columns, table
+from dlbench.reports.curve.pictures import Line, Panel, Picture, draw
+from dlbench.reports.formats.layout import MISSING, Page, number
+from dlbench.reports.formats.ratios import percent
+from dlbench.reports.history.drifts import Changes, find_changes
+from dlbench.reports.naming import counted, group_name, name_of
+from dlbench.reports.report import Report, ReportOptions, Source
+from dlbench.reports.storage.record import Record, last_attempts
+
+NOTHING = "No launch here was followed over minutes: `dlbench run SUITE --trend 3m` does that."
+PARTS = 60
+"""Of a launch's time, at most."""
+SAMPLES_OF_PART = 3
+"""At least, on average: launches with fewer samples have fewer parts."""
+FEWEST_PARTS = 12
+GROWTH = 0.01
+"""The smallest change of memory that is reported, as a share; of times it is that of a history."""
+_LEGEND = (
+    "Start and end: the median step of the first and of the last tenth of the launch. Changes are those that noise "
+    "does not explain (reports/VERDICTS.md). One launch cannot tell whether a change is the step's own or the "
+    "machine's: follow another, or a step that is known to be steady."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a launch's time."""
+
+    minutes: float
+    """From the first timed sample to its middle."""
+    seconds: float
+    """Of a step, the median of its samples."""
+    memory_mib: float | None
+    """Resident at its end; None where the system does not say."""
+    faults: float | None
+    """Minor page faults of a step, the mean."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One launch that was followed."""
+
+    cell: Cell
+    run: str
+    samples: int
+    parts: tuple[Part, ...]
+    """In order of time; few of them where the launch had few samples."""
+    of_time: Changes
+    of_memory: Changes
+
+    @property
+    def minutes(self) -> float:
+        """How long it was followed."""
+        return 2 * self.parts[-1].minutes - self.parts[-2].minutes if len(self.parts) > 1 else 0.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The seconds of a step in the first and the last tenth."""
+        tenth = max(1, len(self.parts) // 10)
+        return median(part.seconds for part in self.parts[:tenth]), median(part.seconds for part in self.parts[-tenth:])
+
+    @property
+    def grown_mib(self) -> float | None:
+        """By how much its memory grew."""
+        first, last = self.parts[0].memory_mib, self.parts[-1].memory_mib
+        return None if first is None or last is None else last - first
+
+    @property
+    def sentences(self) -> list[str]:
+        """Its changes in words, in order of kind and time."""
+        lines = [f"{self._when(step.position)} a step takes {_change(step.size)}." for step in self.of_time.steps]
+        if self.of_time.drift is not None:
+            drift = self.of_time.drift
+            span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
+            lines.append(f"A step gets slower or faster by degrees, {span}: {_change(drift.size)} in all.")
+        for step in self.of_memory.steps:
+            lines.append(f"{self._when(step.position)} it has {_more(step.size)} memory.")
+        if self.of_memory.drift is not None:
+            drift = self.of_memory.drift
+            span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
+            lines.append(f"Its memory changes by degrees, {span}: {_more(drift.size)} in all.")
+        return lines or ["Neither its step nor its memory changes beyond noise."]
+
+    def _at(self, position: int) -> str:
+        return number(self.parts[position].minutes)
+
+    def _when(self, position: int) -> str:
+        return f"After {self._at(position)} min"
+
+
+def _change(size: float) -> str:
+    """Return a change of the logarithm of a time in words."""
+    share = math.expm1(size)
+    return f"{percent(abs(share))} {'longer' if share > 0 else 'less long'}"
+
+
+def _more(size: float) -> str:
+    share = math.expm1(size)
+    return f"{percent(abs(share))} {'more' if share > 0 else 'less'}"
+
+
+def trend_of(record: Record) -> Trend | None:
+    """Return the trend of a launch that was followed; None of any other."""
+    outcome = record.outcome
+    if not record.protocol.trend or outcome.status is not Status.OK or not outcome.samples_ns:
+        return None
+    parts = parts_of(record)
+    of_time, of_memory = Changes((), None), Changes((), None)
+    if len(parts) >= FEWEST_PARTS:
+        (of_time,) = find_changes([np.log([part.seconds for part in parts])], drifting=[True])
+        memory = [part.memory_mib for part in parts]
+        known = [mib for mib in memory if mib]
+        if len(known) == len(parts):
+            (of_memory,) = find_changes([np.log(known)], magnitude=GROWTH)
+    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, of_time, of_memory)
+
+
+def parts_of(record: Record) -> tuple[Part, ...]:
+    """Return the parts of a launch's time."""
+    outcome = record.outcome
+    seconds, counts = outcome.step_seconds(), outcome.sample_counts
+    ends = np.cumsum(np.asarray(outcome.samples_ns, dtype=float)) * 1e-9
+    count = max(1, min(PARTS, len(seconds) // SAMPLES_OF_PART))
+    length = ends[-1] / count
+    found = []
+    # A sample belongs to the part in which it ends.
+    places = np.minimum((ends / length - 1e-9).astype(int), count - 1)
+    for place in range(count):
+        inside = np.flatnonzero(places == place)
+        if not len(inside):
+            continue  # a sample lasted longer than a part
+        memory = faults = None
+        if counts is not None and counts.resident_bytes:
+            memory = counts.resident_bytes[inside[-1]] / 2**20
+        if counts is not None:
+            faults = fmean(counts.minor_faults[each] for each in inside) / outcome.steps_per_sample
+        minutes = (place + 0.5) * length / 60
+        found.append(Part(minutes, median(seconds[each] for each in inside), memory, faults))
+    return tuple(found)
+
+
+def trends(source: Source) -> list[Trend]:
+    """Return the trends of the results, in their order."""
+    followed = [record for record in source.results().records if record.protocol.trend]
+    found = [trend_of(record) for record in last_attempts(followed)]
+    return [trend for trend in found if trend is not None]
+
+
+_COLUMNS: tuple[Column[Trend], ...] = (
+    *axis_columns(lambda each: each.cell),
+    Column("run", None, lambda each: each.run),
+    Column("", "launch", lambda each: name_of(each.cell)),
+    Column("minutes", "minutes", lambda each: each.minutes),
+    Column("samples", "samples", lambda each: each.samples),
+    Column("first_seconds", "start s/step", lambda each: each.ends[0]),
+    Column("last_seconds", "end s/step", lambda each: each.ends[1]),
+    Column("grown_mib", "memory MiB", lambda each: each.grown_mib, lambda each: _grown(each)),
+    Column("parts", None, lambda each: each.parts, fields=None),
+    Column("changes", None, lambda each: {"time": each.of_time, "memory": each.of_memory}, fields=None),
+    Column("sentences", None, lambda each: each.sentences, fields=None),
+)
+
+
+def _grown(trend: Trend) -> str:
+    return MISSING if trend.grown_mib is None else f"{trend.grown_mib:+.1f}"
+
+
+def _page(found: Sequence[Trend]) -> Page:
+    if not found:
+        return Page((NOTHING,), ())
+    lines = [f"{name_of(each.cell)}: {' '.join(each.sentences)}" for each in found]
+    few = [each for each in found if len(each.parts) < FEWEST_PARTS]
+    if few:
+        samples = counted(SAMPLES_OF_PART * FEWEST_PARTS, "sample")
+        lines.append(f"A search for changes needs {samples}: follow {name_of(few[0].cell)} for longer.")
+    return Page(tuple(lines), (table(_COLUMNS, found, "Launches followed over time", key="rows"),), (_LEGEND,))
+
+
+def _draw(found: Sequence[Trend], path: Path, options: ReportOptions) -> list[Path]:
+    """Draw the time of a step, and below it the memory, over the minutes of each launch."""
+    panels = []
+    for each in found:
+        seconds = [(part.minutes, (part.seconds, None, None)) for part in each.parts]
+        panels.append(Panel(f"{name_of(each.cell)}: s/step", [Line(seconds, {})], linear=True, across="minutes"))
+        memory = [(part.minutes, (part.memory_mib, None, None)) for part in each.parts if part.memory_mib]
+        if memory:
+            panels.append(Panel(f"{name_of(each.cell)}: MiB", [Line(memory, {})], linear=True, across="minutes"))
+    return draw([Picture(group_name(found[0].cell), panels, [])], path)
+
+
+REPORT: Report[list[Trend]] = Report(
+    name="trend",
+    summary="How steps, memory and page faults change within a launch (`dlbench run --trend`).",
+    examples=("dlbench report trend", "dlbench report trend --plot trend.png"),
+    page=lambda found, options: _page(found),
+    analyse=trends,
+    draw=_draw,
+    heading="Within a launch",
+    place=68,
+)

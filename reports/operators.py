@@ -1,0 +1,437 @@
+"""Which operators account for the difference between two sides of a step, from profiled launches of both.
+
+Each launch times some steps, then runs some under the framework's own profiler while no other launch computes
+(`suites.run.profiling`). An operator is named if its difference repeats over the launches: it is `CLEAR` standard
+errors from zero, and accounts for `LEAST_SHARE` of the difference between the steps. A side has few launches, so the
+deviation that they show is averaged with `USUAL_DEVIATION`, which counts as much as `USUAL_FREEDOM` degrees of freedom.
+
+Nothing is named where the profiled steps themselves do not differ. Where operators have other names on the two sides,
+as a compiler's fusions have, their kinds are compared.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, variance
+from typing import Any
+
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell, Operator, Outcome, Profile
+from dlbench.reports.cells import grouped
+from dlbench.reports.columns import Column, csv_rows, objects, table
+from dlbench.reports.formats.inert import one_line
+from dlbench.reports.formats.layout import BEST, MISSING, Entry, Page, Table, number
+from dlbench.reports.formats.ratios import change_in_words, percent
+from dlbench.reports.memory_evidence import faults_per_step
+from dlbench.reports.naming import counted, name_of
+from dlbench.reports.report import Report
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
+
+SCHEMA = "dlbench-operators-1"
+FEWEST, MOST = 2, 4
+"""Profiled launches of each side: more than the fewest while nothing is named."""
+CLEAR = 5.0
+"""Standard errors from zero at which an operator's difference counts. In identical code an operator of 100 is beyond
+that by chance in about one comparison of a thousand, at six degrees of freedom."""
+STEP_CLEAR = 3.0
+"""The same for the whole step."""
+LEAST_SHARE = 0.1
+"""Of the difference between the steps, from which an operator is named."""
+EXPLAINED = 0.5
+"""Operators that account for less of the difference leave it open."""
+USUAL_DEVIATION = 0.02
+"""Of an operator's seconds in launches of identical code; a quarter of it, in shares of the step, is the least."""
+USUAL_FREEDOM = 4
+OUTSIDE = "outside operators"
+"""The framework's own work between its operators, and waiting."""
+_MOST_NAMED = 3
+Spent = dict[tuple[str, str], tuple[float, float]]
+"""Seconds and calls of a step, by name and kind of an operator."""
+NOTHING_SPENT = (0.0, 0.0)
+_NOTABLE = 1.1
+"""How many times as much of something a side has, so that it is worth mentioning."""
+
+
+@dataclass(frozen=True)
+class OperatorDifference:
+    """One operator, or one kind of operators, on both sides."""
+
+    name: str
+    kind: str
+    baseline: float
+    """Seconds of a step, the mean over the launches; 0 where the side does not have it."""
+    candidate: float
+    baseline_calls: float
+    """In a step; 0 of the time outside operators."""
+    candidate_calls: float
+    share: float
+    """Of the difference between the profiled steps: negative where it goes the other way."""
+    errors: float
+    """Standard errors by which the sides differ; positive where the candidate's is longer."""
+    named: bool
+    """Whether it accounts for a part of the difference that repeats."""
+
+    @property
+    def difference(self) -> float:
+        """Seconds by which a step of the candidate spends longer in it."""
+        return self.candidate - self.baseline
+
+
+@dataclass(frozen=True)
+class StepDifference:
+    """The profiled steps of one cell on both sides."""
+
+    cell: Cell
+    profiler: str = ""
+    steps: int = 0
+    """In each launch."""
+    launches: tuple[int, int] = (0, 0)
+    baseline: float = 0.0
+    """Seconds of a profiled step, the mean over the launches."""
+    candidate: float = 0.0
+    timed: tuple[float, float] | None = None
+    """Median seconds of a step without the profiler on each side."""
+    differs: bool = False
+    """Whether the profiled steps differ by more than launches of identical code do."""
+    operators: tuple[OperatorDifference, ...] = ()
+    """Those with the largest differences first, the time outside operators among them."""
+    kinds: tuple[OperatorDifference, ...] = ()
+    circumstances: tuple[str, ...] = ()
+    """What else differs between the launches of the two sides."""
+    problem: str = ""
+    """Why the sides cannot be compared; empty where they can."""
+
+    @property
+    def named(self) -> tuple[OperatorDifference, ...]:
+        """The operators that account for the difference, or their kinds where no single operator does."""
+        operators = tuple(each for each in self.operators if each.named)
+        return operators or tuple(each for each in self.kinds if each.named)
+
+    @property
+    def explained(self) -> float:
+        """The share of the difference that those account for."""
+        return sum(each.share for each in self.named)
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        if self.problem:
+            return f"No operator can be named: {self.problem}."
+        if not self.differs:
+            return "Under the profiler the two sides do not differ, so no operator is named."
+        named = self.named
+        if not named:
+            return "No operator's difference repeats over the launches."
+        inside = [each for each in named if each.name != OUTSIDE]
+        words = [_in_words(each) for each in named[:_MOST_NAMED]]
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        if not inside:
+            return f"The difference lies outside operators: {_in_words(named[0])}."
+        rest = f" Together they account for {_share(self.explained)} of the difference." if len(named) > 1 else ""
+        return f"The difference lies in {', '.join(words)}{more}.{rest}"
+
+
+def _share(share: float) -> str:
+    return "all" if 0.95 <= share <= 1.05 else percent(round(share, 2))
+
+
+def _in_words(each: OperatorDifference) -> str:
+    times = f"{number(each.baseline * 1e3)} -> {number(each.candidate * 1e3)} ms a step"
+    if each.baseline == 0:
+        times = f"{number(each.candidate * 1e3)} ms a step, not in the baseline"
+    elif each.candidate == 0:
+        times = f"{number(each.baseline * 1e3)} ms a step, not in the candidate"
+    calls = ""
+    if each.baseline and each.candidate and _calls_differ(each):
+        calls = f", {_count(each.baseline_calls)} -> {_count(each.candidate_calls)} calls"
+    return f"{one_line(each.name, 60)} ({times}{calls}, {_share(each.share)} of the difference)"
+
+
+def _calls_differ(each: OperatorDifference) -> bool:
+    return abs(each.baseline_calls - each.candidate_calls) >= 0.05
+
+
+def _count(calls: float) -> str:
+    return f"{calls:.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:.1f}"
+
+
+def step_differences(records: Sequence[Record]) -> tuple[StepDifference, ...]:
+    """Return the difference of each cell that has profiled launches, in the order in which they were profiled."""
+    found = []
+    for cell, of_cell in grouped(records, lambda record: record.cell).items():
+        found.append(step_difference(cell, of_cell))
+    return tuple(found)
+
+
+def step_difference(cell: Cell, records: Sequence[Record]) -> StepDifference:
+    """Return how the profiled steps of a cell's two sides differ."""
+    outcomes = {side: [record.outcome for record in records if record.side == side] for side in (BASELINE, CANDIDATE)}
+    profiles = {side: [each for each in of_side if each.profile is not None] for side, of_side in outcomes.items()}
+    for side, of_side in outcomes.items():
+        if not profiles[side]:
+            return StepDifference(cell, problem=_why_without_profile(side, of_side))
+    profilers = {side: _profile(profiles[side][-1]).profiler for side in (BASELINE, CANDIDATE)}
+    if profilers[BASELINE] != profilers[CANDIDATE]:
+        words = f"the baseline has {profilers[BASELINE]}, the candidate {profilers[CANDIDATE]}"
+        return StepDifference(cell, problem=f"the sides have different profilers: {words}")
+    return _compared(cell, profiles[BASELINE], profiles[CANDIDATE])
+
+
+def _why_without_profile(side: str, outcomes: Sequence[Outcome]) -> str:
+    if not outcomes:
+        return f"the {side} was not profiled"
+    last = outcomes[-1]
+    failed = last.software.get("profile_failed")
+    if failed:
+        return f"the profiler of the {side} failed: {failed}"
+    return last.reason or f"the framework of the {side} has no profiler for this cell"
+
+
+def _profile(outcome: Outcome) -> Profile:
+    assert outcome.profile is not None
+    return outcome.profile
+
+
+def _compared(cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> StepDifference:
+    before, after = [_profile(each) for each in baseline], [_profile(each) for each in candidate]
+    seconds = [each.step_seconds for each in before], [each.step_seconds for each in after]
+    step_before, step_after = fmean(seconds[0]), fmean(seconds[1])
+    least = USUAL_DEVIATION / 4 * max(step_before, step_after)
+    differs = abs(_errors(*seconds, least)) >= STEP_CLEAR
+    whole = step_after - step_before if differs else None
+    operators = _differences(
+        [_by_operator(each, cell) for each in before], [_by_operator(each, cell) for each in after], whole, least
+    )
+    kinds = _differences(
+        [_by_kind(each, cell) for each in before], [_by_kind(each, cell) for each in after], whole, least
+    )
+    timed_before, timed_after = _timed(baseline), _timed(candidate)
+    return StepDifference(
+        cell,
+        after[-1].profiler,
+        after[-1].steps,
+        (len(before), len(after)),
+        step_before,
+        step_after,
+        None if timed_before is None or timed_after is None else (timed_before, timed_after),
+        differs,
+        operators,
+        kinds,
+        _circumstances(baseline, candidate),
+    )
+
+
+def _differences(
+    baseline: Sequence[Spent], candidate: Sequence[Spent], whole: float | None, least: float
+) -> tuple[OperatorDifference, ...]:
+    """Return the difference of each operator or kind, by what each launch spent in it.
+
+    ``whole`` is the difference of the steps; None where they do not differ. ``least`` are the seconds by which launches
+    of identical code deviate at least.
+    """
+    found = []
+    for key in dict.fromkeys(key for launch in (*baseline, *candidate) for key in launch):
+        before = [launch.get(key, NOTHING_SPENT) for launch in baseline]
+        after = [launch.get(key, NOTHING_SPENT) for launch in candidate]
+        seconds_before, seconds_after = [seconds for seconds, _ in before], [seconds for seconds, _ in after]
+        difference = fmean(seconds_after) - fmean(seconds_before)
+        errors = _errors(seconds_before, seconds_after, least)
+        share = difference / whole if whole else 0.0
+        clear = errors >= CLEAR if difference > 0 else errors <= -CLEAR
+        found.append(
+            OperatorDifference(
+                name=key[0],
+                kind=key[1],
+                baseline=fmean(seconds_before),
+                candidate=fmean(seconds_after),
+                baseline_calls=fmean(calls for _, calls in before),
+                candidate_calls=fmean(calls for _, calls in after),
+                share=share,
+                errors=errors,
+                named=clear and share >= LEAST_SHARE,
+            )
+        )
+    return tuple(sorted(found, key=lambda each: (-abs(each.difference), each.name)))
+
+
+def _timed(outcomes: Sequence[Outcome]) -> float | None:
+    """Return the median over launches of a step's median seconds; None where none was timed."""
+    known = [seconds for each in outcomes if (seconds := each.median_seconds()) is not None]
+    return median(known) if known else None
+
+
+def _by_operator(profile: Profile, cell: Cell) -> Spent:
+    """Return what a step spends in each operator, and outside operators."""
+    found: Spent = {}
+    for operator in _of_device(profile, cell):
+        found[operator.name, operator.kind] = operator.seconds, operator.calls
+    busy = sum(seconds for seconds, _ in found.values())
+    found[OUTSIDE, OUTSIDE] = max(0.0, profile.step_seconds - busy), 0.0
+    return found
+
+
+def _by_kind(profile: Profile, cell: Cell) -> Spent:
+    found: Spent = {}
+    for operator in _of_device(profile, cell):
+        seconds, calls = found.get((operator.kind, operator.kind), NOTHING_SPENT)
+        found[operator.kind, operator.kind] = seconds + operator.seconds, calls + operator.calls
+    return found
+
+
+def _of_device(profile: Profile, cell: Cell) -> list[Operator]:
+    """Return the operators of the cell's CPU or GPU; a GPU's kernels do not include the CPU's work to start them."""
+    return [operator for operator in profile.operators if operator.on_device is not cell.on_cpu]
+
+
+def _errors(baseline: Sequence[float], candidate: Sequence[float], least: float) -> float:
+    """Return by how many standard errors the candidate's values are larger than the baseline's.
+
+    The variance of a launch is that of both sides together, averaged with the usual one of this many seconds, which is
+    ``least`` squared at least.
+    """
+    freedom, squares = 0, 0.0
+    for values in (baseline, candidate):
+        if len(values) > 1:
+            freedom += len(values) - 1
+            squares += variance(values) * (len(values) - 1)
+    usual = max(USUAL_DEVIATION * max(fmean(baseline), fmean(candidate)), least)
+    of_launch = (squares + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
+    error = math.sqrt(of_launch * (1 / len(baseline) + 1 / len(candidate)))
+    return (fmean(candidate) - fmean(baseline)) / error if error > 0 else 0.0
+
+
+def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return a line for everything but operators in which the timed steps of the two sides clearly differ."""
+    lines = []
+    for what, of in _COUNTED:
+        before = [value for each in baseline if (value := of(each)) is not None]
+        after = [value for each in candidate if (value := of(each)) is not None]
+        if not before or not after:
+            continue
+        lower, higher = sorted((before, after), key=fmean)
+        if min(higher) > _NOTABLE * max(lower) and fmean(higher) - fmean(lower) >= _least_of(what):
+            lines.append(f"{what} a step: {number(fmean(before))} in the baseline, {number(fmean(after))}.")
+    return tuple(lines)
+
+
+def _cpu_seconds(outcome: Outcome) -> float | None:
+    threads = outcome.threads
+    return None if threads is None else 1e3 * threads.cpu_seconds / max(1, outcome.observed_steps())
+
+
+def _switches(outcome: Outcome) -> float | None:
+    counts = outcome.sample_counts
+    if counts is None or not counts.voluntary_switches:
+        return None
+    return sum(counts.voluntary_switches) / outcome.timed_steps()
+
+
+_COUNTED: tuple[tuple[str, Callable[[Outcome], float | None]], ...] = (
+    ("page faults", faults_per_step),
+    ("waits of threads for one another", _switches),
+    ("milliseconds of CPU time", _cpu_seconds),
+)
+
+
+def _least_of(what: str) -> float:
+    """Return the difference in a step that is worth mentioning: a few faults or waits are not."""
+    return 0.0 if "CPU" in what else 10.0
+
+
+def _milliseconds(seconds: float) -> str:
+    return number(seconds * 1e3) if seconds else MISSING
+
+
+def _calls(each: OperatorDifference) -> str:
+    if each.name == OUTSIDE:
+        return ""
+    if _calls_differ(each):
+        return f"{_count(each.baseline_calls)} -> {_count(each.candidate_calls)}"
+    return _count(each.candidate_calls)
+
+
+COLUMNS: tuple[Column[OperatorDifference], ...] = (
+    Column("name", "operator", lambda each: each.name, lambda each: Entry(one_line(each.name, 34), best=each.named)),
+    Column("kind", None, lambda each: each.kind),
+    Column("baseline", "baseline ms", lambda each: each.baseline, lambda each: _milliseconds(each.baseline)),
+    Column("candidate", "candidate ms", lambda each: each.candidate, lambda each: _milliseconds(each.candidate)),
+    Column("share", "of the difference", lambda each: each.share, lambda each: f"{100 * each.share:.0f} %"),
+    Column("baseline_calls", None, lambda each: each.baseline_calls),
+    Column("candidate_calls", None, lambda each: each.candidate_calls),
+    Column("", "calls", lambda each: each.candidate_calls, _calls),
+    Column("errors", None, lambda each: each.errors),
+    Column("named", None, lambda each: each.named),
+)
+
+
+def lines(found: StepDifference) -> list[str]:
+    """Return the result in words: how long a step takes, which operators differ, and what else does."""
+    words = []
+    if found.timed is not None:
+        before, after = found.timed
+        change = change_in_words(after / before, None, None)
+        words.append(
+            f"A step takes {number(after * 1e3)} ms, and {number(before * 1e3)} ms in the baseline: {change} (medians "
+            f"of {counted(min(found.launches), 'launch', 'launches')} each)."
+        )
+    words.append(found.sentence)
+    if found.differs and found.explained < EXPLAINED:
+        beside = " ".join(found.circumstances) or "Page faults, waiting threads and CPU time do not differ either."
+        words.append(f"Operators leave most of the difference open. {beside}")
+    return words
+
+
+def operator_table(found: StepDifference, top: int, title: str = "") -> Table:
+    """Return the operators with the largest differences, and after them those of all kinds."""
+    shown = found.operators[:top]
+    left = len(found.operators) - len(shown)
+    more = f", the {len(shown)} that differ most of {len(found.operators)}" if left else ""
+    return table(COLUMNS, shown, (title or "Operators of a profiled step") + more)
+
+
+def difference_data(found: StepDifference) -> dict[str, Any]:
+    """Return a cell's difference as a JSON object, with all operators."""
+    whole = {BASELINE: found.baseline, CANDIDATE: found.candidate}
+    timed = None if found.timed is None else dict(zip((BASELINE, CANDIDATE), found.timed, strict=True))
+    return {
+        "cell": axes.values(found.cell),
+        "sentence": found.sentence,
+        "profiler": found.profiler,
+        "steps": found.steps,
+        "launches": dict(zip((BASELINE, CANDIDATE), found.launches, strict=True)),
+        "profiled_seconds": whole,
+        "seconds": timed,
+        "differs": found.differs,
+        "named": [each.name for each in found.named],
+        "explained": found.explained,
+        "operators": objects(COLUMNS, found.operators),
+        "kinds": objects(COLUMNS, found.kinds),
+        "circumstances": list(found.circumstances),
+        "problem": found.problem,
+    }
+
+
+def _page(found: StepDifference, top: int) -> Page:
+    """Return the operators and their kinds as tables, and the result in words."""
+    if found.problem:
+        return Page((f"{name_of(found.cell)}.",), (), tuple(lines(found)))
+    before = (
+        f"{name_of(found.cell)}, against the baseline.",
+        f"Under {found.profiler} a step takes {number(found.candidate * 1e3)} ms, and {number(found.baseline * 1e3)} "
+        f"ms in the baseline (means of {counted(min(found.launches), 'launch', 'launches')} each, "
+        f"{counted(found.steps, 'step')} a launch).",
+    )
+    tables = table(COLUMNS, found.kinds, "Kinds of operators of a profiled step"), operator_table(found, top)
+    legend = f"{BEST} accounts for a part of the difference that repeats over the launches."
+    return Page(before, tables, (*((legend,) if found.named else ()), *lines(found)))
+
+
+REPORT: Report[StepDifference] = Report(
+    name="operators",
+    summary="Which operators account for the difference between two builds of one cell's step.",
+    examples=("dlbench explain jax/lstm32 --against 0.4.20",),
+    page=lambda found, options: _page(found, options.top),
+    data=lambda found: {"schema": SCHEMA, **difference_data(found)},
+    rows=lambda found: csv_rows(COLUMNS, found.operators),
+)
+"""`dlbench explain --against`."""

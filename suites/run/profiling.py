@@ -1,0 +1,126 @@
+"""Profiled launches of both sides of a cell, which show the operators that differ (`reports.operators`).
+
+A launch times some steps as usual, then runs some more under the framework's own profiler. The two sides of a cell take
+turns where they can, and each is profiled while the other does nothing. There are two launches of each side, and up to
+four while no operator is named. Their records are kept in the stage `PROFILED`, and count for nothing else.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from dlbench.adapters.protocol import ASYNC, Cell
+from dlbench.hardware_probe import Machine
+from dlbench.reports.naming import counted, name_of
+from dlbench.reports.operators import FEWEST, MOST, StepDifference, step_difference
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
+from dlbench.reports.storage.store import Store
+
+from ..display.screen import StatusLine, err, say
+from ..planning.plan import Plan, PlannedLaunch
+from . import launch_files, preparation, turns
+from .launch import LaunchRunner, run_attempts
+from .launcher import launch_process
+from .outcomes import read_phase
+from .preparation import Reference
+from .quiet import measuring
+from .sides import Side, Sources
+
+MOST_CELLS = 3
+"""Slower cells of a comparison that are profiled: it takes about as long as three pairs of each."""
+SECONDS = 1.0
+"""Of profiled steps in a launch, about."""
+FEWEST_STEPS = 5
+
+
+def profile_cells(
+    plan: Plan,
+    run: Run,
+    of_run: Sequence[Side],
+    sources: Sources,
+    machine: Machine,
+    cells: Sequence[Cell],
+    store: Store,
+) -> None:
+    """Profile both sides of these cells, and keep the records in the store."""
+    say(f"profiling {counted(len(cells), 'slower cell')} on both sides, to name operators (--no-profile leaves it out)")
+    by_side = runners(plan, run, of_run, sources, machine)
+    with measuring(say, wait=True, computes=plan.computes):
+        for cell in cells:
+            profile_sides(by_side, cell, store.append)
+
+
+def runners(
+    plan: Plan, run: Run, of_run: Sequence[Side], sources: Sources, machine: Machine
+) -> dict[str, LaunchRunner]:
+    """Return what makes the profiled launches of each side."""
+    feeds = launch_files.prepare_feeds(plan, machine, say)
+    return {
+        side.name: LaunchRunner(
+            plan,
+            run,
+            launch_process,
+            sources[side.name],
+            reference_at_hand(plan),
+            feeds=feeds,
+            machine=machine,
+            variables=side.variables,
+            guest=side.guest,
+        )
+        for side in of_run
+    }
+
+
+def reference_at_hand(plan: Plan) -> Callable[[Cell], Reference | None]:
+    """Return a look-up of the references that exist: a profile is no reason to compute one."""
+
+    def reference(cell: Cell) -> Reference | None:
+        if cell.sync == ASYNC or not plan.network_of(cell).family.specified:
+            return None
+        wanted = preparation.reference_key(plan.network_of(cell), cell)
+        if not cell.local_steps:
+            wanted = wanted._replace(parts=1)
+        path = preparation.find(wanted)
+        return None if path is None else Reference(path)
+
+    return reference
+
+
+def profile_sides(
+    by_side: Mapping[str, LaunchRunner], cell: Cell, keep: Callable[[Record], None], steps: int | None = None
+) -> StepDifference:
+    """Profile both sides of a cell, this many steps a launch or those of `SECONDS`; ``keep`` takes each record.
+
+    Raises what launches raise.
+    """
+    records: list[Record] = []
+    found = step_difference(cell, records)
+    for block in range(MOST):
+        if block >= FEWEST and found.named:
+            break
+        for new in _pair(by_side, cell, block, steps):
+            keep(new)
+            records.append(new)
+        found = step_difference(cell, records)
+        if found.problem:
+            break
+    return found
+
+
+def _pair(by_side: Mapping[str, LaunchRunner], cell: Cell, block: int, steps: int | None) -> Iterator[Record]:
+    """Launch both sides of a cell once, in an order drawn by the seed."""
+    plan = by_side[CANDIDATE].plan
+    in_turns = not turns.refusal(cell) and plan.row_of(cell).build.framework.computes
+    sides = [BASELINE, CANDIDATE]
+    random.Random(f"profiles:{plan.seed}:{block}:{cell!r}").shuffle(sides)
+    seconds = 0.0 if steps else SECONDS
+    launches = tuple(PlannedLaunch(cell, block, side, in_turns, steps or FEWEST_STEPS, seconds) for side in sides)
+    with StatusLine(err) as status:
+
+        def tick(directory: Path) -> None:
+            phase = read_phase(directory)[0] or "starting"
+            status.draw(f"  profiling {name_of(cell)}, {block + 1} of {FEWEST} to {MOST} of each side: {phase}")
+
+        for group in [launches] if in_turns else [(launch,) for launch in launches]:
+            for records in run_attempts(by_side, group, plan.protocol_of, tick=tick):
+                yield from records
