@@ -1,12 +1,13 @@
 """Which operators account for the difference between two sides of a step, from profiled launches of both.
 
-Each launch times some steps, then runs some under the framework's own profiler while no other launch computes
-(`suites.run.profiling`). An operator is named if its difference repeats over the launches: it is `CLEAR` standard
-errors from zero, and accounts for `LEAST_SHARE` of the difference between the steps. A side has few launches, so the
-deviation that they show is averaged with `USUAL_DEVIATION`, which counts as much as `USUAL_FREEDOM` degrees of freedom.
+The launches of a pair time some steps, then run some under the framework's own profiler, in parts that take turns
+(`suites.run.profiling`). Only the differences within pairs count, since the machine's speed changes between them. An
+operator is named if its difference repeats over the pairs: it is `CLEAR` standard errors from zero, at least
+`LEAST_OF_STEP`, and accounts for `LEAST_SHARE` of the difference between the steps where these differ. Pairs are few,
+so the deviation that they show is averaged with `USUAL_DEVIATION`, which counts as much as `USUAL_FREEDOM` degrees of
+freedom.
 
-Nothing is named where the profiled steps themselves do not differ. Where operators have other names on the two sides,
-as a compiler's fusions have, their kinds are compared.
+Where operators have other names on the two sides, as a compiler's fusions have, their kinds are compared.
 """
 
 import math
@@ -37,11 +38,17 @@ STEP_CLEAR = 3.0
 """The same for the whole step."""
 LEAST_SHARE = 0.1
 """Of the difference between the steps, from which an operator is named."""
+LEAST_OF_STEP = 0.01
+"""The same of a step."""
 EXPLAINED = 0.5
 """Operators that account for less of the difference leave it open."""
-USUAL_DEVIATION = 0.02
-"""Of an operator's seconds in launches of identical code; a quarter of it, in shares of the step, is the least."""
+USUAL_DEVIATION, DEVIATION_OF_STEP = 0.04, 0.025
+"""Of an operator's seconds, and of a whole step's, of one launch of a pair of identical code from the other. Products of
+PyTorch deviated by 2 to 4 %, when profiled parts took turns and the heap had room for what the profiler notes."""
+LEAST_DEVIATION = 0.006
+"""Of any operator, as a share of the step."""
 USUAL_FREEDOM = 4
+_SIDES = (BASELINE, CANDIDATE)
 OUTSIDE = "outside operators"
 """The framework's own work between its operators, and waiting."""
 _MOST_NAMED = 3
@@ -85,7 +92,8 @@ class StepDifference:
     profiler: str = ""
     steps: int = 0
     """In each launch."""
-    launches: tuple[int, int] = (0, 0)
+    launches: int = 0
+    """Of each side."""
     baseline: float = 0.0
     """Seconds of a profiled step, the mean over the launches."""
     candidate: float = 0.0
@@ -117,11 +125,14 @@ class StepDifference:
         """The result in words."""
         if self.problem:
             return f"No operator can be named: {self.problem}."
-        if not self.differs:
-            return "Under the profiler the two sides do not differ, so no operator is named."
         named = self.named
+        if not named and not self.differs:
+            return "Under the profiler neither the step nor any of its operators differs between the two sides."
         if not named:
             return "No operator's difference repeats over the launches."
+        if not self.differs:
+            words = ", ".join(_in_words(each, of_whole=False) for each in named[:_MOST_NAMED])
+            return f"The step does not clearly differ under the profiler, but this does: {words}."
         inside = [each for each in named if each.name != OUTSIDE]
         words = [_in_words(each) for each in named[:_MOST_NAMED]]
         more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
@@ -135,7 +146,7 @@ def _share(share: float) -> str:
     return "all" if 0.95 <= share <= 1.05 else percent(round(share, 2))
 
 
-def _in_words(each: OperatorDifference) -> str:
+def _in_words(each: OperatorDifference, of_whole: bool = True) -> str:
     times = f"{number(each.baseline * 1e3)} -> {number(each.candidate * 1e3)} ms a step"
     if each.baseline == 0:
         times = f"{number(each.candidate * 1e3)} ms a step, not in the baseline"
@@ -144,7 +155,8 @@ def _in_words(each: OperatorDifference) -> str:
     calls = ""
     if each.baseline and each.candidate and _calls_differ(each):
         calls = f", {_count(each.baseline_calls)} -> {_count(each.candidate_calls)} calls"
-    return f"{one_line(each.name, 60)} ({times}{calls}, {_share(each.share)} of the difference)"
+    share = f", {_share(each.share)} of the difference" if of_whole else ""
+    return f"{one_line(each.name, 60)} ({times}{calls}{share})"
 
 
 def _calls_differ(each: OperatorDifference) -> bool:
@@ -165,16 +177,25 @@ def step_differences(records: Sequence[Record]) -> tuple[StepDifference, ...]:
 
 def step_difference(cell: Cell, records: Sequence[Record]) -> StepDifference:
     """Return how the profiled steps of a cell's two sides differ."""
-    outcomes = {side: [record.outcome for record in records if record.side == side] for side in (BASELINE, CANDIDATE)}
-    profiles = {side: [each for each in of_side if each.profile is not None] for side, of_side in outcomes.items()}
-    for side, of_side in outcomes.items():
-        if not profiles[side]:
-            return StepDifference(cell, problem=_why_without_profile(side, of_side))
-    profilers = {side: _profile(profiles[side][-1]).profiler for side in (BASELINE, CANDIDATE)}
-    if profilers[BASELINE] != profilers[CANDIDATE]:
-        words = f"the baseline has {profilers[BASELINE]}, the candidate {profilers[CANDIDATE]}"
+    outcomes = {side: {each.launch: each.outcome for each in records if each.side == side} for side in _SIDES}
+    profiled = {
+        side: [number for number, each in of_side.items() if each.profile] for side, of_side in outcomes.items()
+    }
+    for side in _SIDES:
+        if not profiled[side]:
+            return StepDifference(cell, problem=_why_without_profile(side, list(outcomes[side].values())))
+    pairs = [
+        (outcomes[BASELINE][number], outcomes[CANDIDATE][number])
+        for number in profiled[BASELINE]
+        if number in profiled[CANDIDATE]
+    ]
+    if not pairs:
+        return StepDifference(cell, problem="no pair of launches was profiled on both sides")
+    profilers = [_profile(each).profiler for each in pairs[-1]]
+    if profilers[0] != profilers[1]:
+        words = f"the baseline has {profilers[0]}, the candidate {profilers[1]}"
         return StepDifference(cell, problem=f"the sides have different profilers: {words}")
-    return _compared(cell, profiles[BASELINE], profiles[CANDIDATE])
+    return _compared(cell, [before for before, _ in pairs], [after for _, after in pairs])
 
 
 def _why_without_profile(side: str, outcomes: Sequence[Outcome]) -> str:
@@ -193,51 +214,48 @@ def _profile(outcome: Outcome) -> Profile:
 
 
 def _compared(cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> StepDifference:
+    """Return the difference by the outcomes of pairs, the i-th of one side beside the i-th of the other."""
     before, after = [_profile(each) for each in baseline], [_profile(each) for each in candidate]
-    seconds = [each.step_seconds for each in before], [each.step_seconds for each in after]
-    step_before, step_after = fmean(seconds[0]), fmean(seconds[1])
-    least = USUAL_DEVIATION / 4 * max(step_before, step_after)
-    differs = abs(_errors(*seconds, least)) >= STEP_CLEAR
-    whole = step_after - step_before if differs else None
-    operators = _differences(
-        [_by_operator(each, cell) for each in before], [_by_operator(each, cell) for each in after], whole, least
-    )
-    kinds = _differences(
-        [_by_kind(each, cell) for each in before], [_by_kind(each, cell) for each in after], whole, least
-    )
+    steps_before, steps_after = [each.step_seconds for each in before], [each.step_seconds for each in after]
+    step = fmean(steps_before)
+    differs = abs(_errors(steps_before, steps_after, DEVIATION_OF_STEP * step)) >= STEP_CLEAR
+    whole = fmean(steps_after) - step if differs else None
     timed_before, timed_after = _timed(baseline), _timed(candidate)
     return StepDifference(
         cell,
         after[-1].profiler,
         after[-1].steps,
-        (len(before), len(after)),
-        step_before,
-        step_after,
+        len(before),
+        step,
+        fmean(steps_after),
         None if timed_before is None or timed_after is None else (timed_before, timed_after),
         differs,
-        operators,
-        kinds,
+        _differences(
+            [_by_operator(each, cell) for each in before], [_by_operator(each, cell) for each in after], whole
+        ),
+        _differences([_by_kind(each, cell) for each in before], [_by_kind(each, cell) for each in after], whole),
         _circumstances(baseline, candidate),
     )
 
 
 def _differences(
-    baseline: Sequence[Spent], candidate: Sequence[Spent], whole: float | None, least: float
+    baseline: Sequence[Spent], candidate: Sequence[Spent], whole: float | None
 ) -> tuple[OperatorDifference, ...]:
     """Return the difference of each operator or kind, by what each launch spent in it.
 
-    ``whole`` is the difference of the steps; None where they do not differ. ``least`` are the seconds by which launches
-    of identical code deviate at least.
+    ``whole`` is the difference of the steps; None where they do not differ.
     """
+    step = fmean(sum(seconds for seconds, _ in launch.values()) for launch in baseline)
     found = []
     for key in dict.fromkeys(key for launch in (*baseline, *candidate) for key in launch):
         before = [launch.get(key, NOTHING_SPENT) for launch in baseline]
         after = [launch.get(key, NOTHING_SPENT) for launch in candidate]
         seconds_before, seconds_after = [seconds for seconds, _ in before], [seconds for seconds, _ in after]
         difference = fmean(seconds_after) - fmean(seconds_before)
-        errors = _errors(seconds_before, seconds_after, least)
+        own = USUAL_DEVIATION * max(fmean(seconds_before), fmean(seconds_after))
+        errors = _errors(seconds_before, seconds_after, max(own, LEAST_DEVIATION * step))
         share = difference / whole if whole else 0.0
-        clear = errors >= CLEAR if difference > 0 else errors <= -CLEAR
+        clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
         found.append(
             OperatorDifference(
                 name=key[0],
@@ -248,7 +266,7 @@ def _differences(
                 candidate_calls=fmean(calls for _, calls in after),
                 share=share,
                 errors=errors,
-                named=clear and share >= LEAST_SHARE,
+                named=clear and (whole is None or share >= LEAST_SHARE),
             )
         )
     return tuple(sorted(found, key=lambda each: (-abs(each.difference), each.name)))
@@ -283,21 +301,16 @@ def _of_device(profile: Profile, cell: Cell) -> list[Operator]:
     return [operator for operator in profile.operators if operator.on_device is not cell.on_cpu]
 
 
-def _errors(baseline: Sequence[float], candidate: Sequence[float], least: float) -> float:
-    """Return by how many standard errors the candidate's values are larger than the baseline's.
+def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float) -> float:
+    """Return by how many standard errors the candidate's values are larger than the baseline's beside them.
 
-    The variance of a launch is that of both sides together, averaged with the usual one of this many seconds, which is
-    ``least`` squared at least.
+    ``usual`` is the deviation of such a difference in identical code.
     """
-    freedom, squares = 0, 0.0
-    for values in (baseline, candidate):
-        if len(values) > 1:
-            freedom += len(values) - 1
-            squares += variance(values) * (len(values) - 1)
-    usual = max(USUAL_DEVIATION * max(fmean(baseline), fmean(candidate)), least)
-    of_launch = (squares + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
-    error = math.sqrt(of_launch * (1 / len(baseline) + 1 / len(candidate)))
-    return (fmean(candidate) - fmean(baseline)) / error if error > 0 else 0.0
+    differences = [after - before for before, after in zip(baseline, candidate, strict=True)]
+    freedom = len(differences) - 1
+    own = variance(differences) if freedom else 0.0
+    of_pair = (freedom * own + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
+    return fmean(differences) / math.sqrt(of_pair / len(differences)) if of_pair > 0 else 0.0
 
 
 def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> tuple[str, ...]:
@@ -372,7 +385,7 @@ def lines(found: StepDifference) -> list[str]:
         change = change_in_words(after / before, None, None)
         words.append(
             f"A step takes {number(after * 1e3)} ms, and {number(before * 1e3)} ms in the baseline: {change} (medians "
-            f"of {counted(min(found.launches), 'launch', 'launches')} each)."
+            f"of {counted(found.launches, 'launch', 'launches')} each)."
         )
     words.append(found.sentence)
     if found.differs and found.explained < EXPLAINED:
@@ -398,7 +411,7 @@ def difference_data(found: StepDifference) -> dict[str, Any]:
         "sentence": found.sentence,
         "profiler": found.profiler,
         "steps": found.steps,
-        "launches": dict(zip((BASELINE, CANDIDATE), found.launches, strict=True)),
+        "launches": found.launches,
         "profiled_seconds": whole,
         "seconds": timed,
         "differs": found.differs,
@@ -418,7 +431,7 @@ def _page(found: StepDifference, top: int) -> Page:
     before = (
         f"{name_of(found.cell)}, against the baseline.",
         f"Under {found.profiler} a step takes {number(found.candidate * 1e3)} ms, and {number(found.baseline * 1e3)} "
-        f"ms in the baseline (means of {counted(min(found.launches), 'launch', 'launches')} each, "
+        f"ms in the baseline (means of {counted(found.launches, 'launch', 'launches')} each, "
         f"{counted(found.steps, 'step')} a launch).",
     )
     tables = table(COLUMNS, found.kinds, "Kinds of operators of a profiled step"), operator_table(found, top)

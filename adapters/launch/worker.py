@@ -155,10 +155,8 @@ class FirstWorker:
         if self.team is not None or not timed:
             return
         if launch.profiled_steps > 0 or not launch.cell.on_cpu:
-            if launch.in_turns:
-                self.host.mark(PROFILE)  # the others must not compute meanwhile
             self.announce(PROFILE)
-            outcome = device.with_profile(outcome, launch, self.adapter)
+            outcome = device.with_profile(outcome, launch, self.adapter, self.host)
             self.keep(outcome)
         if trains_on_text(launch):
             # Should it end this process, the outcome says so.

@@ -135,12 +135,16 @@ def marks_of(cell: CellComparison) -> str:
     return f" {symbols}" if symbols else ""
 
 
+def _row(cell: CellComparison) -> str:
+    name = row_name(cell.cell)
+    return name if cell.quantity == TIME else f"{name}: {cell.quantity}"
+
+
 _OF_A_SIDE = ("status", "launches", "contended", "environment")
-_JUDGED: Column[CellComparison] = Column("quantity", "judged", lambda each: each.quantity)
 _CELL: tuple[Column[CellComparison], ...] = (
-    Column("", "", lambda each: row_name(each.cell)),
+    Column("", "", _row),
     Column("", "threads", lambda each: head_of(each.cell)),
-    _JUDGED,
+    Column("quantity", None, lambda each: each.quantity),
     Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
     Column(
@@ -179,8 +183,7 @@ def _of_tail(found: PairedEstimate | None) -> dict[str, float] | None:
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
     """Return a row for each cell, and for each quantity judged, under the headings of their networks."""
-    shown = [each for each in _CELL if each is not _JUDGED or any(cell.quantity != TIME for cell in cells)]
-    return columns.table(shown, cells, title, group=lambda each: group_name(each.cell))
+    return columns.table(_CELL, cells, title, group=lambda each: group_name(each.cell))
 
 
 def comparison_rows(comparison: Comparison) -> Rows:

@@ -60,8 +60,11 @@ class TurnTaking:
         self._member.turns.wait_for_cpus(self._member.number)
 
     def profile(self) -> None:
-        """Wait until no other launch computes."""
+        """Stand still until no other launch computes, and those that wait for longer have had their part."""
+        processes = descendants(self._supervisor)
+        stop(processes)
         self._member.turns.wait_for_machine(self._member.number)
+        let_run(processes)
 
     def begin(self, sample_seconds: float) -> None:
         """Wait for the first turn; a sample of the launch takes this long, by its warm-up.

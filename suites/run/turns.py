@@ -180,6 +180,8 @@ class Turns:
         self._cpus = cpus or math.inf
         self._in_use: dict[int, float] = {}
         """CPUs of each member that computes outside of turns."""
+        self._for_machine: list[int] = []
+        """Members that wait to have the machine alone, in the order in which they came."""
         self._waiting: set[int] = set()
         self._order: list[int] = []
         """Members whose turn is still to come in this round."""
@@ -250,11 +252,22 @@ class Turns:
             self._in_use[member] = needed
 
     def wait_for_machine(self, member: int) -> None:
-        """Wait until no other member computes; then this one has all CPUs until its end."""
+        """Wait until no other member computes, and those that came earlier have had the machine.
+
+        Then this one has all CPUs until it asks again, or ends.
+        """
         with self._changed:
+            self._for_machine.append(member)
             self._has_started(member)
-            self._changed.wait_for(lambda: self._aborted or not self._in_use)
+            self._changed.wait_for(
+                lambda: self._aborted or (not self._in_use and self._for_machine[0] == member and self._all_wait())
+            )
+            self._for_machine.remove(member)
             self._in_use[member] = self._cpus
+
+    def _all_wait(self) -> bool:
+        """Tell whether every member that is left waits for the machine, so that they alternate."""
+        return len(self._for_machine) == len(self._present)
 
     def takes(self, member: int, seconds: float) -> None:
         """Take note of how long a sample of a member takes, by its warm-up."""

@@ -193,10 +193,10 @@ def compared(trial: Trial, before: dict[str, str], after: dict[str, str]) -> dic
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "before").mkdir()
-        baseline = written(folder / "before", "step", trial.text, before)
-        candidate = written(folder, "step", trial.text, after)
+        baseline = written(folder / "before", "tried", trial.text, before)
+        candidate = written(folder, "tried", trial.text, after)
         words = ["--step", str(candidate), "--python", str(python), "--threads", "1", "--against", str(baseline)]
-        command = [sys.executable, "-m", "dlbench.suites", "explain", "step", *words, "--json"]
+        command = [sys.executable, "-m", "dlbench.suites", "explain", "tried", *words, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         sys.exit(done.stderr)
