@@ -43,8 +43,8 @@ LEAST_OF_STEP = 0.01
 EXPLAINED = 0.5
 """Operators that account for less of the difference leave it open."""
 USUAL_DEVIATION, DEVIATION_OF_STEP = 0.04, 0.025
-"""Of an operator's seconds, and of a whole step's, of one launch of a pair of identical code from the other. Products of
-PyTorch deviated by 2 to 4 %, when profiled parts took turns and the heap had room for what the profiler notes."""
+"""Of an operator's seconds, and of a whole step's, of one launch of a pair of identical code from the other. Products
+of PyTorch deviated by 2 to 4 %, with parts that take turns and room in the heap for what the profiler notes."""
 LEAST_DEVIATION = 0.006
 """Of any operator, as a share of the step."""
 USUAL_FREEDOM = 4
@@ -131,8 +131,8 @@ class StepDifference:
         if not named:
             return "No operator's difference repeats over the launches."
         if not self.differs:
-            words = ", ".join(_in_words(each, of_whole=False) for each in named[:_MOST_NAMED])
-            return f"The step does not clearly differ under the profiler, but this does: {words}."
+            alone = ", ".join(_in_words(each, of_whole=False) for each in named[:_MOST_NAMED])
+            return f"The step does not clearly differ under the profiler, but this does: {alone}."
         inside = [each for each in named if each.name != OUTSIDE]
         words = [_in_words(each) for each in named[:_MOST_NAMED]]
         more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""

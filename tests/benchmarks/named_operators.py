@@ -34,7 +34,7 @@ def prepare(cell):
     network = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))
     images = torch.nn.Conv2d(3, 16, 3)
     inputs, pixels = torch.randn(BATCH_SIZE, 512), torch.randn(8, 3, 64, 64)
-    whole = torch.arange(96 * 96).reshape(96, 96)
+    whole = torch.arange(192 * 192).reshape(192, 192)
     state = {}
 
     def step():
@@ -156,7 +156,13 @@ TRIALS = {
     "a larger product in XLA": Trial(
         "jax", JAX, _NONE, {"EXTRA": "loss += jnp.mean((weights[0].T @ weights[0])[0]) * 0"}, r"dot|ynn|gemm"
     ),
-    "a sort in XLA": Trial("jax", JAX, _NONE, {"EXTRA": "loss += jnp.sort(inputs.ravel())[0] * 0"}, r"sort"),
+    "a sort in XLA": Trial(
+        "jax",
+        JAX,
+        _NONE,
+        {"EXTRA": "loss += jnp.sort(jax.lax.stop_gradient(weights[1]).ravel()[:65536])[0] * 0"},
+        r"sort",
+    ),
     "a sum over numbers": Trial(
         "tensorflow", TENSORFLOW, _NONE, {"EXTRA": "loss += 0 * tf.reduce_sum(tf.sort(numbers))"}, r"TopK|Sort"
     ),
