@@ -23,7 +23,7 @@ PROFILERS = {
     "jax": "jax.devices",
     "mxnet": "mxnet.adapter",
     "paddle": "paddle.adapter",
-    "onnxruntime": "own_step.onnx_sessions",
+    "onnxruntime": "onnx.sessions_of_steps",
 }
 #: Operators that take this share of a step leave no doubt about which framework computes it.
 _ENOUGH = 0.5

@@ -144,9 +144,9 @@ _OF_A_SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", _row),
     Column("", "threads", lambda each: head_of(each.cell)),
-    Column("quantity", None, lambda each: each.quantity),
     Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
+    Column("quantity", None, lambda each: each.quantity),
     Column(
         "finding",
         "verdict",
@@ -204,7 +204,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "gate": plain(gate_outcome(comparison)) if comparison.purpose == "gate" else None,
         "counts": {each.name: len(cells) for each, cells in by_verdict(comparison).items()},
         "geometric_mean": plain(comparison.geometric_mean),
-        "rule": plain(comparison.rule),
+        "rule": {key: value for key, value in plain(comparison.rule).items() if key != "words"},
         "notes": list(comparison.notes),
         "differences": plain(comparison.differences),
         "only_in": {

@@ -14,7 +14,7 @@ from statistics import fmean, median
 import numpy as np
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.columns import Column, axis_columns, table
+from dlbench.reports.columns import Column, axis_columns, csv_rows, table
 from dlbench.reports.curve.pictures import Line, Panel, Picture, draw
 from dlbench.reports.formats.layout import MISSING, Page, number
 from dlbench.reports.formats.ratios import percent
@@ -210,6 +210,7 @@ REPORT: Report[list[Trend]] = Report(
     examples=("dlbench report trend", "dlbench report trend --plot trend.png"),
     page=lambda found, options: _page(found),
     analyse=trends,
+    rows=lambda found: csv_rows(_COLUMNS, found),
     draw=_draw,
     heading="Within a launch",
     place=68,

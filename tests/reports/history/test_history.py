@@ -324,8 +324,8 @@ def test_commits_and_interpreters_of_imported_files_are_named():
     found = [tuple(each) for each in differences(before, after)]
     assert found == [
         ("", "commit", "3f2a1c9b04 (main)", "bbbbbbbbbb (topic, modified)"),
-        ("", "option min_rounds", None, "5"),
         ("", "interpreter", "CPython 3.11.7", "CPython 3.13.0"),
+        ("", "option min_rounds", None, "5"),
     ]
     assert differences(before, from_file(time="2026-03-02")) == ()
 

@@ -110,8 +110,9 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     assert stored.doctor is not None
     other = run_command(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
     assert other.returncode == 2
-    assert "begun with another --threshold, --tolerance or --allow-different. Give the same options" in " ".join(
-        other.stderr.split()
+    assert (
+        "begun with another --threshold, --tolerance, --judge or --allow-different. Give the same options"
+        in " ".join(other.stderr.split())
     )
     again = run_command(folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite")
     assert again.returncode == 0, again.stderr
