@@ -546,9 +546,20 @@ def _read(directory: str, name: str, kind: Any) -> Any:
 
 
 def write_launch(directory: str, launch: Launch) -> None:
-    """Write ``cell.json`` into the control directory, without unset fields: an older guest may not know them."""
-    fields = {key: value for key, value in to_dict(launch).items() if value is not None}
+    """Write ``cell.json`` into the control directory.
+
+    Axes with their usual values are left out, and what is not asked for: an older guest may not know them.
+    """
+    usual = Cell._field_defaults
+    cell = {key: value for key, value in launch.cell._asdict().items() if key not in usual or value != usual[key]}
+    fields = dict(_asked_for(launch), cell=cell, protocol=_asked_for(launch.protocol))
     write_json(os.path.join(directory, CELL_FILE), dict(fields, schema_version=SCHEMA_VERSION))
+
+
+def _asked_for(found: Any) -> Dict[str, Any]:
+    """Return the fields of a named tuple without those that are none, zero, false or empty by default."""
+    usual = found._field_defaults
+    return {key: value for key, value in found._asdict().items() if value or key not in usual or value != usual[key]}
 
 
 def read_launch(directory: str) -> Launch:

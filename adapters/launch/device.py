@@ -7,6 +7,7 @@ the timed steps the device's ceilings (``libraries/gpus.py``) and a short profil
 
 import math
 import os
+import time
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..base import Adapter
@@ -23,6 +24,8 @@ PROFILED_STEPS = 3
 #: A profiler keeps every call of every operator until its end.
 MOST_PROFILED_STEPS = 500
 PROFILED_PARTS = 6
+#: Seconds after which no further part begins.
+PROFILE_PATIENCE = 20.0
 #: Set where freed memory stays with the process.
 KEEP_FREED = "MALLOC_TRIM_THRESHOLD_"
 _BLOCKS, _BLOCK_BYTES, _PAGE_BYTES = 800, 65536, 4096
@@ -120,9 +123,12 @@ def _take_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
         parts = PROFILED_PARTS
         of_part = math.ceil(launch.profiled_seconds / parts / seconds)
         steps = max(math.ceil(steps / parts), min(MOST_PROFILED_STEPS // parts, of_part))
-    found = []
+    found: List[Profile] = []
     kept = []
+    deadline = time.monotonic() + PROFILE_PATIENCE
     for _ in range(parts):
+        if found and time.monotonic() > deadline:
+            break  # a step of many thousand operators, whose trace takes long to read
         if parts > 1 and KEEP_FREED in os.environ:
             kept.append(room_in_the_heap())
         if launch.in_turns:

@@ -359,8 +359,9 @@ def measure(
 
 
 def slower_cells(found: Comparison) -> list[Cell]:
-    """Return the cells with a regression, the slowest first, as many as are profiled."""
-    slower = [cell for cell in found.having(Verdict.REGRESSION) if cell.quantity == TIME]
+    """Return the cells with a regression that were not profiled yet, the slowest first, as many as are profiled."""
+    profiled = {each.cell for each in found.operators}
+    slower = [cell for cell in found.having(Verdict.REGRESSION) if cell.quantity == TIME and cell.cell not in profiled]
     ordered = sorted(slower, key=lambda cell: -(cell.judgement.ratio or 1.0))
     return [cell.cell for cell in ordered[: profiling.MOST_CELLS]]
 

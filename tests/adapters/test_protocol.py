@@ -123,3 +123,15 @@ def test_each_is_every_setting_alone_and_left_out_once(names):
 def test_other_words_are_none(word):
     with pytest.raises(ValueError, match=r"installed, tuned, installed\+NAME, tuned-NAME"):
         tuning.named(word)
+
+
+def test_a_launch_is_written_without_what_an_older_guest_may_not_know(tmp_path):
+    """An adapter at an earlier revision refuses keys that came later."""
+    cell = protocol.Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
+    launch = protocol.Launch(cell, protocol.Protocol(), {}, "/cache")
+    protocol.write_launch(str(tmp_path), launch)
+    written = json.loads((tmp_path / protocol.CELL_FILE).read_text())
+    assert written.keys() == {"cell", "protocol", "settings", "cache_directory", "label_sets", "schema_version"}
+    assert written["cell"].keys() == {*protocol.Cell._fields[:7]}
+    assert "trend" not in written["protocol"]
+    assert protocol.read_launch(str(tmp_path)) == launch

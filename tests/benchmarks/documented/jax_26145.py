@@ -12,8 +12,7 @@ def prepare(cell):
     def advance(carry, current):
         voltage, gates = carry
         opening = 0.1 * (voltage + 40.0) / (1.0 - jnp.exp(-(voltage + 40.0) / 10.0))
-        closing = 4.0 * jnp.exp(-(voltage + 65.0) / 18.0)
-        gates = gates + 0.01 * (opening * (1.0 - gates) - closing * gates)
+        gates = gates + 0.01 * (opening * (1.0 - gates) - 4.0 * jnp.exp(-(voltage + 65.0) / 18.0) * gates)
         current = current + jnp.roll(voltage, 1) - voltage
         voltage = voltage + 0.01 * (current - gates**3 * (voltage - 50.0) - 0.3 * (voltage + 54.4))
         return (voltage, gates), voltage[0]
