@@ -24,8 +24,9 @@ PROFILED_STEPS = 3
 #: A profiler keeps every call of every operator until its end.
 MOST_PROFILED_STEPS = 500
 PROFILED_PARTS = 6
-#: Seconds after which no further part begins.
-PROFILE_PATIENCE = 20.0
+#: Seconds of a part with its reading, about, and those after which no further part begins.
+PART_SECONDS, PROFILE_PATIENCE = 1.5, 20.0
+_TRIALS = 2
 #: Set where freed memory stays with the process.
 KEEP_FREED = "MALLOC_TRIM_THRESHOLD_"
 _BLOCKS, _BLOCK_BYTES, _PAGE_BYTES = 800, 65536, 4096
@@ -116,28 +117,33 @@ def _take_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
     """Return the profile of the launch's steps, None where the framework has no profiler for them.
 
     Beside another launch the steps are profiled in several parts, and the two take turns with these: under a profiler
-    one launch after the other deviated by 15 %.
+    one launch after the other deviated by 15 %. The first two parts have few steps, and do not count: they show how
+    many the others may have, since a trace of a step of many thousand operators takes seconds to read.
     """
-    steps, parts, seconds = launch.profiled_steps or PROFILED_STEPS, 1, outcome.median_seconds()
-    if launch.profiled_seconds and seconds:
-        parts = PROFILED_PARTS
-        of_part = math.ceil(launch.profiled_seconds / parts / seconds)
-        steps = max(math.ceil(steps / parts), min(MOST_PROFILED_STEPS // parts, of_part))
+    least, seconds = launch.profiled_steps or PROFILED_STEPS, outcome.median_seconds()
+    if not launch.profiled_seconds or not seconds:
+        return ask(adapter, "profile", least)
+    most = min(MOST_PROFILED_STEPS, max(least, math.ceil(launch.profiled_seconds / seconds))) // PROFILED_PARTS
+    steps = max(1, least // PROFILED_PARTS)
+    deadline = time.monotonic() + PROFILE_PATIENCE
     found: List[Profile] = []
     kept = []
-    deadline = time.monotonic() + PROFILE_PATIENCE
-    for _ in range(parts):
+    for part in range(_TRIALS + PROFILED_PARTS):
         if found and time.monotonic() > deadline:
-            break  # a step of many thousand operators, whose trace takes long to read
-        if parts > 1 and KEEP_FREED in os.environ:
+            break
+        if KEEP_FREED in os.environ:
             kept.append(room_in_the_heap())
         if launch.in_turns:
             host.mark(PROFILE)
+        began = time.monotonic()
         profile = ask(adapter, "profile", steps)
         if profile is None:
             return None
         found.append(profile)
-    return profiles.undisturbed(found)
+        if part == _TRIALS - 1:
+            took = time.monotonic() - began
+            steps = max(1, min(most, int(steps * PART_SECONDS / took)))
+    return profiles.undisturbed(found[_TRIALS:] or found)
 
 
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host) -> Outcome:

@@ -4,8 +4,8 @@
     .venv/bin/python tests/benchmarks/documented_regressions.py --only jax --budget 5m
 
 Each report is a step of `documented/`, written anew from its thread. A bisection between a release before and one after
-the reported change must name the documented release; the two controls, and reports that do not hold on this machine, must
-give none. Prints a line for each with the minutes of measuring, and the table.
+the reported change must name the documented release. The two controls, and reports that do not hold on this machine,
+must give none. Prints a line for each with the minutes of measuring, and the table.
 """
 
 import json
