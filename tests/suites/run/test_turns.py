@@ -850,3 +850,26 @@ def test_launches_in_turns_take_the_time_of_all_of_them():
     (pair,) = schedule.wanted(0)
     assert schedule.seconds_of(pair) == pytest.approx(2 * schedule.seconds(pair[0].cell))
     assert schedule.seconds_left() == pytest.approx(3 * schedule.seconds_of(pair))
+
+
+def test_those_that_wait_for_the_machine_alternate_until_one_ends():
+    turns = Turns(2, "seed", cpus=2)
+    order, alone = [], []
+
+    def member(number, parts):
+        for _ in range(parts):
+            turns.wait_for_machine(number)
+            order.append(number)
+            alone.append(set(turns._in_use))
+            time.sleep(0.002)
+        turns.leave(number)
+
+    threads = [threading.Thread(target=member, args=each) for each in ((0, 3), (1, 6))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert all(following != before for before, following in zip(order[:5], order[1:6], strict=True))
+    assert order[6:] == [1, 1, 1]
+    assert all(len(each) == 1 for each in alone)
