@@ -1,5 +1,6 @@
 """Launches that take turns: one runs at a time, the others stand still, and no process is left whatever ends them."""
 
+import itertools
 import mmap
 import os
 import subprocess
@@ -870,6 +871,6 @@ def test_those_that_wait_for_the_machine_alternate_until_one_ends():
     for thread in threads:
         thread.join(20)
     assert not any(thread.is_alive() for thread in threads)
-    assert all(following != before for before, following in zip(order[:5], order[1:6], strict=True))
+    assert all(following != before for before, following in itertools.pairwise(order[:6]))
     assert order[6:] == [1, 1, 1]
     assert all(len(each) == 1 for each in alone)
