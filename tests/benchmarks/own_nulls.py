@@ -70,10 +70,11 @@ sample_seconds = 0.01
 seconds = 0.3
 """
 BURST = """
-import sys, time
+import os, sys, time
 import numpy as np
 memory = np.ones(32_000_000) if sys.argv[1] == "memory" else None
-while True:
+parent = os.getppid()
+while os.getppid() == parent:  # else this script was killed, and its neighbour must not stay
     end = time.monotonic() + 2
     while time.monotonic() < end:
         memory.copy() if memory is not None else sum(range(100_000))
