@@ -17,6 +17,7 @@ from statistics import fmean, median, variance
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.adapters.libraries.profiles import PYTHON_PROFILER
 from dlbench.adapters.protocol import Cell, Operator, Outcome, Profile
 from dlbench.reports.cells import grouped
 from dlbench.reports.columns import Column, csv_rows, objects, table
@@ -125,6 +126,12 @@ class StepDifference:
         """The result in words."""
         if self.problem:
             return f"No operator can be named: {self.problem}."
+        if self.profiler.startswith(PYTHON_PROFILER):
+            return f"No framework's profiler explains the step. By Python's own: {self._found}"
+        return self._found
+
+    @property
+    def _found(self) -> str:
         named = self.named
         if not named and not self.differs:
             return "Under the profiler neither the step nor any of its operators differs between the two sides."
