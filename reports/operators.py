@@ -3,9 +3,9 @@
 The launches of a pair time some steps, then run some under the framework's own profiler, in parts that take turns
 (`suites.run.profiling`). Only the differences within pairs count, since the machine's speed changes between them. An
 operator is named if its difference repeats over the pairs: it is `CLEAR` standard errors from zero, at least
-`LEAST_OF_STEP`, and accounts for `LEAST_SHARE` of the difference between the steps where these differ. Pairs are few,
-so the deviation that they show is averaged with `USUAL_DEVIATION`, which counts as much as `USUAL_FREEDOM` degrees of
-freedom.
+`LEAST_OF_STEP`, and accounts for `LEAST_SHARE` of the difference between the steps; where these do not differ, it is
+called more or less often. Pairs are few, so the deviation that they show is averaged with `USUAL_DEVIATION`, which
+counts as much as `USUAL_FREEDOM` degrees of freedom.
 
 Where operators have other names on the two sides, as a compiler's fusions have, their kinds are compared.
 """
@@ -56,6 +56,8 @@ _MOST_NAMED = 3
 Spent = dict[tuple[str, str], tuple[float, float]]
 """Seconds and calls of a step, by name and kind of an operator."""
 NOTHING_SPENT = (0.0, 0.0)
+_CALLS = 0.05
+"""Of a step: a smaller difference is one of rounding."""
 _NOTABLE = 1.1
 """How many times as much of something a side has, so that it is worth mentioning."""
 
@@ -167,7 +169,7 @@ def _in_words(each: OperatorDifference, of_whole: bool = True) -> str:
 
 
 def _calls_differ(each: OperatorDifference) -> bool:
-    return abs(each.baseline_calls - each.candidate_calls) >= 0.05
+    return abs(each.baseline_calls - each.candidate_calls) >= _CALLS
 
 
 def _count(calls: float) -> str:
@@ -263,17 +265,20 @@ def _differences(
         errors = _errors(seconds_before, seconds_after, max(own, LEAST_DEVIATION * step))
         share = difference / whole if whole else 0.0
         clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
+        calls_before, calls_after = fmean(calls for _, calls in before), fmean(calls for _, calls in after)
+        # Where the steps do not differ, another number of calls is needed too: times alone may be chance.
+        part = abs(calls_after - calls_before) >= _CALLS if whole is None else share >= LEAST_SHARE
         found.append(
             OperatorDifference(
                 name=key[0],
                 kind=key[1],
                 baseline=fmean(seconds_before),
                 candidate=fmean(seconds_after),
-                baseline_calls=fmean(calls for _, calls in before),
-                candidate_calls=fmean(calls for _, calls in after),
+                baseline_calls=calls_before,
+                candidate_calls=calls_after,
                 share=share,
                 errors=errors,
-                named=clear and (whole is None or share >= LEAST_SHARE),
+                named=clear and part,
             )
         )
     return tuple(sorted(found, key=lambda each: (-abs(each.difference), each.name)))

@@ -44,7 +44,7 @@ REPORTED = {
     "jax_26145": Reported("jax#26145", "jax", "0.4.30", "0.4.35", "5 to 10", "0.4.33"),
     "jax_31282": Reported("jax#31282", "jax", "0.6.2", "0.7.1", "30", "0.7.1"),
     "jax_37465": Reported("jax#37465", "jax", "0.7.1", "0.8.1", "1.4", "0.8.0"),
-    "jax_39959": Reported("jax#39959", "jax", "0.8.1", "0.10.0", "5", "0.9.2"),
+    "jax_39959": Reported("jax#39959", "jax", "0.9.1", "0.10.0", "5", "0.9.2"),
     "tensorflow_61363": Reported("tensorflow#61363", "tensorflow", "2.12.1", "2.14.1", "4", "2.13.0"),
     # These do not hold on two virtual CPUs of an AMD EPYC.
     "onnxruntime_27093": Reported("onnxruntime#27093", "onnx", "1.19.2", "1.22.1", "1.25", ""),

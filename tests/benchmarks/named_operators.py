@@ -34,7 +34,7 @@ def prepare(cell):
     network = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))
     images = torch.nn.Conv2d(3, 16, 3)
     inputs, pixels = torch.randn(BATCH_SIZE, 512), torch.randn(8, 3, 64, 64)
-    whole = torch.arange(192 * 192).reshape(192, 192)
+    whole = torch.arange(320 * 320).reshape(320, 320)
     state = {}
 
     def step():
