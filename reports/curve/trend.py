@@ -30,7 +30,7 @@ SAMPLES_OF_PART = 3
 """At least, on average: launches with fewer samples have fewer parts."""
 FEWEST_PARTS = 12
 GROWTH = 0.01
-"""The smallest change of memory that is reported, as a share; of times it is that of a history."""
+"""The smallest change of memory that is reported, as a share. It is a count, so that no noise is to be excluded."""
 _LEGEND = (
     "Start and end: the median step of the first and of the last tenth of the launch. Changes are those that noise "
     "does not explain (reports/VERDICTS.md). One launch cannot tell whether a change is the step's own or the "
@@ -62,7 +62,6 @@ class Trend:
     parts: tuple[Part, ...]
     """In order of time; few of them where the launch had few samples."""
     of_time: Changes
-    of_memory: Changes
 
     @property
     def minutes(self) -> float:
@@ -89,13 +88,25 @@ class Trend:
             drift = self.of_time.drift
             span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
             lines.append(f"A step gets slower or faster by degrees, {span}: {_change(drift.size)} in all.")
-        for step in self.of_memory.steps:
-            lines.append(f"{self._when(step.position)} it has {_more(step.size)} memory.")
-        if self.of_memory.drift is not None:
-            drift = self.of_memory.drift
-            span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
-            lines.append(f"Its memory changes by degrees, {span}: {_more(drift.size)} in all.")
+        lines += self._of_memory()
         return lines or ["Neither its step nor its memory changes beyond noise."]
+
+    def _of_memory(self) -> list[str]:
+        """Return a sentence on memory that changed, and when nine tenths of the change had come: it is no estimate."""
+        known = [(part.minutes, part.memory_mib) for part in self.parts if part.memory_mib]
+        if len(known) < FEWEST_PARTS:
+            return []
+        first, last = known[0][1], known[-1][1]
+        assert first is not None
+        assert last is not None
+        if abs(last - first) < GROWTH * first:
+            return []
+        come = next(
+            minutes for minutes, mib in known if mib is not None and abs(mib - first) >= 0.9 * abs(last - first)
+        )
+        word = "grew" if last > first else "shrank"
+        ends = f"from {number(first)} to {number(last)} MiB"
+        return [f"Its memory {word} {ends}, nine tenths of it within {number(come)} min."]
 
     def _at(self, position: int) -> str:
         return number(self.parts[position].minutes)
@@ -110,25 +121,16 @@ def _change(size: float) -> str:
     return f"{percent(abs(share))} {'longer' if share > 0 else 'less long'}"
 
 
-def _more(size: float) -> str:
-    share = math.expm1(size)
-    return f"{percent(abs(share))} {'more' if share > 0 else 'less'}"
-
-
 def trend_of(record: Record) -> Trend | None:
     """Return the trend of a launch that was followed; None of any other."""
     outcome = record.outcome
     if not record.protocol.trend or outcome.status is not Status.OK or not outcome.samples_ns:
         return None
     parts = parts_of(record)
-    of_time, of_memory = Changes((), None), Changes((), None)
+    of_time = Changes((), None)
     if len(parts) >= FEWEST_PARTS:
         (of_time,) = find_changes([np.log([part.seconds for part in parts])], drifting=[True])
-        memory = [part.memory_mib for part in parts]
-        known = [mib for mib in memory if mib]
-        if len(known) == len(parts):
-            (of_memory,) = find_changes([np.log(known)], magnitude=GROWTH)
-    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, of_time, of_memory)
+    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, of_time)
 
 
 def parts_of(record: Record) -> tuple[Part, ...]:
@@ -172,7 +174,7 @@ _COLUMNS: tuple[Column[Trend], ...] = (
     Column("last_seconds", "end s/step", lambda each: each.ends[1]),
     Column("grown_mib", "memory MiB", lambda each: each.grown_mib, lambda each: _grown(each)),
     Column("parts", None, lambda each: each.parts, fields=None),
-    Column("changes", None, lambda each: {"time": each.of_time, "memory": each.of_memory}, fields=None),
+    Column("changes", None, lambda each: each.of_time, fields=None),
     Column("sentences", None, lambda each: each.sentences, fields=None),
 )
 
