@@ -557,7 +557,7 @@ def write_launch(directory: str, launch: Launch) -> None:
 
 
 def _asked_for(found: Any) -> Dict[str, Any]:
-    """Return the fields of a named tuple without those that are none, zero, false or empty by default."""
+    """Return the fields of a named tuple, leaving out each default that is None, 0, False or empty."""
     usual = found._field_defaults
     return {key: value for key, value in found._asdict().items() if value or key not in usual or value != usual[key]}
 

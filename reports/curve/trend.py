@@ -118,7 +118,7 @@ class Trend:
 def _change(size: float) -> str:
     """Return a change of the logarithm of a time in words."""
     share = math.expm1(size)
-    return f"{percent(abs(share))} {'longer' if share > 0 else 'less long'}"
+    return f"{percent(abs(share))} {'longer' if share > 0 else 'less time'}"
 
 
 def trend_of(record: Record) -> Trend | None:
