@@ -11,7 +11,7 @@ from factory_of_records import cell, outcome
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, FUSED, MATRIX, MEMORY
 from dlbench.adapters.protocol import Operator, Profile, SampleCounts
-from dlbench.reports.operators import MOST, OUTSIDE, StepDifference, step_difference, step_differences
+from dlbench.reports.operators import CLEAR, MOST, OUTSIDE, StepDifference, step_difference, step_differences
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, PROFILED, Record
 
 SECONDS = {"mm": 0.5, "add": 0.2, "copy": 0.1, "sum": 0.05}
@@ -66,6 +66,15 @@ def test_an_operator_of_the_candidate_alone_is_named_with_its_time() -> None:
     assert found.sentence == (
         "The difference lies in copy (200 ms a step, not in the baseline, all of the difference)."
     )
+
+
+def test_an_operator_with_a_small_part_of_the_difference_is_not_named_however_clear_it_is() -> None:
+    records = [launch(BASELINE, {"mm": 0.5, "copy": 0.2, "add": 0.2}, number, 0.9) for number in (0, 1)]
+    slower = {"mm": 1.5, "copy": 0.26, "add": 0.1}
+    records += [launch(CANDIDATE, slower, number, 1.86) for number in (0, 1)]
+    found = {each.name: each for each in step_difference(cell(), records).operators}
+    assert all(abs(found[name].errors) > CLEAR for name in slower)
+    assert [name for name in slower if found[name].named] == ["mm"]
 
 
 def test_where_a_compiler_gives_other_names_the_kinds_are_compared() -> None:

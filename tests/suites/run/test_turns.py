@@ -858,6 +858,7 @@ def test_those_that_wait_for_the_machine_alternate_until_one_ends():
     order, alone = [], []
 
     def member(number, parts):
+        time.sleep(0.05 * number)  # One launch is ready earlier, and has to wait for the other.
         for _ in range(parts):
             turns.wait_for_machine(number)
             order.append(number)
