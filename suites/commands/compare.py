@@ -245,13 +245,13 @@ def judged_given(text: str) -> dict[str, Any]:
     names = []
     for word in values.words(text):
         name, equals, share = word.partition("=")
-        values.one_of(name, "quantity for --judge", NAMES)
+        values.one_of(name, "quantity to judge by", NAMES)
         names.append(name)
         if name == TIME:
             if equals:
-                raise UsageError("--judge time takes no share: its thresholds are --threshold and --tolerance.")
+                raise UsageError("time takes no share to judge by: its thresholds are --threshold and --tolerance.")
             continue
-        further[name] = values.share(share, f"--judge {name}") if equals else JUDGED[name].threshold
+        further[name] = values.share(share, f"the threshold of {name}") if equals else JUDGED[name].threshold
     return {"judges_time": TIME in names, "further": tuple(further.items())}
 
 
