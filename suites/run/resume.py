@@ -52,8 +52,8 @@ def _of_suite(store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet
 
 
 def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
-    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none."""
     """Return the unfinished runs of a suite, oldest first. Raise UsageError if there are none."""
+    runs = [run for run in _of_suite(store, plan, machine, purpose) if run.finished is None]
     if not runs:
         what = {"suite": "run", SEARCHING: "search", BISECTING: "bisection", RELEASES: "run of releases"}.get(
             purpose, purpose

@@ -101,7 +101,9 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     ending = ["--budget", "1s", "--undecided", "pass"]
     done = run_command(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
     assert done.returncode == 0, done.stderr
-    assert "gate undecided: 1 of 2 cells is " in " ".join(done.stdout.split())
+    # A fast machine begins a pair of the second cell within the budget, too.
+    outcome = " ".join(done.stdout.split())
+    assert re.search(r"gate undecided: (1 of 2 cells is|2 of 2 cells are) inconclusive", outcome)
     assert "The budget of 1 s is short: the first look at every cell takes" in " ".join(done.stderr.split())
     assert "The budget is spent" in done.stderr
     with Store.open(folder / "my.sqlite", create=False) as store:
