@@ -5,7 +5,7 @@
     ...                         # the launch
     telemetry = sampler.stop()
 
-``telemetry`` is plain JSON, raw readings in columns; they are interpreted on reading (``reports.gpu_evidence``).
+``telemetry`` is plain JSON, raw readings in columns; they are interpreted on reading (``reports.results.gpu_evidence``).
 A column whose values are all equal is that one value; one that the GPU or the driver does not report is left out.
 
 =====================  ================================================================================================

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from dlbench.reports.cells import CellResult
-from dlbench.reports.storage.record import BASELINE, RELEASED, Record
-from dlbench.reports.storage.results import untunable
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.record import BASELINE, RELEASED, Record
+from dlbench.reports.results.results import untunable
 
 _NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
 

@@ -10,8 +10,8 @@ from typing import Any
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.report import Report
-from dlbench.reports.storage.networks import family_of_record
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.networks import family_of_record
+from dlbench.reports.results.record import Record
 
 _DECLARATION = re.compile(r'^REPORT(?:: [^=]*)? = Report\(\s*name="(\w+)"', re.MULTILINE)
 

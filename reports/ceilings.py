@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.protocol import PRECISIONS
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.cells import grouped
-from dlbench.reports.flags import product_rate
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Page, Table, entries, number
+from dlbench.reports.formats.layout import Page, Table, entries
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import by_numbers
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.flags import product_rate
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.networks import by_numbers
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 SCHEMA = "dlbench-ceilings-1"
 TRANSFER_WORDS = {

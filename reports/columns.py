@@ -15,12 +15,13 @@ from typing import Any, Generic, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import axis_value
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import MISSING, Entry, Table, interval, number, times
-from dlbench.reports.statistics import Ratio, Summary
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.formats.layout import MISSING, Entry, Table
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import axis_value
+from dlbench.reports.results.number_text import interval, number, times
+from dlbench.reports.results.statistics import Ratio, Summary
 
 __all__ = ["MEDIAN", "VALUE", "Column", "attributes", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
 

@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import MISSING, Entry, Page, deviation, number
+from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.naming import counted, group_name, place_name, row_name
-from dlbench.reports.quantities import QUANTITIES, legend, reasons
-from dlbench.reports.ratio.pairs import Compared
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import Summary, clearly_slower, combination
+from dlbench.reports.results.cells import CellResult, Compared, Matrix, in_the_running
+from dlbench.reports.results.keys import differ, grouped
+from dlbench.reports.results.naming import counted, group_name, place_name, row_name
+from dlbench.reports.results.number_text import NEVER, deviation, number
+from dlbench.reports.results.quantities import QUANTITIES, legend, reasons
+from dlbench.reports.results.statistics import Summary, clearly_slower, combination
 
 STEPS = (10, 1_000, 100_000)
 NOTHING = "No cell here has a time and the seconds of its start."
@@ -147,7 +148,7 @@ def _even(cost: Cost) -> Entry:
     if found is None:
         return Entry(MISSING)
     if found.steps is None or found.low is None or found.high is None:
-        return Entry(layout.NEVER)
+        return Entry(NEVER)
     return Entry(number(found.steps), f" {number(found.low)}-{number(found.high)}")
 
 

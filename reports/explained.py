@@ -14,13 +14,14 @@ from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, PYTHON_PROFILER, RECURRENT
 from dlbench.adapters.protocol import Cell, Outcome
 from dlbench.reports.columns import Column, csv_rows, table
-from dlbench.reports.errors import ReportError
-from dlbench.reports.flags import starting_words
-from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Page, number
-from dlbench.reports.naming import name_of
+from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.flags import starting_words
+from dlbench.reports.results.naming import name_of
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.safe_text import one_line
 
 SCHEMA = "dlbench-explained-1"
 IDLE = "idle"

@@ -21,21 +21,22 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import axis_value, build_matrix
-from dlbench.reports.disturbance import contended
-from dlbench.reports.errors import ReportError
-from dlbench.reports.flags import record_flags
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.memory_evidence import faults_per_step, share_of_step
-from dlbench.reports.naming import variables_in_a_field
-from dlbench.reports.quantities import cpu_joules
-from dlbench.reports.rounds import seconds_by_round
-from dlbench.reports.selection import suggestion
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, Run, last_attempts
-from dlbench.reports.storage.results import Narrowing, Results, run_named
-from dlbench.reports.storage.store import Store
-from dlbench.reports.thread_evidence import observe
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.disturbance import contended
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.flags import record_flags
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import axis_value
+from dlbench.reports.results.memory_evidence import faults_per_step, share_of_step
+from dlbench.reports.results.naming import variables_in_a_field
+from dlbench.reports.results.quantities import cpu_joules
+from dlbench.reports.results.record import Record, Run, last_attempts
+from dlbench.reports.results.results import Narrowing, Results, run_named
+from dlbench.reports.results.rounds import seconds_by_round
+from dlbench.reports.results.selection import suggestion
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.thread_evidence import observe
 
 if TYPE_CHECKING:
     import pandas as pd

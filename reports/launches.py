@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import Place, group_of, grouped
 from dlbench.reports.columns import Column, axis_columns, table
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.naming import group_name, head_of, row_name
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.storage.networks import in_order
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.keys import Place, group_of, grouped
+from dlbench.reports.results.naming import group_name, head_of, row_name
+from dlbench.reports.results.networks import in_order
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 _SHOWN = ("start", "import", "build", "first step", "warm-up", "timed", "check")
 _OLDER = "No launch here has the times of its phases; `dlbench run` keeps them."

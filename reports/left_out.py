@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
-from dlbench.reports.cells import CellResult, Matrix, grouped, in_the_running
-from dlbench.reports.flags import NEAR_PEAK, PARITY_UNCHECKED, THREADS_EXCEEDED, FlagKind
 from dlbench.reports.formats.layout import why_hole
-from dlbench.reports.naming import counted, name_of
+from dlbench.reports.results.cells import CellResult, Matrix, in_the_running
+from dlbench.reports.results.flags import NEAR_PEAK, PARITY_UNCHECKED, THREADS_EXCEEDED, FlagKind
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, name_of
 
 _DOUBTS: tuple[tuple[FlagKind, str], ...] = (
     (THREADS_EXCEEDED, "more threads worked than were asked for"),

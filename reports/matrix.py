@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects
-from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
-from dlbench.reports.naming import group_name, head_of, place_heading, row_name, variables_in_a_field
-from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons, title_of
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
-from dlbench.reports.storage.hosts import name_among
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED
+from dlbench.reports.results.hosts import name_among
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.naming import group_name, head_of, place_heading, row_name, variables_in_a_field
+from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons, title_of
 
 _DETAILS = 12
 """Lines on single cells beneath a matrix."""

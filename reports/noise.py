@@ -19,18 +19,18 @@ from statistics import fmean, variance
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.adapters.tuning import TUNABLE, in_force
-from dlbench.reports.cells import Place, group_of, grouped
 from dlbench.reports.columns import Column, axis_columns, table
-from dlbench.reports.disturbance import disturbed_turns
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.memory_evidence import KEEP_HEAP, faults_per_step, share_of_step
-from dlbench.reports.naming import counted, group_name, head_of, name_of, row_name
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import ENOUGH_LAUNCHES
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import in_order
-from dlbench.reports.storage.record import Record, last_attempts
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.disturbance import disturbed_turns
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import Place, group_of, grouped
+from dlbench.reports.results.memory_evidence import KEEP_HEAP, faults_per_step, share_of_step
+from dlbench.reports.results.naming import counted, group_name, head_of, name_of, row_name
+from dlbench.reports.results.networks import in_order
+from dlbench.reports.results.record import Record, last_attempts
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import ENOUGH_LAUNCHES
 
 FAULTS, WAITING, MACHINE, REST = CAUSES = ("faults", "waiting", "machine", "rest")
 _MOST_LOST = 0.9

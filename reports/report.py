@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.columns import csv_rows, objects
-from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.results.cells import Matrix, build_matrix
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.record import Run
+from dlbench.reports.results.results import Narrowing, Results
 
 if TYPE_CHECKING:
     from dlbench.reports.builds import Builds
     from dlbench.reports.claims.claims import Claim
-    from dlbench.reports.published import Counterpart
+    from dlbench.reports.results.published import Counterpart
 
 Found = TypeVar("Found")
 
@@ -76,7 +76,7 @@ class Source:
     @cached_property
     def _matrix(self) -> Matrix:
         if self.options.reference:
-            from dlbench.reports.published import study
+            from dlbench.reports.results.published import study
 
             return study(self.options.reference).matrix()
         return build_matrix(self.results())

@@ -3,7 +3,7 @@
 from dlbench.reports.columns import Column, csv_rows, objects, table
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report
-from dlbench.reports.storage.record import Run
+from dlbench.reports.results.record import Run
 
 _COLUMNS: tuple[Column[tuple[Run, int]], ...] = (
     Column("id", "id", lambda line: line[0].id),

@@ -15,19 +15,19 @@ from markupsafe import Markup
 from pydantic import AwareDatetime
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.compare.comparison import CellComparison, Comparison
-from dlbench.reports.compare.judged import TIME
 from dlbench.reports.compare.report import GRAVE, sentence_of
-from dlbench.reports.compare.verdict import Verdict
-from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import ChangePoint, Drift, History, Series
 from dlbench.reports.history.report import CLOSE, REPORT, changes_page, drift_words, significance, size, what_else
-from dlbench.reports.naming import name_of, slug
 from dlbench.reports.page.render import asset, policy
 from dlbench.reports.page.sections import pictures
 from dlbench.reports.report import ReportOptions
+from dlbench.reports.results.comparison import CellComparison, Comparison
+from dlbench.reports.results.judged import TIME
+from dlbench.reports.results.naming import name_of, slug
+from dlbench.reports.results.safe_text import one_line
+from dlbench.reports.results.verdict import Verdict
 
 _MOST_OF_A_NAME = 80
 MOST_ENTRIES = 100

@@ -7,12 +7,13 @@ from dlbench.adapters.families import LOSSES, Family
 from dlbench.adapters.protocol import TUNED
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import data_of_tables
-from dlbench.reports.formats.layout import Page, Table, entries, number
+from dlbench.reports.formats.layout import Page, Table, entries
 from dlbench.reports.report import Report
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
-from dlbench.reports.storage.record import IMPORTED, Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.networks import FIRST, family_of_record, in_order
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.record import IMPORTED, Record
+from dlbench.reports.results.results import Results
 
 PARAMETERS_OF_2016 = {
     "fcn5": "55 M",

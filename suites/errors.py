@@ -6,8 +6,8 @@ The constants below are the nonzero exit codes of commands that completed.
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room's modules, too
-from dlbench.reports.selection import suggestion
+from dlbench.reports.results.errors import DlbenchError as DlbenchError  # of this room's modules, too
+from dlbench.reports.results.selection import suggestion
 
 NOTHING_MEASURED = 1  # `run` and `explain`: not one cell gave a number; `tune`: no pair
 FLEET_INCOMPLETE = 1  # `fleet run`, `fleet status`: a job was refused, failed or was lost

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlbench.reports.frames import cells
-from dlbench.reports.storage import delivery
+from dlbench.reports.results.storage import delivery
 
 from .commands.options import DEFAULT_STORE
 from .errors import NOTHING_MEASURED, DlbenchError

@@ -27,6 +27,10 @@ MAY_IMPORT = {
     "hardware_probe": (),
     "adapters": (),
 }
+#: What suites and the formats of reports may import of reports: the results and their formats, and no analysis.
+RESULTS, FORMATS = "dlbench.reports.results", "dlbench.reports.formats"
+#: The parts of suites that show a report, and the suite of claims, which the claims' report defines.
+SHOW_REPORTS = ("suites/commands/", "suites/in_pytest/", "suites/from_python.py", "suites/planning/claims.py")
 #: What a folder of a framework may import beside the standard library and NumPy: itself by its own name, and these.
 FURTHER = {
     "caffe": {"google"},
@@ -75,6 +79,31 @@ def test_imports_go_one_way(room: str) -> None:
                 continue
             if not any(f"{other}.".startswith(f"{allowed}.") for allowed in MAY_IMPORT[room]):
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def of_reports(path: Path) -> list[str]:
+    """Return the full names of what a module imports of reports."""
+    names = {name if name.startswith("dlbench.") else f"dlbench.{name}" for name in imported(path)}
+    return sorted(name for name in names if name.startswith("dlbench.reports."))
+
+
+def test_results_import_no_report() -> None:
+    wrong = []
+    for path in modules("reports/results"):
+        wrong += [f"{path}: {name}" for name in of_reports(path) if not name.startswith(f"{RESULTS}.")]
+    for path in modules("reports/formats"):
+        allowed = RESULTS, FORMATS, "dlbench.reports.report"
+        wrong += [f"{path}: {name}" for name in of_reports(path) if not name.startswith(allowed)]
+    assert wrong == []
+
+
+def test_suites_import_results_and_no_report() -> None:
+    wrong = []
+    for path in modules("suites"):
+        if path.relative_to(ROOT).as_posix().startswith(SHOW_REPORTS):
+            continue
+        wrong += [f"{path}: {name}" for name in of_reports(path) if not name.startswith((RESULTS, FORMATS))]
     assert wrong == []
 
 

@@ -8,13 +8,13 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from dlbench.reports.errors import DlbenchError
     from dlbench.reports.frames import cells, launches
+    from dlbench.reports.results.errors import DlbenchError
     from dlbench.suites.from_python import run
 
 __all__ = ["DlbenchError", "cells", "launches", "run"]
 _MODULES = {
-    "DlbenchError": "dlbench.reports.errors",
+    "DlbenchError": "dlbench.reports.results.errors",
     "cells": "dlbench.reports.frames",
     "launches": "dlbench.reports.frames",
     "run": "dlbench.suites.from_python",

@@ -16,11 +16,11 @@ from importlib import resources
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as validated
 
-from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
-from dlbench.reports.published import TABLES, study
-from dlbench.reports.statistics import WORSE, Ratio, Verdict, holm, judge, welch
+from dlbench.reports.results.cells import Matrix
+from dlbench.reports.results.published import TABLES, study
+from dlbench.reports.results.statistics import WORSE, Ratio, Verdict, holm, judge, welch
 
 PAPERS = {
     "shi2016": "Shi, Wang, Xu, Chu 2016",

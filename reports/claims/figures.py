@@ -20,15 +20,16 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import CellResult, Matrix, fastest_mode, grouped
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.curve.rnn import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
-from dlbench.reports.flags import Flag
-from dlbench.reports.naming import group_name, rest_of
-from dlbench.reports.published import lines_of
-from dlbench.reports.statistics import Ratio, Summary, ratio
-from dlbench.reports.storage.networks import FIRST, Networks
+from dlbench.reports.results.cells import CellResult, Matrix, fastest_mode
+from dlbench.reports.results.flags import Flag
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import group_name, rest_of
+from dlbench.reports.results.networks import FIRST, Networks
+from dlbench.reports.results.published import lines_of
+from dlbench.reports.results.statistics import Ratio, Summary, ratio
 
 FACT = "a fact, no ratio"
 """The method of a figure that is 1 where something is so, and 0 where it is not."""

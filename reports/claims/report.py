@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dlbench.reports.cells import CellResult, grouped
 from dlbench.reports.claims.claims import OWN, PAPERS, Answer, Claim, Claims, Evidence, Tried, claims, try_claims
 from dlbench.reports.claims.figures import FACT, Claimed, Question, Tables
 from dlbench.reports.columns import Column, csv_rows, objects, table
 from dlbench.reports.curve.training import learnt_of, losses_of
-from dlbench.reports.errors import ReportError
-from dlbench.reports.formats.layout import Entry, Page, number
+from dlbench.reports.formats.layout import Entry, Page
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Report, ReportOptions, Source
-from dlbench.reports.storage.networks import networks_of
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.networks import networks_of
+from dlbench.reports.results.number_text import number
 
 FOUND = 1
 """Exit code: a claim has the verdict that --fail-on names."""

@@ -7,13 +7,14 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, csv_rows, objects
-from dlbench.reports.compare.comparison import CellComparison, Comparison, compare_sides
+from dlbench.reports.compare.operators import difference_data
 from dlbench.reports.compare.report import WORDS, gate_outcome, heading, headline, operators_in_words, table
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.operators import difference_data, step_differences
 from dlbench.reports.report import Report, Source
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BISECTING, Run
+from dlbench.reports.results.comparison import CellComparison, Comparison, compare_sides
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.operators import step_differences
+from dlbench.reports.results.record import BISECTING, Run
 
 Compared = tuple[Run, Comparison]
 

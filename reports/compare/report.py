@@ -12,22 +12,22 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
-from dlbench.reports.compare.comparison import CellComparison, Comparison
-from dlbench.reports.compare.judged import JUDGED, TIME
-from dlbench.reports.compare.verdict import POWER, PairedEstimate, Rule, Verdict
-from dlbench.reports.differences import side_differences_line
-from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.compare.operators import difference_data, operator_table
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.inert import one_line, table_field, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
-from dlbench.reports.formats.ratios import percent
-from dlbench.reports.naming import counted, group_name, head_of, name_of, rest_of, row_name
-from dlbench.reports.operators import difference_data, operator_table
 from dlbench.reports.report import Report
-from dlbench.reports.statistics import Ratio
-from dlbench.reports.storage.record import BASELINE, CANDIDATE
+from dlbench.reports.results.comparison import CellComparison, Comparison
+from dlbench.reports.results.differences import side_differences_line
+from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.results.judged import JUDGED, TIME
+from dlbench.reports.results.naming import counted, group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.results.number_text import percent
+from dlbench.reports.results.record import BASELINE, CANDIDATE
+from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
+from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.verdict import POWER, PairedEstimate, Rule, Verdict
 
 
 class Words(NamedTuple):

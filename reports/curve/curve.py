@@ -11,15 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
-from dlbench.reports.formats.layout import MISSING, Entry, number
+from dlbench.reports.formats.layout import MISSING, Entry
 from dlbench.reports.left_out import left_out
-from dlbench.reports.statistics import Contrast, Summary, holm
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import is_own_step
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.networks import is_own_step
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.statistics import Contrast, Summary, holm
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")

@@ -24,8 +24,6 @@ from pathlib import Path
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, grouped, row_of
 from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -45,11 +43,15 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import counted, place_name, row_name, work_name
-from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
-from dlbench.reports.statistics import Ratio, Summary, judge, ratio
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import Place, column_of, differ, grouped, row_of
+from dlbench.reports.results.naming import counted, place_name, row_name, work_name
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
+from dlbench.reports.results.statistics import Ratio, Summary, judge, ratio
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
@@ -245,7 +247,7 @@ def _best(curve: Curve) -> str:
     best, as_fast = curve.found["best_batch_size"], curve.found["as_fast"]
     (items,) = (point.cell.items_per_second for point in curve.timed if point.at == best)
     partly = "" if len(curve.taking_part) == len(curve.timed) else " of those that count"
-    text = f"best{partly} at {best}, {layout.number(items or 0.0)} items/s"
+    text = f"best{partly} at {best}, {number(items or 0.0)} items/s"
     if as_fast:
         return f"{text} ({', '.join(map(str, as_fast))} not clearly faster)"
     if best == curve.timed[-1].at:

@@ -25,9 +25,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from dlbench.reports.formats.layout import number
-from dlbench.reports.naming import counted, threads_name
-from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
+from dlbench.reports.results.naming import counted, threads_name
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.statistics import (
+    CONFIDENCE,
+    ENOUGH_LAUNCHES,
+    PUBLISHED,
+    Ratio,
+    Summary,
+    variance_of_launches,
+)
 
 POINTS_NEEDED = 6
 """Fewer thread counts hardly test a law with three parameters."""

@@ -13,18 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from dlbench.adapters import axes
-from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN
-from dlbench.reports.formats.layout import MISSING, Entry, Page, deviation, number
+from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.naming import counted, group_name, place_name, row_name
-from dlbench.reports.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES, calls_of
 from dlbench.reports.report import ALL_RUNS, Report, Source
-from dlbench.reports.statistics import clearly_slower
-from dlbench.reports.storage.record import last_attempts
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, group_name, place_name, row_name
+from dlbench.reports.results.number_text import deviation, number
+from dlbench.reports.results.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES, calls_of
+from dlbench.reports.results.record import last_attempts
+from dlbench.reports.results.statistics import clearly_slower
 
 NOTHING = "No cell here is of inference. Measure some: `dlbench run inference-quick`, or --task inference."
 _SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dlbench.reports.curve.curve import Point
 from dlbench.reports.formats import pictures
 from dlbench.reports.formats.pictures import Interval
-from dlbench.reports.statistics import CONFIDENCE, Summary
+from dlbench.reports.results.statistics import CONFIDENCE, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,6 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
@@ -40,11 +38,15 @@ from dlbench.reports.curve.training import (
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import counted, place_name, rest_of, row_name
+from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
-from dlbench.reports.statistics import clearly_slower
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results import flags, quantities
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, place_name, rest_of, row_name
+from dlbench.reports.results.number_text import deviation, interval, number
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.statistics import clearly_slower
 
 KARPATHY = "karpathy2016"
 NOTHING = "None of these networks was measured yet; `dlbench run char` and `dlbench run cells-quick` do that."
@@ -312,10 +314,10 @@ def _time(row: Mapping[str, Any], unit: str) -> tuple[Entry, ...]:
     taken, reached = Entry(f"not in {training.last}", hole=True), Entry("never", hole=True)
     if steps is not None:
         value, *_ = hours = row["hours_to_target"].values()
-        taken, reached = Entry(number(value * _UNITS[unit]), layout.deviation(*hours)), Entry(f"{steps:.0f}")
+        taken, reached = Entry(number(value * _UNITS[unit]), deviation(*hours)), Entry(f"{steps:.0f}")
     return (
         Entry(net.name, best=row["pareto"]),
-        Entry(number(seconds.median), layout.interval(seconds)),
+        Entry(number(seconds.median), interval(seconds)),
         reached,
         taken,
         Entry(f"{row['loss']:.3f}"),

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
     Curve,
@@ -40,14 +38,18 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import group_name, place_name, rest_of, row_name, threads_name
-from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
-from dlbench.reports.published import study as published_study
+from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
-from dlbench.reports.statistics import Contrast, Ratio, Summary, contrast, geometric_mean, ratio
-from dlbench.reports.storage.hosts import name_among
-from dlbench.reports.storage.networks import Networks, networks_of
+from dlbench.reports.results import flags, quantities
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.hosts import name_among
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.naming import group_name, place_name, rest_of, row_name, threads_name
+from dlbench.reports.results.networks import Networks, networks_of
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
+from dlbench.reports.results.published import study as published_study
+from dlbench.reports.results.statistics import Contrast, Ratio, Summary, contrast, geometric_mean, ratio
 
 FAMILY = "elman"
 FLAT = 1.1

@@ -14,8 +14,6 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.adapters.families import Machine
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import quantities
-from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.columns import VALUE, Column, attributes, objects, table, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -36,12 +34,16 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.curve.fits import crossing
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
-from dlbench.reports.naming import rest_of, work_name
+from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
-from dlbench.reports.statistics import Summary, ratio
-from dlbench.reports.storage.networks import family_of_record
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results import quantities
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import rest_of, work_name
+from dlbench.reports.results.networks import family_of_record
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.statistics import Summary, ratio
 
 NOTHING = "No sampling machine was measured yet: `dlbench run sampling-quick`."
 ALL_AT_ONCE = "synchronous"

@@ -30,8 +30,6 @@ import numpy as np
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
-from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -52,11 +50,15 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import counted, row_name, threads_name, work_name
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import Ratio, judge, ratio
-from dlbench.reports.storage.record import Record, last_attempts
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.naming import counted, row_name, threads_name, work_name
+from dlbench.reports.results.number_text import deviation, number
+from dlbench.reports.results.record import Record, last_attempts
+from dlbench.reports.results.statistics import Ratio, judge, ratio
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
 STRONG, WEAK, ONE_PROCESS, DOUBLING, EXCHANGE = "strong", "weak", "one_process", "doubling", "exchange"
@@ -128,7 +130,7 @@ class _Seen(NamedTuple):
         if not own.losses or not other.losses or own.losses[-1][0] != other.losses[-1][0]:
             return ""
         (steps, loss), (_, right) = own.losses[-1], other.losses[-1]
-        words = f"its loss after {steps} steps is {layout.number(loss)}, that of {EVERY_STEP} {layout.number(right)}"
+        words = f"its loss after {steps} steps is {number(loss)}, that of {EVERY_STEP} {number(right)}"
         return words if abs(loss - right) > ALIKE * abs(right) else ""
 
 
@@ -300,7 +302,7 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
         if name:
             return f"{found.value:.2f}"
         if "speedup" in gain:
-            return f"{layout.number(found.value)}x{layout.deviation(found.value, found.low, found.high)}"
+            return f"{number(found.value)}x{deviation(found.value, found.low, found.high)}"
         ends = [abs(end - found.value) for end in (found.low, found.high) if end is not None]
         return f"{100 * found.value:.0f}" + (f"±{math.ceil(100 * max(ends))}" if ends else "") + "%"
 
@@ -311,7 +313,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     """Yield the table of speed-ups and that of time saved and losses; columns that would be empty are left out."""
 
     def items(point: Point) -> str:
-        return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)
+        return "" if point.cell.timed is None else number(point.cell.items_per_second or 0.0)
 
     apart = any(point.at.sync != EVERY_STEP for point in curve.points)
     keys: list[Column[Point]] = [
@@ -351,7 +353,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
             if point.found["target_loss"] is not None
         }
         notes = [
-            f"s to loss: seconds to a loss of {layout.number(loss)} (mini-batch {axes.word('batch_size', batch_size)}"
+            f"s to loss: seconds to a loss of {number(loss)} (mini-batch {axes.word('batch_size', batch_size)}"
             + (f", {threads_name(threads)})." if threads > 0 else ").")
             for (threads, batch_size), loss in losses.items()
         ]

@@ -29,8 +29,6 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND, Cell, Status
-from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, differ, group_of, grouped
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -50,13 +48,19 @@ from dlbench.reports.curve.curve import (
     usable,
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
-from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, number, times, why_hole
-from dlbench.reports.naming import counted, extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, why_hole
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
-from dlbench.reports.statistics import (
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.disturbance import THROTTLED_SHARE
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import differ, group_of, grouped
+from dlbench.reports.results.naming import counted, extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.results.networks import FIRST
+from dlbench.reports.results.number_text import number, times
+from dlbench.reports.results.statistics import (
     ENOUGH_LAUNCHES,
     MOST_LAUNCHES,
     SIGNIFICANCE,
@@ -67,8 +71,6 @@ from dlbench.reports.statistics import (
     contrast,
     launches_to_decide,
 )
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import FIRST
 
 MANY = 32
 """The largest thread count of the 2016 paper's Table 4."""

@@ -17,9 +17,9 @@ import numpy as np
 
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Status
-from dlbench.reports.published import lines_of
-from dlbench.reports.storage.networks import family_of_record
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.networks import family_of_record
+from dlbench.reports.results.published import lines_of
+from dlbench.reports.results.record import Record
 
 ALIKE = 0.01
 """Relative difference of the means of blocks below which two frameworks train alike."""

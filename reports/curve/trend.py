@@ -16,12 +16,12 @@ import numpy as np
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.columns import Column, axis_columns, csv_rows, table
 from dlbench.reports.curve.pictures import Line, Panel, Picture, draw
-from dlbench.reports.formats.layout import MISSING, Page, number
-from dlbench.reports.formats.ratios import percent
+from dlbench.reports.formats.layout import MISSING, Page
 from dlbench.reports.history.drifts import Changes, find_changes
-from dlbench.reports.naming import counted, group_name, name_of
 from dlbench.reports.report import Report, ReportOptions, Source
-from dlbench.reports.storage.record import Record, last_attempts
+from dlbench.reports.results.naming import counted, group_name, name_of
+from dlbench.reports.results.number_text import number, percent
+from dlbench.reports.results.record import Record, last_attempts
 
 NOTHING = "No launch here was followed over minutes: `dlbench run SUITE --trend 3m` does that."
 PARTS = 60

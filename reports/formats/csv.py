@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dlbench.reports.formats.inert import WHOLE, one_line
 from dlbench.reports.formats.layout import Table
+from dlbench.reports.results.safe_text import WHOLE, one_line
 
 
 class Rows(NamedTuple):

@@ -8,9 +8,9 @@ from datetime import date
 from enum import Enum
 from typing import Any
 
-from dlbench.reports.flags import Flag
-from dlbench.reports.formats.inert import json_escaped
 from dlbench.reports.formats.layout import Table
+from dlbench.reports.results.flags import Flag
+from dlbench.reports.results.safe_text import json_escaped
 
 _INNER = {"coverage", "step_variance", "launch_deviation", "launch_variance", "launch_freedom", "beside", "place"}
 """Fields of a summary that its method describes."""

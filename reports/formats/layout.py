@@ -1,19 +1,19 @@
-"""Entries, tables and pages of reports, and the text of numbers and of missing ones.
+"""Entries, tables and pages of reports, and the words for missing numbers.
 
 A `Table` holds entries with their meaning (best, hole, marks) rather than finished text, so that each exporter can
 show them in its own way.
 """
 
-import math
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import CellResult
-from dlbench.reports.flags import KINDS, FlagKind
-from dlbench.reports.formats.inert import spelled, table_field, visible
-from dlbench.reports.quantities import Quantity
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, Summary
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.flags import KINDS, FlagKind
+from dlbench.reports.results.number_text import amount, deviation, number
+from dlbench.reports.results.quantities import Quantity
+from dlbench.reports.results.safe_text import spelled, table_field, visible
+from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -85,7 +85,7 @@ class Page(NamedTuple):
     after: tuple[str, ...] = ()
 
     def inert(self, best: str, encoding: str = "utf-8") -> "Page":
-        """Return the page with every text as `formats.inert` shows it, and with the word for the mark of the best.
+        """Return the page with every text as `results.safe_text` shows it, and with the word for the mark of the best.
 
         A table without rows and notes is left out: a title alone says nothing.
         """
@@ -110,46 +110,6 @@ class Page(NamedTuple):
 
         shown = (each for each in self.tables if each.rows or each.notes)
         return Page(lines(self.before), tuple(map(table, shown)), lines(self.after))
-
-
-NEVER = "never"
-"""Of a number of steps that is never reached."""
-
-
-def number(value: float) -> str:
-    """Return a number with three significant digits and without an exponent where that stays short."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if not 1e-5 <= abs(value) < 1e7:
-        return f"{value:.2e}"
-    digits = 2 - math.floor(math.log10(float(f"{abs(value):.2e}")))
-    return f"{value:.{max(0, digits)}f}"
-
-
-def amount(value: float) -> str:
-    """Return the number of a quantity."""
-    return NEVER if value == math.inf else number(value)
-
-
-def interval(summary: Summary) -> str:
-    """Return the interval of a median, see `deviation`."""
-    return deviation(summary.median, summary.low, summary.high)
-
-
-def deviation(value: float, low: float | None, high: float | None) -> str:
-    """Return an interval as the larger deviation in per cent, rounded up; empty without one."""
-    if low is None or high is None:
-        return ""
-    larger = 100 * max(high / value - 1, 1 - low / value)
-    return f"±{max(1, math.ceil(larger - 1e-9))}%" if larger < 999 else "±>999%"
-
-
-def times(found: Ratio | None) -> str:
-    """Return a ratio and its interval, e.g. "1.62x 1.55-1.70"."""
-    if found is None:
-        return ""
-    ends = "" if found.low is None or found.high is None else f" {number(found.low)}-{number(found.high)}"
-    return f"{number(found.value)}x{ends}"
 
 
 def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:

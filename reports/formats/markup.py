@@ -8,8 +8,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dlbench.reports.formats.inert import one_line, visible, written_out
 from dlbench.reports.formats.layout import Entry, Page, Table
+from dlbench.reports.results.safe_text import one_line, visible, written_out
 
 # Markdown: the best of a column is bold.
 

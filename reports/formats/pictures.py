@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlbench.reports.errors import ReportError
-from dlbench.reports.formats.inert import FIELD, visible
 from dlbench.reports.formats.outputs import why_unwritable
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.safe_text import FIELD, visible
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.inert import spelled
+from dlbench.reports.results.safe_text import spelled
 
 WIDTH = 80
 _INDENT = "  "

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.differences import Difference, differences
 from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, Step
 from dlbench.reports.history.drifts import Changes, Ramp, find_changes
-from dlbench.reports.storage.hosts import UNKNOWN_MACHINE
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.differences import Difference, differences
+from dlbench.reports.results.hosts import UNKNOWN_MACHINE
+from dlbench.reports.results.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,8 @@ import numpy as np
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
-from dlbench.reports.differences import MOST_SHOWN, Difference, difference_words
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import NOTHING, Page, Table, number
+from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.drifts import ENOUGH_NIGHTS_OF_DRIFT, OF_A_MACHINE
@@ -32,10 +31,12 @@ from dlbench.reports.history.nights import (
     Objects,
     Series,
 )
-from dlbench.reports.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.report import Report
-from dlbench.reports.storage.networks import in_order
-from dlbench.reports.storage.record import IMPORTED
+from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words
+from dlbench.reports.results.naming import counted, group_name, name_of, rest_of
+from dlbench.reports.results.networks import in_order
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.record import IMPORTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

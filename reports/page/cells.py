@@ -8,20 +8,22 @@ from markupsafe import Markup, escape
 
 from dlbench.adapters.axes import NAMES, word
 from dlbench.adapters.protocol import Outcome
-from dlbench.reports.cells import CellResult, axis_value
 from dlbench.reports.columns import Column, table
-from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import MISSING, Page, Table, amount, deviation, entries, number, why_hole
+from dlbench.reports.formats.layout import MISSING, Page, Table, entries, why_hole
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS
 from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.history.report import drift_words
-from dlbench.reports.naming import group_name, rest_of
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
-from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
-from dlbench.reports.thread_evidence import observe
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.keys import axis_value
+from dlbench.reports.results.naming import group_name, rest_of
+from dlbench.reports.results.number_text import amount, deviation, number
+from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
+from dlbench.reports.results.safe_text import one_line
+from dlbench.reports.results.thread_evidence import observe
 
 MOST_DOTS = 60_000
 """Steps drawn on a page: with more, pictures show every second, third, ... step."""

@@ -4,15 +4,15 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from dlbench.reports.cells import CellResult
-from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import number
 from dlbench.reports.history.nights import CAVEATS, ChangePoint, Night, Series
 from dlbench.reports.history.report import drift_words
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
-from dlbench.reports.quantities import QUANTITIES, Numbers
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.quantities import QUANTITIES, Numbers
+from dlbench.reports.results.safe_text import visible
 
 SCHEMA = 2
 MOST_SAMPLES = 200_000

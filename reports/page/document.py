@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix
-from dlbench.reports.disturbance import disturbed
 from dlbench.reports.history.nights import Series
 from dlbench.reports.report import Source
-from dlbench.reports.storage.record import BASELINE, Record, last_attempts
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.record import BASELINE, Record, last_attempts
+from dlbench.reports.results.results import Results
 
 
 class Launch(NamedTuple):

@@ -10,13 +10,15 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, Place, axis_value, row_order
-from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
-from dlbench.reports.naming import counted, group_name, place_heading, place_name, row_name, slug
+from dlbench.reports.formats.layout import HOLES, MISSING, common_flags, why_hole
 from dlbench.reports.page.data import ends, numbers
-from dlbench.reports.quantities import QUANTITIES, legend, title_of
-from dlbench.reports.statistics import judge, mean_of_pairs, ratio
-from dlbench.reports.storage.hosts import name_among
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.hosts import name_among
+from dlbench.reports.results.keys import Place, axis_value, row_order
+from dlbench.reports.results.naming import counted, group_name, place_heading, place_name, row_name, slug
+from dlbench.reports.results.number_text import amount, deviation, number
+from dlbench.reports.results.quantities import QUANTITIES, legend, title_of
+from dlbench.reports.results.statistics import judge, mean_of_pairs, ratio
 
 MOST_COMPARED = 8_000
 """Fields of all comparisons together: large pages compare with fewer rows, the usual ones with most cells first."""

@@ -7,16 +7,18 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, in_the_running
 from dlbench.reports.columns import Column, table
-from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import NOTHING, Table, interval, number
+from dlbench.reports.formats.layout import NOTHING, Table
 from dlbench.reports.formats.markup import rendered
-from dlbench.reports.naming import group_name, listed, place_name, row_names
-from dlbench.reports.ratio.fastest import Leader, fastest
-from dlbench.reports.statistics import Summary, clearly_slower
-from dlbench.reports.storage.hosts import name_among
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import CellResult, Matrix, in_the_running
+from dlbench.reports.results.hosts import name_among
+from dlbench.reports.results.keys import Place
+from dlbench.reports.results.leaders import Leader, fastest
+from dlbench.reports.results.naming import group_name, listed, place_name, row_names
+from dlbench.reports.results.number_text import interval, number
+from dlbench.reports.results.safe_text import one_line
+from dlbench.reports.results.statistics import Summary, clearly_slower
 
 MOST_NETWORKS = 6
 MOST_ROWS = 10

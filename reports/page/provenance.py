@@ -9,10 +9,10 @@ from dlbench.hardware_probe.doctor import Finding
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import MISSING, Table, entries
-from dlbench.reports.naming import row_name, variables_in_words
 from dlbench.reports.page.document import Document
-from dlbench.reports.storage.hosts import name_among
-from dlbench.reports.storage.record import IMPORTED, Run
+from dlbench.reports.results.hosts import name_among
+from dlbench.reports.results.naming import row_name, variables_in_words
+from dlbench.reports.results.record import IMPORTED, Run
 from dlbench.reports.tables import tables
 
 

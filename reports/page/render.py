@@ -10,9 +10,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from dlbench.adapters.protocol import UNKNOWN
-from dlbench.reports.cells import Matrix
 from dlbench.reports.formats.csv import csv_text
-from dlbench.reports.formats.inert import visible_lines
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markup import page_to_html, page_to_latex, page_to_markdown, rendered
@@ -32,6 +30,8 @@ from dlbench.reports.page.overview import (
 )
 from dlbench.reports.page.provenance import provenance, provenance_tables
 from dlbench.reports.page.sections import sections
+from dlbench.reports.results.cells import Matrix
+from dlbench.reports.results.safe_text import visible_lines
 
 PLAIN_UP_TO = 200_000
 """A longer JSON text stands compressed on the page."""

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.page.document import Document
 from dlbench.reports.report import Report, ReportOptions
-from dlbench.reports.storage.networks import family_of_record
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.networks import family_of_record
 
 MOST_ROWS = 1500
 """Rows of tables in a section, cut only between groups; the command shows all."""

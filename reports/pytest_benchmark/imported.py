@@ -20,14 +20,14 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, SampleStatistics, Status
-from dlbench.reports.cells import grouped
-from dlbench.reports.errors import RecordError, ReportError
-from dlbench.reports.formats.inert import WHOLE, visible
-from dlbench.reports.naming import counted, listed
-from dlbench.reports.pytest_benchmark.commits import commit_id, commit_in_words
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, PROCESSES_KEY, probed, samples_of
-from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
-from dlbench.reports.storage.record import IMPORTED, Record, Run, fault_in_words, reason_of
+from dlbench.reports.results.commits import commit_id, commit_in_words
+from dlbench.reports.results.errors import RecordError, ReportError
+from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, listed
+from dlbench.reports.results.record import IMPORTED, PYTEST_BENCHMARK, Record, Run, fault_in_words, reason_of
+from dlbench.reports.results.safe_text import WHOLE, visible
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
@@ -37,7 +37,6 @@ LONGEST_NAME = 128
 """Characters, as the store's columns have them."""
 LONGEST_BENCHMARK_NAME = 1000
 """Characters of a benchmark's name, which is in no column."""
-FRAMEWORK = SUITE = "pytest-benchmark"
 _WRITTEN_WITHIN = timedelta(minutes=1)
 """How far the times of two files of one session lie apart: pytest-benchmark notes when it writes a file."""
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
@@ -575,7 +574,7 @@ def _has_no_samples(file: BenchmarkFile) -> bool:
 def may_repeat(run: Run, stored: Run) -> bool:
     """Tell whether a stored run of other programs' benchmarks is of about the same time, so may be of one session."""
     begins, ends = run.started - _WRITTEN_WITHIN, (run.finished or run.started) + _WRITTEN_WITHIN
-    return stored.suite == SUITE and stored.started <= ends and (stored.finished or stored.started) >= begins
+    return stored.suite == PYTEST_BENCHMARK and stored.started <= ends and (stored.finished or stored.started) >= begins
 
 
 def without_stored(imported: Imported, stored: Iterable[Record]) -> Imported:
@@ -680,7 +679,7 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     protocol = Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))
     run = Run(
         id=run_id,
-        suite=SUITE,
+        suite=PYTEST_BENCHMARK,
         protocol=protocol,
         launches=len(files),
         plan=tuple(dict.fromkeys(record.cell for record in records)),
@@ -699,7 +698,7 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
 def imported_cell(fullname: str) -> Cell:
     """Return the cell of another program's benchmark. How it was run is not known."""
     return Cell(
-        framework=FRAMEWORK,
+        framework=PYTEST_BENCHMARK,
         adapter=IMPORTED,
         mode=IMPORTED,
         network=clean_name(fullname, LONGEST_BENCHMARK_NAME),
@@ -721,7 +720,7 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
         kept["stats"] = stats.model_dump(exclude={"data"})
     return Record(
         run=run,
-        suite=SUITE,
+        suite=PYTEST_BENCHMARK,
         launch=launch,
         cell=imported_cell(benchmark.fullname),
         outcome=Outcome(

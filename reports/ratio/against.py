@@ -15,20 +15,22 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
-from dlbench.reports.cells import CellResult, Matrix, Place, fastest_mode, grouped
 from dlbench.reports.columns import Column, attributes, begins, csv_rows, host_columns, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import MISSING, Entry, Page, number
-from dlbench.reports.naming import group_name, row_name
-from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
+from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import FIRST
+from dlbench.reports.results.cells import CellResult, Matrix, fastest_mode
+from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, FlagKind
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.naming import group_name, row_name
+from dlbench.reports.results.networks import FIRST
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.published import SHI2016, CorePeak, Counterpart, Study, study
 
 _OTHER_WORK = (
     "the published time would be above the theoretical peak: its script trained another network, or used more threads"

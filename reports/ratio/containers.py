@@ -13,29 +13,20 @@ from pathlib import Path
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import ROW, VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import grid
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
-from dlbench.reports.naming import group_name, listed, row_name, row_names, threads_name
+from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import pairs
-from dlbench.reports.ratio.pairs import (
-    FASTER,
-    SAME,
-    SLOWER,
-    Compared,
-    Pair,
-    adjust,
-    mean_of,
-    pair_of,
-    verdict,
-    with_verdicts,
-)
+from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Pair, adjust, mean_of, pair_of, verdict, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import Ratio, welch_of_pairs
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.naming import group_name, listed, row_name, row_names, threads_name
+from dlbench.reports.results.number_text import number, times
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.statistics import Ratio, welch_of_pairs
 
 NOTHING = "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such cells."
 _LEGEND = (
@@ -307,7 +298,7 @@ def headline(found: Containers) -> list[str]:
             lines.append(f"{found.name(machine)}: {over}. Most: {most.advice}")
 
     def where(each: Taken, pair: Pair) -> str:
-        takes = f"{_name(each)} takes {layout.times(pair.ratio)} the time under a quota of {each.quota:g}"
+        takes = f"{_name(each)} takes {times(pair.ratio)} the time under a quota of {each.quota:g}"
         return f"{group_name(each.own.group)}: {takes}"
 
     return [*lines, *pairs.costs(found, _compared(found), what, where)]

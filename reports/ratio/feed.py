@@ -14,22 +14,24 @@ from typing import NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.libraries.gpus import TO_DEVICE_PAGEABLE, TO_DEVICE_PINNED
 from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, UNKNOWN, Cell
-from dlbench.reports import flags
 from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, number, times, why_hole
+from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, why_hole
 from dlbench.reports.left_out import left_out
-from dlbench.reports.naming import counted, group_name, head_of, place_name, row_name
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, costs, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import SLOWER, Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import Ratio, Summary, as_fast, clearly_slower, ratio
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import family_of_record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.naming import counted, group_name, head_of, place_name, row_name
+from dlbench.reports.results.networks import family_of_record
+from dlbench.reports.results.number_text import number, times
+from dlbench.reports.results.quantities import QUANTITIES
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import Ratio, Summary, as_fast, clearly_slower, ratio
 
 NOTHING = "No mini-batch from memory or a file was measured yet; `dlbench run feed` measures what they cost."
 HIDDEN, LINK, LOADING, CPUS, UNCLEAR = "hidden", "link", "loader", "CPUs", "unclear"

@@ -17,21 +17,22 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, unquiet_reasons
-from dlbench.reports.cells import grouped
 from dlbench.reports.columns import MEDIAN, VALUE, Column, attributes, csv_rows, host_columns, objects, table, within
-from dlbench.reports.disturbance import disturbed
-from dlbench.reports.errors import ReportError
-from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number, times
-from dlbench.reports.naming import counted, group_name, listed, name_of, rest_of
+from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import nodes
 from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, OfNode
 from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
-from dlbench.reports.statistics import SIGNIFICANCE, summarise
-from dlbench.reports.storage.hosts import Host, Node
-from dlbench.reports.storage.record import Record, Run, last_attempts
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.flags import CONTENDED, SHARED_NODE
+from dlbench.reports.results.hosts import Host, Node
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, group_name, listed, name_of, rest_of
+from dlbench.reports.results.number_text import number, times
+from dlbench.reports.results.record import Record, Run, last_attempts
+from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
 
 PRODUCTS, BANDWIDTH = "matrix products", "memory bandwidth"
 _UNIT = 1e9

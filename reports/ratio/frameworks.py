@@ -12,16 +12,18 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, Place, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.csv import VALUE, Rows
-from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
+from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.left_out import left_out, not_compared
-from dlbench.reports.naming import counted, place_heading, row_name
-from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
-from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
+from dlbench.reports.ratio.pairs import Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
-from dlbench.reports.statistics import Ratio, judge
+from dlbench.reports.results.cells import CellResult, Compared, Matrix, in_the_running
+from dlbench.reports.results.keys import Place, differ, grouped
+from dlbench.reports.results.naming import counted, place_heading, row_name
+from dlbench.reports.results.number_text import deviation, number, times
+from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
+from dlbench.reports.results.statistics import Ratio, judge
 
 NOTHING = "No two frameworks, or modes of one, have a time for the same network at the same place; nothing to compare."
 _OF_SECONDS = (

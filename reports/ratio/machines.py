@@ -10,19 +10,21 @@ from pathlib import Path
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, fair, grouped
 from dlbench.reports.columns import ROW, Column, axis_columns, csv_rows, host_columns, objects, table, within
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page, number, times
+from dlbench.reports.formats.layout import Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.naming import counted, group_name, place_heading, row_name
-from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio import pairs as compared
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Mean, Pair, mean_of, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import FASTER, SLOWER, Mean, Pair, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
-from dlbench.reports.statistics import judge
-from dlbench.reports.storage.hosts import unlike
+from dlbench.reports.results.cells import CellResult, Compared, Matrix, fair
+from dlbench.reports.results.hosts import unlike
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
+from dlbench.reports.results.number_text import number, times
+from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
+from dlbench.reports.results.statistics import judge
 
 ONE = (
     "All results are from one machine, so there is nothing to compare; add the stores of others: "

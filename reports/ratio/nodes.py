@@ -25,7 +25,8 @@ from scipy.special import chdtrc, stdtr, stdtrit
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.curve.fits import deviate_alike
-from dlbench.reports.statistics import (
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.statistics import (
     CONFIDENCE,
     LAUNCH_DEVIATION,
     SIGNIFICANCE,
@@ -35,7 +36,6 @@ from dlbench.reports.statistics import (
     holm,
     variance_of_launches,
 )
-from dlbench.reports.storage.hosts import Host
 
 SLOW, FAST, LIKE, UNKNOWN = "slow", "fast", "like the others", "inconclusive"
 MEAN = "mean"

@@ -3,19 +3,29 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.columns import Column
-from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
-from dlbench.reports.naming import counted
-from dlbench.reports.quantities import QUANTITIES, SECONDS
-from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, p_of_interval, ratio, welch
-from dlbench.reports.storage.hosts import name_among
+from dlbench.reports.results.cells import CellResult, Compared
+from dlbench.reports.results.flags import FlagKind
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.quantities import QUANTITIES, SECONDS
+from dlbench.reports.results.statistics import (
+    WORSE,
+    Ratio,
+    Summary,
+    holm,
+    judge,
+    mean_of_pairs,
+    p_of_interval,
+    ratio,
+    welch,
+)
 
 SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
 Row = TypeVar("Row")
@@ -67,21 +77,6 @@ class Mean:
     def count(self, verdict: str) -> int:
         """Return how many ratios noise does not explain: "better" (the cell is faster) or "worse"."""
         return sum(judge(each.ratio) == verdict for each in self.pairs)
-
-
-@dataclass(frozen=True)
-class Compared(Generic[Row]):
-    """A matrix, and what was compared in it."""
-
-    matrix: Matrix
-    rows: tuple[Row, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.rows)
-
-    def name(self, machine: str) -> str:
-        """Return the name of a machine, unique among those of the matrix."""
-        return name_among(self.matrix.hosts, machine)
 
 
 def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:

@@ -6,14 +6,16 @@ The parity check of another precision has a wider tolerance (`adapters/families`
 from typing import Any
 
 from dlbench.adapters.protocol import PRECISIONS, UNKNOWN
-from dlbench.reports.cells import CellResult, Matrix, Place, differ
 from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, table
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.layout import Entry, Page, times
+from dlbench.reports.formats.layout import Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.naming import group_name, place_heading, row_name
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, pair_of, seconds_column, with_verdicts
+from dlbench.reports.ratio.pairs import FASTER, SLOWER, Pair, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
+from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.keys import Place, differ
+from dlbench.reports.results.naming import group_name, place_heading, row_name
+from dlbench.reports.results.number_text import times
 
 _REFERENCE = PRECISIONS[0]
 NOTHING = "No row has times in two precisions: `dlbench run SUITE --precisions NAMES` measures several."

@@ -15,17 +15,19 @@ from typing import Any
 from dlbench.adapters import axes, protocol
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.reports.builds import Build, Builds
-from dlbench.reports.cells import CellResult, Matrix, Place, differ, fastest_mode, grouped
 from dlbench.reports.columns import GROUP, Column, axis_columns, begins, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
-from dlbench.reports.naming import condition_name, group_name, place_heading, row_name
-from dlbench.reports.ratio.pairs import Compared, Mean, draw, mean_of, pair_of, seconds_column
+from dlbench.reports.ratio.pairs import Mean, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
-from dlbench.reports.statistics import Ratio
+from dlbench.reports.results.cells import CellResult, Compared, Matrix, fastest_mode
+from dlbench.reports.results.flags import CONTENDED, FlagKind
+from dlbench.reports.results.keys import Place, differ, grouped
+from dlbench.reports.results.naming import condition_name, group_name, place_heading, row_name
+from dlbench.reports.results.number_text import times
+from dlbench.reports.results.statistics import Ratio
 
 MEAN = (
     "Geometric mean over the networks that more than one framework has a number for: the newest framework that has "
@@ -193,7 +195,7 @@ def _columns(common: Collection[FlagKind] = ()) -> tuple[Column[Standing], ...]:
             "speedup",
             "speed-up",
             lambda each: each.speedup,
-            lambda each: "oldest" if each.oldest else layout.times(each.speedup),
+            lambda each: "oldest" if each.oldest else times(each.speedup),
             VALUE,
         ),
         Column("ceiling_fraction", "ceil", lambda each: each.cell.ceiling_fraction, lambda each: ceiling(each.cell)),
@@ -236,7 +238,7 @@ def _summary(found: Progress) -> tuple[Column[Overall], ...]:
             "speedup",
             "speed-up",
             lambda each: each.mean.ratio if each.mean else None,
-            lambda each: layout.times(each.mean.ratio if each.mean else None) + mark(each),
+            lambda each: times(each.mean.ratio if each.mean else None) + mark(each),
         ),
     )
 

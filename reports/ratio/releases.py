@@ -14,28 +14,21 @@ from pathlib import Path
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
-from dlbench.reports.differences import MOST_SHOWN, Difference, difference_words, differences
-from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
-from dlbench.reports.losses import FirstLosses, LossDifference, first_losses, loss_difference
-from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.operators import StepDifference, difference_data, step_differences
-from dlbench.reports.ratio.pairs import (
-    FASTER,
-    SAME,
-    SLOWER,
-    Compared,
-    Pair,
-    draw,
-    pair_of,
-    seconds_column,
-    with_verdicts,
-)
+from dlbench.reports.compare.operators import difference_data
+from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, why_hole
+from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Pair, draw, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import Report, Source
-from dlbench.reports.statistics import WORSE, Ratio
-from dlbench.reports.storage.networks import is_own_step
-from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
+from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words, differences
+from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.losses import FirstLosses, LossDifference, first_losses, loss_difference
+from dlbench.reports.results.naming import group_name, place_name, row_name
+from dlbench.reports.results.networks import is_own_step
+from dlbench.reports.results.number_text import times
+from dlbench.reports.results.operators import StepDifference, step_differences
+from dlbench.reports.results.record import RELEASED, RELEASES, Record, Run
+from dlbench.reports.results.statistics import WORSE, Ratio
 
 NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
 _LEGEND = (

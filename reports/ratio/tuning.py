@@ -15,17 +15,17 @@ from typing import Any
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
-from dlbench.reports.cells import grouped
 from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
-from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs
-from dlbench.reports.disturbance import left_out
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.naming import counted, extra_of_place, group_name, name_of, place_name, row_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report, Source
-from dlbench.reports.statistics import Ratio, summarise
-from dlbench.reports.storage.hosts import Host, name_among
-from dlbench.reports.storage.record import SEARCH, Record, last_attempts
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.disturbance import left_out
+from dlbench.reports.results.hosts import Host, name_among
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted, extra_of_place, group_name, name_of, place_name, row_name, work_name
+from dlbench.reports.results.record import SEARCH, Record, last_attempts
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import Ratio, summarise
+from dlbench.reports.results.verdict import FEWEST_PAIRS, PairedEstimate, estimate_data, estimate_pairs
 
 NO_WORTH = 0.02
 """A setting whose whole interval lies within this share of 1 is worth nothing."""
@@ -218,14 +218,6 @@ def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
 # Its tables.
 
 
-def of_estimate(found: PairedEstimate | None) -> dict[str, Any] | None:
-    """Return an estimate as plain JSON types; too few pairs have null for the ends of an interval."""
-    if found is None:
-        return None
-    low, high = (found.low, found.high) if found.low > 0 else (None, None)
-    return {"ratio": found.ratio, "low": low, "high": high, "pairs": found.pairs}
-
-
 def _shown(found: PairedEstimate | Ratio | None) -> Entry:
     if found is None:
         return Entry(MISSING)
@@ -243,8 +235,8 @@ def _judged(worth: Worth) -> Entry:
 _RATIO = ("ratio", "low", "high", "pairs")
 _WORTH: tuple[Column[Worth], ...] = (
     Column("setting", "setting", lambda worth: worth.setting or None),
-    Column("alone", "alone", lambda worth: of_estimate(worth.alone), lambda worth: _shown(worth.alone), _RATIO),
-    Column("among", "among", lambda worth: of_estimate(worth.among), lambda worth: _shown(worth.among), _RATIO),
+    Column("alone", "alone", lambda worth: estimate_data(worth.alone), lambda worth: _shown(worth.alone), _RATIO),
+    Column("among", "among", lambda worth: estimate_data(worth.among), lambda worth: _shown(worth.among), _RATIO),
     Column("verdict", "verdict", lambda worth: worth.verdict or None, _judged),
 )
 

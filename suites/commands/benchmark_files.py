@@ -4,7 +4,7 @@ import os.path
 from pathlib import Path
 
 from dlbench.reports.pytest_benchmark.imported import Imported, read, runs_of, without_copies
-from dlbench.reports.storage.database import begins_as_json, begins_as_store
+from dlbench.reports.results.storage.database import begins_as_json, begins_as_store
 
 from ..display.screen import say
 from ..errors import UsageError

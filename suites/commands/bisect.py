@@ -13,17 +13,18 @@ import typer
 
 from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.bisection.posterior import CONFIDENCE
-from dlbench.reports.bisection.report import REPORT, Bisection, Outcome, headline
-from dlbench.reports.compare.judged import NAMES, TIME
-from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict
+from dlbench.reports.compare.bisection import REPORT, headline
 from dlbench.reports.formats.export import formats_of
-from dlbench.reports.naming import counted
-from dlbench.reports.operators import StepDifference, step_differences
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.bisection import Bisection, BisectionOutcome
+from dlbench.reports.results.hosts import host_of
+from dlbench.reports.results.judged import NAMES, TIME
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.operators import StepDifference, step_differences
+from dlbench.reports.results.posterior import CONFIDENCE
+from dlbench.reports.results.record import BASELINE, BISECTING, CANDIDATE, Run
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict
 
 from ..display.screen import resume_command, say
 from ..environments import commits, releases
@@ -144,7 +145,11 @@ def bisect_command(given: Given) -> None:
     show(found, form, given.write, REPORT)
     if form != "terminal":
         say(headline(found))
-    codes = {Outcome.NO_SLOWDOWN: 0, Outcome.FOUND: GATE_FAILED, Outcome.DIFFERENT: GATE_DIFFERENT}
+    codes = {
+        BisectionOutcome.NO_SLOWDOWN: 0,
+        BisectionOutcome.FOUND: GATE_FAILED,
+        BisectionOutcome.DIFFERENT: GATE_DIFFERENT,
+    }
     broken = found.ends.verdict is Verdict.BROKEN
     raise typer.Exit(GATE_BROKEN if broken else codes.get(found.outcome, GATE_UNDECIDED))
 
@@ -179,7 +184,7 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
         run, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds)
         assert isinstance(schedule, BisectionSchedule)
         found = schedule.result(one.cells[0], rerun_command(sys.argv[1:], run.seed))
-        if found.outcome is Outcome.FOUND and not given.no_profile and found.ends.quantity == TIME:
+        if found.outcome is BisectionOutcome.FOUND and not given.no_profile and found.ends.quantity == TIME:
             found = replace(found, operators=_profiled(plan, run, machine, store, series, found))
     if schedule.launches_left():
         say(f"The budget is spent. Resume: {resume_command()}")

@@ -13,21 +13,21 @@ import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.comparison import Comparison, compare_runs
-from dlbench.reports.compare.judged import JUDGED, NAMES, TIME
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.report import gate_outcome
-from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
-from dlbench.reports.naming import counted
 from dlbench.reports.report import Report, ReportOptions
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.database import PACKED
-from dlbench.reports.storage.hosts import Host, host_of, read_host
-from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE, SEARCHING, Record, Run
-from dlbench.reports.storage.results import run_named
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.comparison import Comparison, compare_runs
+from dlbench.reports.results.hosts import Host, host_of, read_host
+from dlbench.reports.results.judged import JUDGED, NAMES, TIME
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.record import BASELINE, BISECTING, CANDIDATE, SEARCHING, Record, Run
+from dlbench.reports.results.results import run_named
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.database import PACKED
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 
 from ..display.progress import in_words
 from ..display.screen import resume_command, say

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import typer
 
-from dlbench.reports.formats.inert import visible
-from dlbench.reports.naming import counted
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.safe_text import visible
 
 from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, out, print_json, say, show

@@ -10,16 +10,16 @@ import typer
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.disturbance import disturbed
-from dlbench.reports.errors import ReportError
+from dlbench.reports.compare.operators import REPORT as DIFFERENCE
 from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.formats.export import to_stdout
-from dlbench.reports.naming import name_of
-from dlbench.reports.operators import REPORT as DIFFERENCE
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.networks import family_of_record
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.hosts import host_of
+from dlbench.reports.results.naming import name_of
+from dlbench.reports.results.networks import family_of_record
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 
 from ..display.screen import StatusLine, err, say
 from ..environments import environment, folders, releases

@@ -9,9 +9,9 @@ from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.results import Narrowing
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.results import Narrowing
+from dlbench.reports.results.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError

@@ -20,7 +20,7 @@ from ..planning import own, values, variables
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
 if TYPE_CHECKING:
-    from dlbench.reports.storage.results import Narrowing
+    from dlbench.reports.results.results import Narrowing
 
 DEFAULT_STORE = "dlbench.sqlite"
 _NEAREST = 3
@@ -213,7 +213,7 @@ def words_of(given: Given, *tables: Options) -> list[str]:
 
 def words_of_store(store_file: str) -> list[str]:
     """Return the words that select this store, none for the default one; a password in its URL is left out."""
-    from dlbench.reports.storage import servers
+    from dlbench.reports.results.storage import servers
 
     return [] if store_file == DEFAULT_STORE else ["--store", servers.without_password(store_file)]
 

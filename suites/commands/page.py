@@ -14,15 +14,19 @@ from pydantic.dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
-from dlbench.reports.cells import grouped
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
-from dlbench.reports.naming import counted
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.record import Run
+from dlbench.reports.results.results import Narrowing, Results
+from dlbench.reports.results.storage.store import Store
 from dlbench.reports.site import (
     Contents,
     HistoryPage,
@@ -34,10 +38,6 @@ from dlbench.reports.site import (
     index_page,
     shifts_of,
 )
-from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Narrowing, Results
-from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..environments.folders import write_whole

@@ -8,15 +8,15 @@ import typer
 from dlbench.adapters import axes as table_of_axes
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports import naming
 from dlbench.reports.catalogue import report
-from dlbench.reports.cells import grouped
-from dlbench.reports.errors import StoreError
-from dlbench.reports.naming import counted
 from dlbench.reports.report import Source
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, FEWEST_LAUNCHES, FREEDOM_FOR_TWO
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results import naming
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, FEWEST_LAUNCHES, FREEDOM_FOR_TWO
+from dlbench.reports.results.storage.store import Store
 
 from ..display.progress import in_words, percent
 from ..display.screen import print_json, say, show, table

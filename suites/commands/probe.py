@@ -10,8 +10,8 @@ from rich.text import Text
 from dlbench.adapters.launch.evidence import fault_seconds
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
 from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
-from dlbench.reports.formats.inert import visible
-from dlbench.reports.naming import counted
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.safe_text import visible
 
 from ..display.screen import out, print_json, say, show, table
 from ..errors import UsageError

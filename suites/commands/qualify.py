@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from dlbench.adapters.protocol import EXTRA_PRODUCTS, Cell
 from dlbench.hardware_probe import probe
-from dlbench.reports.compare.comparison import CellComparison
 from dlbench.reports.compare.report import ratio_of_cell
-from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, deviation_of, outlook
-from dlbench.reports.naming import counted, name_of
-from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import BASELINE, GATE, Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.comparison import CellComparison
+from dlbench.reports.results.hosts import host_of
+from dlbench.reports.results.naming import counted, name_of
+from dlbench.reports.results.record import BASELINE, GATE, Record
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, deviation_of, outlook
 
 from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError

@@ -15,14 +15,14 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
-from dlbench.reports.naming import counted, listed
 from dlbench.reports.ratio.pairs import FASTER, SLOWER
 from dlbench.reports.ratio.releases import Point, Releases, largest_undecided, names_of
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, RELEASES, Run
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.naming import counted, listed
+from dlbench.reports.results.record import BASELINE, CANDIDATE, RELEASES, Run
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.store import Store
 
 from ..display.progress import clock
 from ..display.screen import resume_command, say

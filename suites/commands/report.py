@@ -13,12 +13,12 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
-from dlbench.reports.published import TABLES
 from dlbench.reports.report import Report, ReportOptions, Source
-from dlbench.reports.storage import servers
-from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Narrowing, Results, run_named
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.published import TABLES
+from dlbench.reports.results.record import Run
+from dlbench.reports.results.results import Narrowing, Results, run_named
+from dlbench.reports.results.storage import servers
+from dlbench.reports.results.storage.store import Store
 
 from ..display.help import CommandLine, Group
 from ..display.screen import say

@@ -12,13 +12,13 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.naming import counted
-from dlbench.reports.ratio.fastest import fastest, leads
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import SEARCH, SEARCHING, Record, Run
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.leaders import fastest, leads
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.record import SEARCH, SEARCHING, Record, Run
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.store import Store
 
 from ..display.progress import clock, precision_lines
 from ..display.screen import print_json, program, resume_command, say, show

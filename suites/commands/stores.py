@@ -6,14 +6,15 @@ import sys
 import typer
 
 from dlbench.reports import frames
-from dlbench.reports.errors import StoreError
-from dlbench.reports.naming import counted
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import Imported, runs_of
-from dlbench.reports.storage import delivery, servers
-from dlbench.reports.storage.results import Narrowing, run_named
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.record import PYTEST_BENCHMARK
+from dlbench.reports.results.results import Narrowing, run_named
+from dlbench.reports.results.storage import delivery, servers
+from dlbench.reports.results.storage.store import Store
 
 from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, say
@@ -193,7 +194,7 @@ def import_command(given: Given) -> None:
 
 def _without_stored(imported: Imported, store: Store) -> Imported:
     """Return a run without measurements of other programs' benchmarks that the store holds already."""
-    if imported.run.suite != pytest_benchmark_files.SUITE:
+    if imported.run.suite != PYTEST_BENCHMARK:
         return imported
     near = [run for run in store.runs() if pytest_benchmark_files.may_repeat(imported.run, run)]
     stored = [record for run in near for record in store.records(run=run.id)]

@@ -11,12 +11,12 @@ import typer
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.flags import LOSS_CONSTANT, NO_STEADY_STATE, THREADS_EXCEEDED, THREADS_UNUSED, record_flags
-from dlbench.reports.formats.layout import number
-from dlbench.reports.naming import counted, name_of
-from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import Record
-from dlbench.reports.thread_evidence import threads_seen
+from dlbench.reports.results.flags import LOSS_CONSTANT, NO_STEADY_STATE, THREADS_EXCEEDED, THREADS_UNUSED, record_flags
+from dlbench.reports.results.hosts import host_of
+from dlbench.reports.results.naming import counted, name_of
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.thread_evidence import threads_seen
 
 from ..display.screen import program, say, show
 from ..environments import environment, folders

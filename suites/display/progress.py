@@ -8,12 +8,12 @@ from statistics import median
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.compare.comparison import seconds_of_pair
-from dlbench.reports.disturbance import disturbed
-from dlbench.reports.naming import counted, name_of
-from dlbench.reports.ratio.fastest import headline
-from dlbench.reports.storage.networks import is_own_step
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
+from dlbench.reports.results.comparison import seconds_of_pair
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.leaders import headline
+from dlbench.reports.results.naming import counted, name_of
+from dlbench.reports.results.networks import is_own_step
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 
 from ..planning.plan import Plan
 from ..run.groups import Group

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dlbench.reports.formats.inert import FIELD, one_line, table_field, visible
+from dlbench.reports.results.safe_text import FIELD, one_line, table_field, visible
 
 
 def program() -> str:
@@ -36,7 +36,7 @@ def resume_command() -> str:
 
     A password in a store's URL is left out.
     """
-    from dlbench.reports.storage import servers
+    from dlbench.reports.results.storage import servers
 
     words = (servers.without_password(word) for word in sys.argv[1:] if word != "--resume")
     return shlex.join([program(), *words, "--resume"])

@@ -25,8 +25,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from dlbench.reports.cells import grouped
-from dlbench.reports.naming import counted
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import counted
 
 from ..display.screen import StatusLine, err, say
 from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError

@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
-from dlbench.reports.naming import counted
-from dlbench.reports.storage import servers
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.storage import servers
+from dlbench.reports.results.storage.store import Store
 
 from ..commands import options
 from ..commands.options import Given, flag, option, several, takes

@@ -18,9 +18,9 @@ import psutil
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
-from dlbench.reports.naming import counted
-from dlbench.reports.storage import database, schema
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.storage import database, schema
+from dlbench.reports.results.storage.store import Store
 
 from ..environments import folders
 from ..errors import FrameworkEnvironmentError, UsageError, unknown_name

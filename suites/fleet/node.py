@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.errors import StoreError
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.hosts import Node
+from dlbench.reports.results.record import Run
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.store import Store
 
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..run import quiet

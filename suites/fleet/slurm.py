@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlbench.reports.naming import counted
+from dlbench.reports.results.naming import counted
 
 from ..errors import FrameworkEnvironmentError, UsageError, unknown_name
 from .jobs import Seen

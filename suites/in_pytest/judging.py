@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.compare.comparison import SideOfCell, judge_sides, side_of
 from dlbench.reports.compare.report import GateOutcome, outcome_of
-from dlbench.reports.compare.verdict import DEFAULT, FEWEST_LAUNCHES, Judgement, Verdict, adjust
 from dlbench.reports.formats.json import json_text
-from dlbench.reports.formats.ratios import change_in_words
-from dlbench.reports.naming import counted as number_of
-from dlbench.reports.naming import listed
 from dlbench.reports.pytest_benchmark.export import KEY, counted
 from dlbench.reports.pytest_benchmark.imported import (
     BenchmarkFile,
@@ -28,9 +23,14 @@ from dlbench.reports.pytest_benchmark.imported import (
     repetition_of,
 )
 from dlbench.reports.pytest_benchmark.processes import merged
-from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, Host, read_host
-from dlbench.reports.storage.record import CANDIDATE, Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.comparison import SideOfCell, judge_sides, side_of
+from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, Host, read_host
+from dlbench.reports.results.naming import counted as number_of
+from dlbench.reports.results.naming import listed
+from dlbench.reports.results.number_text import change_in_words
+from dlbench.reports.results.record import CANDIDATE, Record
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.verdict import DEFAULT, FEWEST_LAUNCHES, Judgement, Verdict, adjust
 
 from .options import ENOUGH_PROCESSES
 

@@ -213,7 +213,7 @@ class Processes:
         if file.exists() and file.stat().st_size:
             files = self.baseline_files if of_baseline else self.files
             files.append(file)
-            from dlbench.reports.disturbance import OTHERS_SHARE  # slow to import
+            from dlbench.reports.results.disturbance import OTHERS_SHARE  # slow to import
 
             if others > OTHERS_SHARE:
                 self.disturbed[file] = others

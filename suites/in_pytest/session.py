@@ -17,11 +17,11 @@ import pytest
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.formats.inert import visible
-from dlbench.reports.naming import group_name, slug
 from dlbench.reports.pytest_benchmark import export as files
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.results.naming import group_name, slug
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.safe_text import visible
+from dlbench.reports.results.storage import delivery
 
 from ..commands.options import Given, choices
 from ..commands.plan import plan_of, size_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dlbench.reports.formats.inert import visible
+from dlbench.reports.results.safe_text import visible
 
 from ..errors import GATE_UNDECIDED, DlbenchError
 from .options import ENOUGH_PROCESSES, Asked
@@ -115,7 +115,7 @@ class VerdictSession:
             return
         from dlbench.hardware_probe import probe
         from dlbench.reports.pytest_benchmark.imported import accept, read
-        from dlbench.reports.storage.hosts import host_of
+        from dlbench.reports.results.hosts import host_of
 
         from .judging import Baselines, candidates_of_processes, candidates_of_session, follow_root, judge_all
 
@@ -144,7 +144,7 @@ class VerdictSession:
         if not self._processes.files:
             self._saved = "not saved: no benchmark was measured"
             return
-        from dlbench.reports.naming import counted
+        from dlbench.reports.results.naming import counted
 
         from .judging import save
 

@@ -23,7 +23,7 @@ from .settings import PRELOAD, LaunchSetting, OpenMP, Tuned, known_launch_settin
 from .toml_files import TomlTable, parse_toml, read_text, validated
 
 if TYPE_CHECKING:
-    from dlbench.reports.published import Counterpart
+    from dlbench.reports.results.published import Counterpart
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
@@ -403,7 +403,7 @@ def release_dates() -> dict[tuple[str, str], date]:
 
 def counterparts_of_2016() -> "dict[str, Counterpart]":
     """Return the framework here that is compared with each one of the 2016 paper: itself, or its successor."""
-    from dlbench.reports.published import SHI2016, Counterpart, study
+    from dlbench.reports.results.published import SHI2016, Counterpart, study
 
     known = catalogue()
     found = {}

@@ -25,7 +25,7 @@ from typing import Any
 
 from dlbench.adapters.families import FAMILIES, Family, NumbersError
 from dlbench.adapters.networks import USUAL_BATCH_SIZE, Network, digest_of, family_of, of_family
-from dlbench.reports.selection import names_matching
+from dlbench.reports.results.selection import names_matching
 
 from ..errors import SuiteError, unknown_name
 

@@ -14,8 +14,8 @@ from dlbench.adapters.axes import BLANK, order_of
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import BOUND, COPIED, EVERY_STEP, LOADER, OVERSUBSCRIBED, STORAGES, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
-from dlbench.reports.memory_evidence import KEEP_HEAP
-from dlbench.reports.storage.networks import specification_of_cells
+from dlbench.reports.results.memory_evidence import KEEP_HEAP
+from dlbench.reports.results.networks import specification_of_cells
 
 from ..errors import UsageError
 from . import devices, networks, values

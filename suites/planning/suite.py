@@ -18,8 +18,9 @@ from dlbench.adapters.axes import word
 from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Protocol
-from dlbench.reports.selection import words_of
-from dlbench.reports.storage.networks import is_own_step, specification_of_cells
+from dlbench.reports.results.networks import is_own_step, specification_of_cells
+from dlbench.reports.results.record import PYTEST_BENCHMARK
+from dlbench.reports.results.selection import words_of
 
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, settings, values
@@ -252,9 +253,7 @@ def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
     its suite gathered from others (`claims`) is measured by one that has its network. The path of a row's own
     interpreter or adapter is left to the reader. "" for other tools' benchmarks, which no suite measures.
     """
-    from dlbench.reports.pytest_benchmark.imported import FRAMEWORK  # loads much that plans do not need
-
-    if cell.framework == FRAMEWORK:
+    if cell.framework == PYTEST_BENCHMARK:
         return ""
     if is_own_step(cell):
         found = suite if suite in shipped() else _with_network(suite, cell)

@@ -1,7 +1,7 @@
 """The launches of a bisection: pairs of the good end and of the candidate that the search asks for next.
 
 Each candidate is a row of the plan, and a cell of the run whose baseline is the good end. First, the bad end is judged
-by the looks of a gate; the others are searched only if it is slower (`reports.bisection.posterior`). A candidate is
+by the looks of a gate; the others are searched only if it is slower (`reports.results.posterior`). A candidate is
 built before its first pair, never within a pair. One that cannot be built is stored as a skipped launch with the
 reason, so a resumed run needs only its records.
 """
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.bisection import posterior
-from dlbench.reports.bisection.posterior import Assessment
-from dlbench.reports.bisection.report import Bisection, candidate
-from dlbench.reports.compare.comparison import CellComparison, of_pairs, other_work, pairs_of
-from dlbench.reports.compare.verdict import Rule, Verdict
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
+from dlbench.reports.results import posterior
+from dlbench.reports.results.bisection import Bisection, candidate
+from dlbench.reports.results.comparison import CellComparison, of_pairs, other_work, pairs_of
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.posterior import Assessment
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
+from dlbench.reports.results.verdict import Rule, Verdict
 
 from ..display.screen import say
 from ..environments.environment import Source

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine
-from dlbench.reports.thread_evidence import threads_seen
+from dlbench.reports.results.thread_evidence import threads_seen
 
 from ..environments import folders
 from ..environments.digests import code_digest, with_variables

@@ -1,7 +1,7 @@
 """Which launches of a block take turns: those of cells that do the same work, as many as fit into memory.
 
 Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel out
-(`reports.side_by_side`). Of a matrix, the rows of a column make a group: smaller groups alternate faster. After the
+(`reports.results.side_by_side`). Of a matrix, the rows of a column make a group: smaller groups alternate faster. After the
 first block, one row is at another column's place in each group, so that all cells of a network can be compared. Under a
 CPU quota rows and columns change parts. More cells than fit are divided by chance, anew in each block.
 
@@ -19,8 +19,8 @@ from enum import Enum
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
-from dlbench.reports.cells import column_of, group_of, grouped, row_of
-from dlbench.reports.naming import name_of
+from dlbench.reports.results.keys import column_of, group_of, grouped, row_of
+from dlbench.reports.results.naming import name_of
 
 from ..planning import values
 from ..planning.plan import Plan, PlannedLaunch

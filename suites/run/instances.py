@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
-from dlbench.reports.storage.record import SAMPLES_OF_INSTANCES
+from dlbench.reports.results.record import SAMPLES_OF_INSTANCES
 
 from .launcher import Launched, LaunchRequest, Meeting, Tick, at_once
 

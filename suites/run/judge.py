@@ -18,10 +18,10 @@ from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
 from dlbench.adapters.protocol import ASYNC, FED, LOADER, Cell, HostObservation, Outcome, Parity, ParitySample, Status
 from dlbench.hardware_probe import Ceilings, Machine
-from dlbench.reports.formats.inert import one_line
-from dlbench.reports.gpu_evidence import observe_launch
-from dlbench.reports.losses import Numbers, first_numbers, relative_error
-from dlbench.reports.naming import counted
+from dlbench.reports.results.gpu_evidence import observe_launch
+from dlbench.reports.results.losses import Numbers, first_numbers, relative_error
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.safe_text import one_line
 
 from .launcher import LaunchRequest
 from .outcomes import UnreadableError

@@ -2,7 +2,7 @@
 
 Records are yielded when their launches have ended, so that a caller can store them before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
-machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
+machine is quiet, and where it is not, there is none. `reports.results.record.last_attempts` decides which one counts.
 
 The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over those of the plan and the framework's own) and ``guest`` folder (another version of the adapters).
@@ -28,9 +28,9 @@ from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask, node_mask
 from dlbench.hardware_probe.telemetry import Sampler
-from dlbench.reports.disturbance import disturbed
-from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import GATE, PROFILED, RELEASED, Record, Run
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.hosts import Host, Node, host_of
+from dlbench.reports.results.record import GATE, PROFILED, RELEASED, Record, Run
 
 from ..environments import folders
 from ..environments.digests import DIGEST, adapter_digest, with_variables

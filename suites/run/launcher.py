@@ -53,8 +53,8 @@ from dlbench.adapters.protocol import (
 )
 from dlbench.hardware_probe.energy import Microjoules, PackageCounters
 from dlbench.hardware_probe.telemetry import descends_from_this_process
-from dlbench.reports.formats.inert import one_line
-from dlbench.reports.losses import Numbers
+from dlbench.reports.results.losses import Numbers
+from dlbench.reports.results.safe_text import one_line
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY

@@ -24,11 +24,11 @@ from dlbench.adapters.networks import Network, digest, specification
 from dlbench.adapters.protocol import ASYNC, FED, Cell
 from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
 from dlbench.hardware_probe.doctor import faults, gather_facts
-from dlbench.reports.compare.verdict import Rule, chosen
-from dlbench.reports.naming import counted
-from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.hosts import Node
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.record import Run
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import Rule, chosen
 
 from ..environments import environment, folders
 from ..environments.environment import Report

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dlbench.reports.formats.inert import without_credentials
+from dlbench.reports.results.safe_text import without_credentials
 
 from ..planning.variables import is_secret
 

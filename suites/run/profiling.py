@@ -1,4 +1,4 @@
-"""Profiled launches of both sides of a cell, which show the operators that differ (`reports.operators`).
+"""Profiled launches of both sides of a cell, which show the operators that differ (`reports.results.operators`).
 
 A launch times some steps as usual, then runs some more under the framework's own profiler. The two sides of a cell take
 turns where they can, and each is profiled while the other does nothing. There are two launches of each side, and up to
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from dlbench.adapters.protocol import ASYNC, Cell
 from dlbench.hardware_probe import Machine
-from dlbench.reports.naming import counted, name_of
-from dlbench.reports.operators import FEWEST, MOST, StepDifference, step_difference
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.naming import counted, name_of
+from dlbench.reports.results.operators import FEWEST, MOST, StepDifference, step_difference
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, Run
+from dlbench.reports.results.storage.store import Store
 
 from ..display.screen import StatusLine, err, say
 from ..planning.plan import Plan, PlannedLaunch

@@ -30,7 +30,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus, ProbeError
 from dlbench.hardware_probe.gpu import computing
 from dlbench.hardware_probe.sentinel import Reading, take, unquiet_reasons
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.devices import CPU, present

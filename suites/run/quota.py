@@ -20,7 +20,7 @@ from dlbench.adapters.protocol import Cell, QuotaUse
 from dlbench.hardware_probe import Machine
 from dlbench.hardware_probe.cgroups import cpu_quota, directories
 from dlbench.hardware_probe.files import ROOT, read_int, read_text
-from dlbench.reports.naming import counted
+from dlbench.reports.results.naming import counted
 
 PERIOD_US = 100_000
 _REMOVED_SECONDS = 5.0

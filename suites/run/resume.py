@@ -12,8 +12,8 @@ from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Machine
-from dlbench.reports.storage.record import BISECTING, RELEASES, SEARCHING, Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import BISECTING, RELEASES, SEARCHING, Record, Run
+from dlbench.reports.results.storage.store import Store
 
 from ..environments import digests, environment
 from ..environments.digests import DIGEST, adapter_digest

@@ -14,11 +14,11 @@ from pathlib import Path
 from dlbench.adapters.networks import family_of
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine
-from dlbench.reports.compare.verdict import Rule
-from dlbench.reports.naming import variables_in_words
-from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import BISECTING, RELEASES, Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.hosts import Host, Node, host_of
+from dlbench.reports.results.naming import variables_in_words
+from dlbench.reports.results.record import BISECTING, RELEASES, Record, Run
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import Rule
 
 from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say

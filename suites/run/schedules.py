@@ -5,7 +5,7 @@ cells of a column until the fastest is known, `PairSchedule` both sides of a com
 `search.HalvingSchedule` searches for the fastest cell. A resumed run makes its schedule from the records so far.
 
 A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk towards what the
-run's cells have in common (`reports.statistics`); its relative half-width is exp(half) - 1. A cell is done when that
+run's cells have in common (`reports.results.statistics`); its relative half-width is exp(half) - 1. A cell is done when that
 reaches the wanted precision, or at the most launches allowed.
 
 Stopping at the first look that meets the precision would favour samples whose spread came out small by chance:
@@ -32,8 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.cells import CellResult, build_matrix
-from dlbench.reports.compare.comparison import (
+from dlbench.reports.results.cells import CellResult, Compared, build_matrix
+from dlbench.reports.results.comparison import (
     CRASHES,
     ONCE_BY_CHANCE,
     complete_pairs,
@@ -42,21 +42,13 @@ from dlbench.reports.compare.comparison import (
     spreads_of_gate,
     tails_of_quantity,
 )
-from dlbench.reports.compare.judged import TIME, is_of_clock
-from dlbench.reports.compare.verdict import (
-    DEFAULT,
-    NO_SPREADS,
-    Rule,
-    Spreads,
-    deciding_look,
-    estimate_pairs,
-    fewest_pairs,
-    next_look,
-)
-from dlbench.reports.losses import LossDifference
-from dlbench.reports.ratio.fastest import CLEAR, TIE, Leader, fastest
-from dlbench.reports.ratio.pairs import Compared
-from dlbench.reports.statistics import (
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.judged import TIME, is_of_clock
+from dlbench.reports.results.leaders import CLEAR, TIE, Leader, fastest
+from dlbench.reports.results.losses import LossDifference
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import (
     CONFIDENCE,
     ENOUGH_LAUNCHES,
     LEAST_DEVIATION,
@@ -66,9 +58,16 @@ from dlbench.reports.statistics import (
     ratio,
     student_half,
 )
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.verdict import (
+    DEFAULT,
+    NO_SPREADS,
+    Rule,
+    Spreads,
+    deciding_look,
+    estimate_pairs,
+    fewest_pairs,
+    next_look,
+)
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 from .groups import Group, Grouping

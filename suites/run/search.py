@@ -13,15 +13,14 @@ import numpy as np
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
-from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, pairs_for
-from dlbench.reports.disturbance import left_out
-from dlbench.reports.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.formats.json import plain
-from dlbench.reports.naming import counted, rest_of
-from dlbench.reports.ratio.tuning import of_estimate
-from dlbench.reports.rounds import seconds_in_turns
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import SEARCH, Record, last_attempts
+from dlbench.reports.results.disturbance import left_out
+from dlbench.reports.results.flags import Flag, cell_flags, failed_launches, record_flags
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.naming import counted, rest_of
+from dlbench.reports.results.record import SEARCH, Record, last_attempts
+from dlbench.reports.results.rounds import seconds_in_turns
+from dlbench.reports.results.verdict import PairedEstimate, estimate_data, estimate_pairs, pairs_for
 
 from ..display.screen import as_called
 from ..environments import environment
@@ -397,14 +396,14 @@ def data(found: SearchResult, command: str | None) -> dict[str, Any]:
             {
                 **axes.values(cell),
                 "seconds_per_minibatch": seconds,
-                "times_the_fastest": of_estimate(found.slower.get(cell)),
+                "times_the_fastest": estimate_data(found.slower.get(cell)),
                 "flags": plain(tuple(schedule.flags(cell))),
             }
             for cell, seconds in found.seconds.items()
         ],
         "start": axes.values(schedule.starts[0]),
         "against": axes.values(schedule.to_beat),
-        "gain": of_estimate(found.gain),
+        "gain": estimate_data(found.gain),
         "confidence": found.confidence,
         "disturbed_pairs": found.disturbed,
         "planned": len(plan.cells),

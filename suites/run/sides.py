@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlbench.reports.cells import grouped
-from dlbench.reports.compare.comparison import Comparison, compare_sides
-from dlbench.reports.compare.verdict import Rule, chosen
-from dlbench.reports.operators import step_differences
-from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.comparison import Comparison, compare_sides
+from dlbench.reports.results.hosts import Host, read_host
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.operators import step_differences
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Run
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import Rule, chosen
 
 from ..environments import environment, folders
 from ..environments.commits import digest_of, git

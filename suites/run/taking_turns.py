@@ -12,7 +12,7 @@ from itertools import compress
 import numpy as np
 
 from dlbench.adapters.protocol import Outcome, SampleCounts, TurnObservation
-from dlbench.reports.disturbance import growing_turns
+from dlbench.reports.results.disturbance import growing_turns
 
 from .standstill import CpuTime, Placement, busy_seconds, cpu_time, descendants, let_run, peak_pages, stop
 from .turns import Member, TurnShape

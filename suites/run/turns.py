@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
-from dlbench.reports.disturbance import disturbed_turns, memory_grew
-from dlbench.reports.rounds import variance_of_middle
+from dlbench.reports.results.disturbance import disturbed_turns, memory_grew
+from dlbench.reports.results.rounds import variance_of_middle
 
 _LEAD_IN_SECONDS = 0.05
 _MOST_SAMPLES = 1000

@@ -18,7 +18,7 @@ from dlbench.adapters import networks
 from dlbench.adapters.families import Feedforward
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import INSTALLED, Status
-from dlbench.reports.thread_evidence import wanting_threads
+from dlbench.reports.results.thread_evidence import wanting_threads
 from dlbench.suites.planning.framework import catalogue, find
 
 #: At full size.

@@ -16,7 +16,7 @@ from dlbench.adapters.networks import Network, digest_of, family_of, from_data, 
 from dlbench.adapters.null.adapter import NullAdapter
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.reference.adapter import ReferenceAdapter
-from dlbench.reports.storage.networks import FIRST
+from dlbench.reports.results.networks import FIRST
 
 SMALL = {**small_networks(networks), **small_networks(networks, FURTHER)}
 

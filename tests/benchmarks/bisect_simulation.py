@@ -29,7 +29,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated import CI, Array, Conditions, gate, launches, pairs_needed
 
-from dlbench.reports.bisection.posterior import CONFIDENCE, assess
+from dlbench.reports.results.posterior import CONFIDENCE, assess
 
 CANDIDATES, MOST = 64, 200
 Levels = Callable[[np.random.Generator], tuple[Array, list[int]]]

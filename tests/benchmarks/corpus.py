@@ -24,8 +24,11 @@ import numpy as np
 from scipy import stats
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
-from dlbench.reports.compare.comparison import CONTENDED_SHARE, compare_sides
-from dlbench.reports.compare.verdict import (
+from dlbench.reports.results.comparison import CONTENDED_SHARE, compare_sides
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, Run
+from dlbench.reports.results.verdict import (
     DEFAULT,
     NO_SPREADS,
     PairedEstimate,
@@ -37,9 +40,6 @@ from dlbench.reports.compare.verdict import (
     judge_pairs,
     next_look,
 )
-from dlbench.reports.disturbance import disturbed
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.run.schedules import for_gate
 
 PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"

@@ -22,7 +22,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated import BAD, CI, Conditions, gate, launches, pairs_needed
 
-from dlbench.reports.compare.verdict import Verdict
+from dlbench.reports.results.verdict import Verdict
 
 MACHINES = {
     "1 %": Conditions(0.01, drift=0.005, spikes=0.02),

@@ -24,8 +24,8 @@ from rich.table import Table
 from dlbench.adapters.launch.timing import timed_loop
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.planning.networks import shipped
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
 

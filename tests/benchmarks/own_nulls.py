@@ -33,11 +33,11 @@ from rich.table import Table
 from scipy import stats
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.compare.comparison import compare_sides, spreads_of_gate
-from dlbench.reports.compare.verdict import Verdict
-from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.record import HISTORY_PAIRS, Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.comparison import compare_sides, spreads_of_gate
+from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.record import HISTORY_PAIRS, Record, Run
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import Verdict
 from dlbench.suites.environments.environment import locate
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import values

@@ -22,12 +22,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dlbench.reports.cells import grouped
-from dlbench.reports.compare.comparison import complete_pairs, seconds_of_pair
-from dlbench.reports.naming import name_of
-from dlbench.reports.rounds import seconds_by_round, took_turns
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.comparison import complete_pairs, seconds_of_pair
+from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.naming import name_of
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.rounds import seconds_by_round, took_turns
+from dlbench.reports.results.storage.store import Store
 
 SUITE = """name = "deviation"
 summary = "identical code: steps of 5 ms to 0.5 s"

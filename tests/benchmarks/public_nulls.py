@@ -32,7 +32,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated import Array, gate
 
-from dlbench.reports.compare.verdict import DEFAULT, FEWEST_PAIRS, Rule, Verdict
+from dlbench.reports.results.verdict import DEFAULT, FEWEST_PAIRS, Rule, Verdict
 
 SLOWDOWNS = (0.02, 0.05, 0.10)
 JOINED = 6

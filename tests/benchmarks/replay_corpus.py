@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from corpus import EFFECTS, GATE, PACKED, RULES, SLOW, Corpus, Rate, calm
 
-from dlbench.reports.compare.verdict import DEFAULT, Verdict
+from dlbench.reports.results.verdict import DEFAULT, Verdict
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"

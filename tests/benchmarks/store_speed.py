@@ -30,13 +30,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats import terminal
 from dlbench.reports.matrix import matrix_page
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.store import Store
 
 REAL = Path(__file__).parent.parent / "goldens" / "stores" / "cpu.sqlite.xz"
 NETWORKS = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32")

@@ -10,7 +10,7 @@ from the cell's launches and its steps with replacement from that launch's steps
 medians. Replayed, not carried out: pyperf and pytest-benchmark never ran these networks here.
 
 - ours: blocks of launches until the interval is +-2 % (3 to 20), steps by variance and cost, the variance of launches
-  shared between cells: `suites.run.schedules` and `reports.statistics` themselves.
+  shared between cells: `suites.run.schedules` and `reports.results.statistics` themselves.
 - each cell alone: the same, each cell by its own launches (how dlbench did it until November 2026).
 - pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many loops as make
   0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t over processes.
@@ -36,11 +36,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.disturbance import disturbed
-from dlbench.reports.statistics import UNKNOWN_SPREAD, summarise, with_common_spread
-from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.record import last_attempts
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.record import last_attempts
+from dlbench.reports.results.statistics import UNKNOWN_SPREAD, summarise, with_common_spread
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.planning import suite
 from dlbench.suites.run.schedules import (
     LaunchStats,

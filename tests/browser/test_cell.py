@@ -13,8 +13,8 @@ import pytest
 from kept_stores import block, cell_of
 from playwright.sync_api import Locator, Page, expect
 
-from dlbench.reports.formats.layout import number
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("browser")
 Show = Callable[..., Page]

@@ -10,7 +10,7 @@ from hostile import HOSTILE
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("browser")
 Show = Callable[..., Page]

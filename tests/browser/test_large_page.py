@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.report import Source
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.results import Results
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 MOST_MILLISECONDS = 600

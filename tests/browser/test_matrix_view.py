@@ -10,11 +10,11 @@ from kept_stores import EXAMPLE, block, cell_of
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters import axes
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.formats.layout import number
-from dlbench.reports.naming import row_name
-from dlbench.reports.statistics import mean_of_pairs, ratio
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.naming import row_name
+from dlbench.reports.results.number_text import number
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import mean_of_pairs, ratio
 
 pytestmark = pytest.mark.xdist_group("browser")
 Show = Callable[..., Page]

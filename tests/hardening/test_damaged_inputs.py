@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.reports.formats.inert import LINE
+from dlbench.reports.results.safe_text import LINE
 from dlbench.suites.planning import framework
 
 Call = Callable[..., tuple[Any, str, str]]

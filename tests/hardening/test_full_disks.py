@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from processes import fork_command, share_digests, suite_of_null
 
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

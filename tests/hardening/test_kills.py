@@ -16,10 +16,10 @@ import psutil
 import pytest
 from processes import PATIENCE, fork_command, suite_of_null, wait_until
 
-from dlbench.reports.compare.comparison import complete_pairs
-from dlbench.reports.errors import StoreError
-from dlbench.reports.storage import database
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.comparison import complete_pairs
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.storage import database
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 

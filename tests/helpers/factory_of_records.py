@@ -8,10 +8,10 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Parity, Protocol, Status, ThreadEvidence
 from dlbench.hardware_probe import Ceiling
-from dlbench.reports.cells import Matrix, build_matrix
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import Matrix, build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.results import Results
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MACHINE = "m-one"

@@ -17,9 +17,9 @@ from markdown_it import MarkdownIt
 from processes import suite_of_null
 from rich.cells import cell_len
 
-from dlbench.reports.storage import schema
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.storage import schema
+from dlbench.reports.results.storage.store import Store
 
 STORES = Path(__file__).resolve().parents[1] / "goldens" / "stores"
 

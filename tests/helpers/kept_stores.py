@@ -13,8 +13,8 @@ import factory_of_records as make
 import sqlalchemy as sa
 from hostile import STORES
 
-from dlbench.reports.storage import schema
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage import schema
+from dlbench.reports.results.storage.store import Store
 
 URL = os.environ.get("DLBENCH_TEST_STORE_URL", "")
 

@@ -24,9 +24,9 @@ import factory_of_records as make
 from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
-from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.storage import delivery
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites import cli
 
 ROOT = Path(__file__).resolve().parents[2]

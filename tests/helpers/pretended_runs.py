@@ -8,8 +8,8 @@ from fake_nvml import TWO, nvml
 from processes import plan_of
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.storage.record import SEARCH, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import SEARCH, Run
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity

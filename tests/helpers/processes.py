@@ -18,9 +18,9 @@ import psutil
 from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import Plan, expand
 from dlbench.suites.planning.suite import Suite, load

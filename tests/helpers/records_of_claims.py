@@ -6,13 +6,13 @@ from dataclasses import replace
 import factory_of_records as make
 
 from dlbench.reports.builds import Builds
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.claims.claims import Claim, Evidence, claims, try_claims
 from dlbench.reports.claims.figures import Tables
 from dlbench.reports.claims.report import tools_of_stands
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 ADAPTERS = {"caffe": "caffe", "cntk": "cntk", "tensorflow": "tensorflow", "pytorch": "torch"}
 """Which tool of the papers each adapter stands for."""

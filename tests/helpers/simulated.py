@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, deciding_look, judge_looks
+from dlbench.reports.results.verdict import DEFAULT, Judgement, Rule, Verdict, deciding_look, judge_looks
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

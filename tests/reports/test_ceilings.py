@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
 from dlbench.reports.ceilings import FINISHES, PRODUCTS, STARTS, TRANSFERS, Best, gpu_ceilings, ridge
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 H200, A100 = "NVIDIA H200", "NVIDIA A100-SXM4-80GB"
 rate = st.floats(1e6, 1e16)

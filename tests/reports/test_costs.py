@@ -9,14 +9,14 @@ import pytest
 from exported import exporters
 
 from dlbench.adapters.protocol import CpuEnergy, HostObservation
-from dlbench.reports.cells import CellResult, Matrix
 from dlbench.reports.costs import REPORT, choices, costs
 from dlbench.reports.formats.export import export
 from dlbench.reports.matrix import matrix_page, matrix_rows
-from dlbench.reports.quantities import in_quantity
 from dlbench.reports.ratio.frameworks import frameworks
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.quantities import in_quantity
+from dlbench.reports.results.record import Record
 
 SPREAD = (0.99, 1.0, 1.01)
 REFUSED = "only root may read the energy counter of package-0"

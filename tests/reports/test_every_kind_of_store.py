@@ -26,11 +26,11 @@ from kinds_of_stores import IMPORTED, KINDS, Said, call
 import dlbench
 from dlbench.adapters import axes
 from dlbench.reports import catalogue
-from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.export import export, formats_of
 from dlbench.reports.report import Report, ReportOptions, Source
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import options
 from dlbench.suites.commands.report import source_of
 

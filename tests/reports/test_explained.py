@@ -12,8 +12,8 @@ from known_networks import NETWORKS
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY, RECURRENT
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Operator, Profile
-from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import IDLE, explain
+from dlbench.reports.results.errors import ReportError
 
 explained_to_terminal, explained_to_json = exporter("explain", "terminal"), exporter("explain", "json")
 PROFILE = Profile(

@@ -10,11 +10,11 @@ import pytest
 
 import dlbench
 from dlbench.adapters import axes
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.errors import ReportError
 from dlbench.reports.frames import CELLS, LAUNCHES
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.results import Results
 from dlbench.suites.commands.stores import export_command
 from dlbench.suites.errors import UsageError
 

@@ -5,12 +5,12 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import report
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.left_out import left_out, not_compared
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 HOST = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 

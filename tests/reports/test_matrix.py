@@ -6,11 +6,11 @@ from known_networks import NETWORKS
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.cells import CellResult, Matrix, build_matrix
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.cells import CellResult, Matrix, build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.storage.store import Store
 
 
 def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool = False) -> Matrix:

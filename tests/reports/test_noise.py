@@ -9,7 +9,7 @@ import pytest
 
 from dlbench.adapters.protocol import SampleCounts
 from dlbench.reports.noise import CAUSES, FAULTS, MACHINE, REST, WAITING, noise, sentences
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.results.hosts import Host
 
 HOSTS = {make.MACHINE: Host(make.MACHINE, "machine", 2, 2, 2.0)}
 COST = 2e-6

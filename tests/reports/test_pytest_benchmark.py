@@ -19,17 +19,17 @@ from properties import examples
 
 from dlbench.adapters.protocol import UNKNOWN, Outcome, SampleStatistics, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.cells import TOO_SHORT, build_matrix
-from dlbench.reports.compare.comparison import compare_runs
-from dlbench.reports.compare.verdict import Verdict
-from dlbench.reports.flags import SAMPLES_NOT_KEPT
-from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import counted, processes_in_one_list, run_to_pytest_benchmark, samples_of
 from dlbench.reports.pytest_benchmark.imported import FileError, clean_name, fingerprint_of, imported_cell, runs_of
-from dlbench.reports.storage.hosts import UNKNOWN_MACHINE, read_host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import TOO_SHORT, build_matrix
+from dlbench.reports.results.comparison import compare_runs
+from dlbench.reports.results.flags import SAMPLES_NOT_KEPT
+from dlbench.reports.results.hosts import UNKNOWN_MACHINE, read_host
+from dlbench.reports.results.naming import slug
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.verdict import Verdict
 
 # What a launch may give; final_loss_finite and the parity verdict decide whether it may be shown.
 OUTCOMES = st.builds(

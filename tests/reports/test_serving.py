@@ -4,10 +4,10 @@ import factory_of_records as make
 import numpy as np
 import pytest
 
-from dlbench.reports.errors import ReportError
 from dlbench.reports.report import ReportOptions
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.record import Record
 from dlbench.reports.serving import REPORT, limit_of, serving
-from dlbench.reports.storage.record import Record
 
 CALLS = 400
 

@@ -8,7 +8,7 @@ import pytest
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curve
 from dlbench.reports.curve.threads import PAST_CORES, threads
-from dlbench.reports.published import SHI2016, study
+from dlbench.reports.results.published import SHI2016, study
 
 MATRIX = study(SHI2016).matrix()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from records_of_claims import timed
 
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
 

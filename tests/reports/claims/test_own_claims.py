@@ -12,7 +12,7 @@ from records_of_claims import here, timed
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.claims.claims import Answer
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.claims import read_claim
 

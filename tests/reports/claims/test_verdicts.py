@@ -14,7 +14,7 @@ from scipy.stats import ttest_ind
 from dlbench.adapters.protocol import Status
 from dlbench.reports.claims.claims import HOLDS, Answer, answers, verdict
 from dlbench.reports.claims.figures import Claimed, Question, of_value
-from dlbench.reports.statistics import Summary, ratio, summarise
+from dlbench.reports.results.statistics import Summary, ratio, summarise
 
 A6, A9 = "A6", "A9"
 """T(tensorflow) / T(torch) on LSTMs at 4 threads: above 1, about 12. T(8) / T(4) of TensorFlow: below 1."""

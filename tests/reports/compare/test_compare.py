@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.compare.comparison import CellComparison, Comparison, compare_runs, compare_sides
 from dlbench.reports.compare.report import gate_outcome, outcome_of
-from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen, judge_pairs, rule_of
-from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, IMPORTED, Record
+from dlbench.reports.results.comparison import CellComparison, Comparison, compare_runs, compare_sides
+from dlbench.reports.results.flags import CONTENDED, FAILED_LAUNCHES
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import BASELINE, CANDIDATE, IMPORTED, Record
+from dlbench.reports.results.verdict import DEFAULT, Verdict, chosen, judge_pairs, rule_of
 
 TERMINAL, JSON = (exporter("compare", form) for form in ("terminal", "json"))
 

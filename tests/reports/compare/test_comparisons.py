@@ -9,11 +9,11 @@ from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
 from dlbench.reports.compare.comparisons import WHOLE, compared, newest, outcome
-from dlbench.reports.compare.verdict import DEFAULT, EARLY_LOOK, Verdict, chosen
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, GATE
-from dlbench.reports.storage.results import Narrowing, Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import BASELINE, CANDIDATE, GATE
+from dlbench.reports.results.results import Narrowing, Results
+from dlbench.reports.results.storage.store import Store
+from dlbench.reports.results.verdict import DEFAULT, EARLY_LOOK, Verdict, chosen
 
 
 def source(folder: Path, name: str) -> Source:

@@ -6,7 +6,7 @@ import pytest
 from corpus import Corpus, Decision, Rate, calm, from_everywhere, gate, one_after_another, read
 from scipy.stats import binomtest
 
-from dlbench.reports.compare.verdict import Verdict
+from dlbench.reports.results.verdict import Verdict
 
 SEED = 7
 ALLOWED = 0.1 / 200

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from simulated import BAD, CI, Array, Conditions, gate, launches, pairs_needed
 
-from dlbench.reports.compare.verdict import deciding_look
+from dlbench.reports.results.verdict import deciding_look
 
 GOAL = 0.0005
 """False alarms per cell: 0.1 a night on 200 cells."""

@@ -14,11 +14,11 @@ from properties import examples
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
-from dlbench.reports.compare.comparison import CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.verdict import DEFAULT, Judgement, Verdict
-from dlbench.reports.flags import THREADS_EXCEEDED, Flag
-from dlbench.reports.statistics import Ratio
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.results.comparison import CellComparison, Comparison, SideOfCell
+from dlbench.reports.results.flags import THREADS_EXCEEDED, Flag
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.verdict import DEFAULT, Judgement, Verdict
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
 HOST = Host("m-one", "AMD EPYC, 2 CPUs", 2, 2, 2.0)

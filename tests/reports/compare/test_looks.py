@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from simulated import gate
 
-from dlbench.reports.compare.judged import JUDGED, TIME
-from dlbench.reports.compare.verdict import (
+from dlbench.reports.results.judged import JUDGED, TIME
+from dlbench.reports.results.statistics import Spread
+from dlbench.reports.results.verdict import (
     DEFAULT,
     EARLY_LOOK,
     NO_SPREADS,
@@ -30,7 +31,6 @@ from dlbench.reports.compare.verdict import (
     smallest_effect,
     spreads_of,
 )
-from dlbench.reports.statistics import Spread
 
 LOOKS = [look.pairs for look in DEFAULT.looks]
 FIRST, LAST = LOOKS[0], LOOKS[-1]

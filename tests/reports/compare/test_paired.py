@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulated import BAD, CI, QUIET, Conditions, launches
 
-from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_effect_of_pairs
+from dlbench.reports.results.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_effect_of_pairs
 
 seconds = st.floats(1e-6, 1e4)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)

@@ -17,8 +17,8 @@ from properties import examples
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curve, Curves
 from dlbench.reports.curve.figure1 import PAYS, fastest_sizes, figure1, figure1_to_picture, knee_of
-from dlbench.reports.statistics import Summary, judge, published, ratio, summarise
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.statistics import Summary, judge, published, ratio, summarise
 
 FORMATS = exporters("figure1")
 SIZES = (16, 32, 64, 128, 256, 512)

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from dlbench.reports.curve import fits
 from dlbench.reports.curve.fits import Fit, fit_scaling, karp_flatt
-from dlbench.reports.statistics import Summary, published, summarise
+from dlbench.reports.results.statistics import Summary, published, summarise
 
 COUNTS = (1, 2, 3, 4, 6, 8)
 

@@ -6,11 +6,11 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.latency import REPORT, latencies
-from dlbench.reports.quantities import LATENCIES, calls_of
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.quantities import LATENCIES, calls_of
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 RNG = np.random.default_rng(5)
 

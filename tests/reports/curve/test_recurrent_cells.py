@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.recurrent_cells import REPORT, flops, study
 from dlbench.reports.curve.training import ALIKE, learnt_of, training_of
 from dlbench.reports.formats.export import export
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 TEXT = {"name": "generated", "digest": "0123456789abcdef", "symbols": 1000, "floor": 2.0}
 KNOWS_NOTHING = math.log(96)

@@ -17,8 +17,8 @@ from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.curve.rnn import Size, faster_from, growth, study, threads_words
 from dlbench.reports.curve.rnn import published as study_of_2017
-from dlbench.reports.statistics import Summary, published, summarise
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.statistics import Summary, published, summarise
+from dlbench.reports.results.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
 STEPS = (10, 20, 50, 100, 200)

@@ -11,8 +11,8 @@ import pytest
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.sampling import study
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
 UNITS = 256

@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Protocol, Status
 from dlbench.reports.curve.curve import Curve, Curves, Point
 from dlbench.reports.curve.scaling import REPORT, scaling, teams_of
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.record import Record
 
 FORMATS = exporters("scaling")
 launches = partial(make.launches, spread=0.005)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve.curve import Curve, Curves, Point
 from dlbench.reports.curve.threads import (
     PAST_CORES,
@@ -31,10 +30,11 @@ from dlbench.reports.curve.threads import (
     wait_policies,
 )
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.statistics import holm, summarise, welch
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import holm, summarise, welch
 
 HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
 TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"

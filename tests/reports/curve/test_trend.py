@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dlbench.adapters.protocol import SampleCounts
 from dlbench.reports.curve.trend import FEWEST_PARTS, PARTS, Trend, parts_of, trend_of
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.record import Record
 
 STEADY = np.full(3000, 0.02)
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
-from dlbench.reports import flags
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.compare.comparison import Verdict, compare_sides
-from dlbench.reports.disturbance import contended, disturbed, left_out
-from dlbench.reports.flags import KINDS, record_flags
-from dlbench.reports.gpu_evidence import (
+from dlbench.reports.results import flags
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.comparison import Verdict, compare_sides
+from dlbench.reports.results.disturbance import contended, disturbed, left_out
+from dlbench.reports.results.flags import KINDS, record_flags
+from dlbench.reports.results.gpu_evidence import (
     ENOUGH_TICKS,
     counted_joules,
     energy,
@@ -30,9 +30,9 @@ from dlbench.reports.gpu_evidence import (
     other_processes,
     region_of,
 )
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
+from dlbench.reports.results.results import Results
 
 ORIGIN = 1000.0
 OWN = {"whose": "own", "first": 1.0, "last": 29.0, "bytes": 10**9}

@@ -14,17 +14,17 @@ from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports import matrix as of_matrix
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.formats.terminal import page_to_terminal, wrapped
-from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.quantities import QUANTITIES
+from dlbench.reports.results.results import Results
 
 pytestmark = pytest.mark.usefixtures("few_replicates")
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))

@@ -16,13 +16,13 @@ from exported import exporter, texts
 from scipy import stats
 
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.differences import differences
 from dlbench.reports.history import report as of_history
 from dlbench.reports.history.nights import History, build_history, explained, series_of
 from dlbench.reports.history.report import history_to_picture, what_else
-from dlbench.reports.pytest_benchmark.commits import commit_in_words
 from dlbench.reports.pytest_benchmark.imported import imported_cell
-from dlbench.reports.storage.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
+from dlbench.reports.results.commits import commit_in_words
+from dlbench.reports.results.differences import differences
+from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
 
 history_to_csv, history_to_json = (exporter("history", form) for form in ("csv", "json"))
 history_to_terminal, history_to_markdown = (exporter("history", form) for form in ("terminal", "markdown"))

@@ -22,10 +22,10 @@ from dlbench.reports.page.overview import findings, overview_column, overview_pl
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.statistics import summarise
-from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Run
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import summarise
+from dlbench.reports.results.storage.store import Store
 
 pytestmark = pytest.mark.usefixtures("few_replicates")
 EXAMPLES = Path(__file__).parents[3] / "reports" / "examples"

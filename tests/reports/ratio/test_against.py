@@ -14,12 +14,12 @@ from properties import examples
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.builds import Builds
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.published import SHI2016, Counterpart, study
 from dlbench.reports.ratio.against import Against, Match, Pair, against
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.published import SHI2016, Counterpart, study
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 FORMATS = exporters("against")
 launches = make.launches

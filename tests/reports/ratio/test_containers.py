@@ -9,7 +9,7 @@ from exported import exporter
 from dlbench.adapters.protocol import HostObservation, QuotaUse, Status
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.ratio.containers import REPORT, Containers, advice, containers, headline
-from dlbench.reports.storage.record import Record
+from dlbench.reports.results.record import Record
 
 SHOW = exporter("containers", "terminal")
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.ratio.feed import REPORT, Feeds, ahead, feeds, headline, one_after_another
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.results import Results
 
 SHOW = exporter("feed", "terminal")
 GIGABYTE = 1e9

@@ -13,15 +13,15 @@ from scipy.stats import binom
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Reading
-from dlbench.reports.errors import ReportError
-from dlbench.reports.flags import SHARED_NODE
 from dlbench.reports.formats.export import export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
 from dlbench.reports.ratio.nodes import FAST, LIKE, Kind, NodeSeen, contrasts
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.statistics import SIGNIFICANCE, summarise
-from dlbench.reports.storage.hosts import Host, Node
-from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.flags import SHARED_NODE
+from dlbench.reports.results.hosts import Host, Node
+from dlbench.reports.results.results import Narrowing, Results
+from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
 
 KIND = Host("kind-1", "EPYC, 4 CPUs", 4, 4, 4.0, cpu_model="EPYC", memory_gib=16)
 CALM = Reading(1e11, 1e10, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, "NumPy 2, 512 x 512", "2026-03-01T12:00:00.000+00:00")

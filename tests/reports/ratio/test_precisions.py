@@ -6,9 +6,9 @@ from statistics import geometric_mean
 import factory_of_records as make
 import pytest
 
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.ratio.precisions import REPORT, precisions
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.results import Results
 
 FLOAT32, BFLOAT16 = [0.20, 0.21, 0.22], [0.10, 0.11, 0.12]
 

@@ -14,10 +14,10 @@ from exported import exporters
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.builds import Build, Builds, released
-from dlbench.reports.formats.layout import times
 from dlbench.reports.ratio.progress import Progress, Standing, progress
-from dlbench.reports.statistics import geometric_mean, mean_of_pairs, ratio, summarise
-from dlbench.reports.storage.record import RELEASED, Record
+from dlbench.reports.results.number_text import times
+from dlbench.reports.results.record import RELEASED, Record
+from dlbench.reports.results.statistics import geometric_mean, mean_of_pairs, ratio, summarise
 
 DATES = {
     ("caffe", "1.0.0"): date(2017, 4, 18),

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import INSTALLED
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.ratio import fastest, frameworks, machines
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN, pair_of, with_verdicts
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.statistics import clearly_slower
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import clearly_slower
 
 KIND = Host("one", "alpha", 2, 2, 2.0, cpu_model="EPYC", memory_gib=8)
 TWIN = replace(KIND, fingerprint="two", name="beta")

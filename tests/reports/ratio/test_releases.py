@@ -20,8 +20,8 @@ from dlbench.adapters.networks import digest, specification
 from dlbench.adapters.protocol import Status
 from dlbench.reports.ratio.releases import REPORT, Releases, headline, largest_undecided, releases
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.statistics import ratio
-from dlbench.reports.storage.record import RELEASED, RELEASES, Record
+from dlbench.reports.results.record import RELEASED, RELEASES, Record
+from dlbench.reports.results.statistics import ratio
 
 FORMATS = exporters("releases")
 

@@ -25,9 +25,9 @@ from dlbench.reports.ratio.tuning import (
     worth_of_settings,
 )
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.record import SEARCH
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.record import SEARCH
+from dlbench.reports.results.results import Results
 
 NAMES = ("alpha", "beta", "gamma")
 

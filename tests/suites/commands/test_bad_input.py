@@ -11,8 +11,8 @@ import pytest
 from made_up_pythons import script
 from processes import refusal
 
-from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
 from dlbench.suites.errors import FrameworkEnvironmentError, HungUp, Interrupted, Terminated, UsageError

@@ -11,7 +11,7 @@ import factory_of_records as make
 import pytest
 from processes import null_cell, refusal
 
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import stores
 
 INPUTS = Path(__file__).resolve().parents[2] / "goldens" / "inputs"

@@ -16,7 +16,7 @@ from made_up_pythons import make_python, script
 from processes import records_in, refusal, run_command, running_command, suite_of_null, wait_until
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.planning import framework
 from dlbench.suites.run import runner
 from dlbench.suites.run.launcher import Launched

@@ -29,7 +29,7 @@ from processes import (
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import options
 from dlbench.suites.commands.plan import kind_of_protocol
 

@@ -8,8 +8,8 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.storage.store import Store
 
 INPUTS = Path(__file__).parents[2] / "goldens" / "inputs"
 TRAINED, UNTRAINED = [2.0, 1.97401], [2.0, 1.98560]

@@ -14,7 +14,7 @@ import pytest
 from processes import PATIENCE, null_cell
 
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 
 def fill(name, run_id="run-1", days=0):

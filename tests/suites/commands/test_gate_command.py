@@ -13,7 +13,7 @@ import pytest
 from processes import records_in, run_command, running_command, suite_of_null, wait_until
 
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import compare
 from dlbench.suites.commands.options import Given
 

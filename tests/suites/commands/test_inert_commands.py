@@ -10,7 +10,7 @@ from hostile import ALL, CHECKS, HOSTILE, check_seen, check_terminal, write_host
 from rich.console import Console
 
 from dlbench.hardware_probe.doctor import Finding, Severity
-from dlbench.reports.formats.inert import visible
+from dlbench.reports.results.safe_text import visible
 from dlbench.suites.commands.probe import show_findings
 from dlbench.suites.display import screen
 from dlbench.suites.planning import framework, own

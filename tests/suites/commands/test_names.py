@@ -7,7 +7,7 @@ import factory_of_records as make
 import pytest
 from processes import refusal
 
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 TESTS = ("tests/test_a.py::test_c1", "tests/test_a.py::test_c[1]", "tests/test_a.py::test_c[1,2]", "test[a-b]")
 

@@ -13,7 +13,7 @@ from fake_nvml import TWINS, stand_in
 from processes import PATIENCE, suite_of_null
 
 import dlbench.suites
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads the workflow file")
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 import dlbench.reports
 from dlbench.reports.catalogue import report, reports
-from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.export import FORMATS
-from dlbench.reports.storage.results import run_named
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.results import run_named
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands.report import command_of
 from dlbench.suites.planning.axes import AXIS_OPTIONS
 

@@ -4,11 +4,11 @@ import pytest
 from processes import records_in, suite_of_null
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.launches import seconds_of_phases
-from dlbench.reports.statistics import ratio, took_turns
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import ratio, took_turns
+from dlbench.reports.results.storage.store import Store
 
 SUITE = suite_of_null(step_seconds=0.01, threads=[1, 2, 4], protocol={"launches": 2, "seconds": 0.05, "steps": 20})
 

@@ -11,8 +11,8 @@ import pytest
 from hostile import STORES, check_html, check_xml, hostile_store
 from processes import refusal
 
-from dlbench.reports.storage.record import HISTORY_PAIRS, Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import HISTORY_PAIRS, Record, Run
+from dlbench.reports.results.storage.store import Store
 
 OTHER = {"": "", "baseline": "candidate", "candidate": "baseline"}
 FIRST, SLOWER = 11, 5

@@ -16,7 +16,7 @@ from made_up_pythons import HOST, left_behind, make_framework, make_python, make
 from packaging.version import Version
 from processes import suite_of_null, wait_until
 
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments import environment, index, interpreters, packages, releases
 from dlbench.suites.environments.interpreters import MANIFEST
 from dlbench.suites.environments.releases import Release

@@ -17,7 +17,7 @@ from processes import run_command, suite_of_null, wait_until
 
 import dlbench.suites
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
 from dlbench.suites.fleet import slurm
 from dlbench.suites.fleet.jobs import job_state

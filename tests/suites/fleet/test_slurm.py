@@ -11,7 +11,7 @@ import pytest
 from postgresql_server import Server
 from processes import run_command, suite_of_null, wait_until
 
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
 from dlbench.suites.fleet.jobs import Seen
 from dlbench.suites.fleet.slurm import Slurm

@@ -12,7 +12,7 @@ from pytest_sessions import PLUGIN, SUITE, sessions_of
 
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.imported import runs_of
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 
 pytest_plugins = ["pytester"]
 

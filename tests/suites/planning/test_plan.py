@@ -19,8 +19,8 @@ from dlbench.adapters.launch.batches import mini_batch
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Outcome, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.record import Record
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework, networks, suite, values
 from dlbench.suites.planning.axes import AXIS_OPTIONS, SuiteOverrides

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from dlbench.adapters.networks import digest_of
 from dlbench.adapters.protocol import BOUND, Cell
-from dlbench.reports.storage.networks import specification_of_cells
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.networks import specification_of_cells
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.cli import build_app
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite

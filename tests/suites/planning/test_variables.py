@@ -10,7 +10,7 @@ import pytest
 from processes import plan_of, records_in, run_command, suite_of_null
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments.digests import with_variables
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own, variables

@@ -8,8 +8,8 @@ from processes import plan_of
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
-from dlbench.reports.cells import column_of, group_of, row_of
-from dlbench.reports.side_by_side import side_by_side
+from dlbench.reports.results.keys import column_of, group_of, row_of
+from dlbench.reports.results.side_by_side import side_by_side
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import groups
 from dlbench.suites.run.groups import LONG_LAUNCH, MOST_MEMBERS, Grouping, Together, expected_peak

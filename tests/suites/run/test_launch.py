@@ -13,7 +13,7 @@ from processes import plan_of
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import probe
 from dlbench.hardware_probe.cpu import bound_mask
-from dlbench.reports.storage.record import Run
+from dlbench.reports.results.record import Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch

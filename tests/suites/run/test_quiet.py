@@ -25,7 +25,7 @@ from recorded_trees import READING
 
 from dlbench.hardware_probe import ProbeError
 from dlbench.hardware_probe.sentinel import Reading
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
 from dlbench.suites.run import quiet
 from dlbench.suites.run.quiet import (

@@ -10,7 +10,7 @@ import pytest
 from processes import plan_of
 
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.storage.store import Store
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments import digests, environment
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import values

@@ -13,7 +13,7 @@ from properties import examples
 
 from dlbench.adapters.protocol import TUNED, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCH
+from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
 from dlbench.suites.run import judge, launch_files, runner
 from dlbench.suites.run.preparation import Reference
 from dlbench.suites.run.sides import Side

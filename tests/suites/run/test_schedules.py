@@ -24,14 +24,14 @@ from scipy import stats
 
 from dlbench.adapters.protocol import INSTALLED, Outcome, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.cells import build_matrix as make_matrix
-from dlbench.reports.compare.comparison import compare_sides
-from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
-from dlbench.reports.ratio.fastest import CLEAR, TIE, UNDECIDED
-from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
-from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCH
-from dlbench.reports.storage.results import Results
+from dlbench.reports.results.cells import build_matrix as make_matrix
+from dlbench.reports.results.comparison import compare_sides
+from dlbench.reports.results.hosts import host_of
+from dlbench.reports.results.leaders import CLEAR, TIE, UNDECIDED
+from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
+from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import UNKNOWN_SPREAD as UNKNOWN
+from dlbench.reports.results.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.suites.planning.plan import narrow_to, sizes_of
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity

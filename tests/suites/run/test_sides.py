@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.reports.storage.record import BASELINE, CANDIDATE
+from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.suites.environments.digests import adapter_digest
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own, variables

@@ -25,11 +25,11 @@ from recorded_trees import write_tree
 
 from dlbench.adapters.protocol import HostObservation, Protocol, SampleCounts, Status, TurnObservation
 from dlbench.hardware_probe import probe, probe_cpu
-from dlbench.reports.compare.comparison import seconds_of_pair
-from dlbench.reports.disturbance import disturbances, disturbed_turns, growing_turns
-from dlbench.reports.rounds import middle, seconds_by_round, seconds_in_turns, variance_of_middle
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
+from dlbench.reports.results.comparison import seconds_of_pair
+from dlbench.reports.results.disturbance import disturbances, disturbed_turns, growing_turns
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.record import BASELINE, CANDIDATE, Run
+from dlbench.reports.results.rounds import middle, seconds_by_round, seconds_in_turns, variance_of_middle
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch

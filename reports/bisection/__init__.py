@@ -1,1 +1,0 @@
-"""Bisections: where a slowdown began, by noisy comparisons."""

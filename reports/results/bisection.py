@@ -1,0 +1,167 @@
+"""The result of a bisection: the first slower candidate, or why none can be named.
+
+A search for the first faster one (`--faster`) goes backwards in time from the good end, which is then the later one:
+the point where it gets slower is the same, and the candidate on its good side is the answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.results.comparison import CellComparison
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.naming import counted
+from dlbench.reports.results.operators import StepDifference
+from dlbench.reports.results.posterior import Assessment
+from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.verdict import Rule, Verdict, estimate_pairs
+
+
+class BisectionOutcome(StrEnum):
+    """How a bisection ends."""
+
+    FOUND = "found"
+    """One candidate, or neighbours that cannot be separated, is the first slower one."""
+    NO_SLOWDOWN = "no slowdown"
+    """The bad end is not slower than the good one, or faster."""
+    SEVERAL = "several changes"
+    DIFFERENT = "different"
+    """The bad end computes something else than the good one."""
+    NO_NUMBER = "no number"
+    """An end of the series gives none."""
+    UNDECIDED = "undecided"
+
+
+_OF_ENDS = {
+    Verdict.NO_REGRESSION: BisectionOutcome.NO_SLOWDOWN,
+    Verdict.IMPROVEMENT: BisectionOutcome.NO_SLOWDOWN,
+    Verdict.DIFFERENT: BisectionOutcome.DIFFERENT,
+    Verdict.BROKEN: BisectionOutcome.NO_NUMBER,
+    Verdict.HOLE: BisectionOutcome.NO_NUMBER,
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One candidate that was tried."""
+
+    name: str
+    about: str
+    """A commit's subject, or empty."""
+    pairs: int
+    """Undisturbed ones."""
+    ratio: Ratio | None
+    """Its time over the good one's, in pairs; without an interval if there are too few."""
+    slower: float | None
+    """The probability that it has the slowdown; None if unknown."""
+    problem: str
+    """Why it cannot be tested; empty where it can."""
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What a bisection has found so far."""
+
+    kind: str
+    """What a candidate is: "release", "commit" or "build"."""
+    good: str
+    names: tuple[str, ...]
+    """Of all candidates, in order; the last one is the bad one."""
+    cell: Cell
+    """What is measured, under the framework's own name."""
+    host: Host
+    ends: CellComparison
+    """The bad one against the good one, by the looks of a gate."""
+    assessment: Assessment | None
+    """None before the ends are known to differ."""
+    tried: tuple[Candidate, ...]
+    """In order."""
+    confidence: float
+    rule: Rule
+    pairs: int
+    """Pairs begun."""
+    disturbed: int
+    """Pairs that do not count."""
+    command: str
+    """Measures it again."""
+    faster: bool = False
+    """Whether it goes backwards in time, to the first faster one."""
+    operators: StepDifference | None = None
+    """Which operators account for the difference between the last fast candidate and the first slow one."""
+
+    @property
+    def bad(self) -> str:
+        """The name of the bad one."""
+        return self.names[-1]
+
+    @property
+    def outcome(self) -> BisectionOutcome:
+        """How it ended, by the pairs so far."""
+        found = self.assessment
+        if found is None:
+            return _OF_ENDS.get(self.ends.verdict, BisectionOutcome.UNDECIDED)
+        if not found.decided(self.confidence):
+            return BisectionOutcome.UNDECIDED
+        if found.several >= self.confidence:
+            return BisectionOutcome.SEVERAL
+        return BisectionOutcome.FOUND if max(found.places) >= self.confidence else BisectionOutcome.UNDECIDED
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        """The smallest probable range of candidates: the indices of its first and last testable ones."""
+        return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
+
+    @property
+    def _edge(self) -> tuple[int, int]:
+        """The places, from the good one on, of the last fast one that was tested and of the first slow one."""
+        first, last = self._span
+        places = (0, *self.assessment.candidates) if self.assessment else (0,)
+        return places[first], places[last + 1]
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """The possible answers in order of time, including untestable ones in between.
+
+        Empty before the ends are known to differ.
+        """
+        if self.assessment is None:
+            return ()
+        fast, slow = self._edge
+        every = (self.good, *self.names)
+        return every[fast:slow][::-1] if self.faster else every[fast + 1 : slow + 1]
+
+    @property
+    def beside(self) -> tuple[str, str]:
+        """The last fast one that was tested, and the first slow one."""
+        every = (self.good, *self.names)
+        return every[self._edge[0]], every[self._edge[1]]
+
+    @property
+    def probability(self) -> float:
+        """The probability that the first slower one is among these."""
+        first, last = self._span
+        return sum(self.assessment.places[first : last + 1]) if self.assessment else 0.0
+
+    @property
+    def before(self) -> str:
+        """The last one before the answer that can be tested."""
+        return self.beside[1 if self.faster else 0]
+
+    @property
+    def between(self) -> str | None:
+        """The candidate that best shows that there are several changes."""
+        found = self.assessment
+        return None if found is None or found.between is None else self.names[found.between - 1]
+
+
+def candidate(name: str, about: str, logs: Sequence[float], slower: float | None, problem: str) -> Candidate:
+    """Return a candidate by the logarithms of its pairs' ratios."""
+    ratio = None
+    if logs:
+        found = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
+        low, high = (found.low, found.high) if found.low > 0 else (None, None)
+        ratio = Ratio(found.ratio, low, high, f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}")
+    return Candidate(name, about, len(logs), ratio, slower, problem)

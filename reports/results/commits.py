@@ -1,0 +1,27 @@
+"""The commit that a file of pytest-benchmark was made of, in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlbench.reports.results.safe_text import FIELD, one_line
+
+_SHORT = 10  # characters of a commit's id, as git shows them in large repositories
+_NO_COMMIT = ("", "unversioned", "unknown")  # what pytest-benchmark writes outside a repository
+
+
+def commit_id(commit_info: Mapping[str, Any]) -> str:
+    """Return the whole id of the commit; empty where the file names none."""
+    found = commit_info.get("id")
+    return found if isinstance(found, str) and found not in _NO_COMMIT else ""
+
+
+def commit_in_words(commit_info: Mapping[str, Any]) -> str:
+    """Return a commit as "3f2a1c9b04 (main, modified)"; empty where the file names none."""
+    name = commit_id(commit_info)
+    if not name:
+        return ""
+    branch = commit_info.get("branch")
+    remarks = [branch] if isinstance(branch, str) and branch not in ("", "(unknown)", "(detached head)") else []
+    if commit_info.get("dirty") is True:
+        remarks.append("modified")
+    return one_line(name[:_SHORT] + (f" ({', '.join(remarks)})" if remarks else ""), FIELD)

@@ -1,0 +1,54 @@
+"""The quantities of a launch that a comparison can judge: the time of a step, and what else people call a regression.
+
+A new one is a line of `JUDGED`. Each has its own threshold, and one bound on false alarms holds for all that a gate
+judges together (`verdict.Rule.of_quantity`).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dlbench.adapters.protocol import Outcome
+from dlbench.reports.results.memory_evidence import faults_per_step
+from dlbench.reports.results.quantities import OF_LAUNCHES, start_seconds
+
+TIME = "time"
+"""The seconds of a step, by the rounds or the median of a launch."""
+FEW_FAULTS = 10.0
+"""Page faults of a step that are as good as none: a ratio of fewer means nothing."""
+
+
+class Judged(NamedTuple):
+    """A quantity that is judged once a launch."""
+
+    words: str
+    """What it is called in a sentence: "20 % more peak memory"."""
+    threshold: float
+    """The smallest rise that is called a regression; twice as much must be excluded to pass."""
+    value: Callable[[Outcome], float | None]
+    of_clock: bool
+    """Whether other programs disturb it; a count stays what it is."""
+
+
+def _faults(outcome: Outcome) -> float | None:
+    faults = faults_per_step(outcome)
+    return None if faults is None else max(faults, FEW_FAULTS)
+
+
+def _of_launch(name: str) -> Callable[[Outcome], float | None]:
+    return OF_LAUNCHES[name][2]
+
+
+JUDGED = {
+    "memory": Judged("peak memory", 0.025, _of_launch("memory"), of_clock=False),
+    "first_step": Judged("time for the first step", 0.1, _of_launch("first_step"), of_clock=True),
+    "import": Judged("time to import", 0.1, _of_launch("import"), of_clock=True),
+    "start": Judged("time to the end of the first step", 0.1, start_seconds, of_clock=True),
+    "faults": Judged("page faults a step", 0.1, _faults, of_clock=False),
+}
+"""By the name that `report matrix --quantity` has for it."""
+NAMES = (TIME, *JUDGED)
+
+
+def is_of_clock(quantity: str) -> bool:
+    """Tell whether a quantity is a time, which other programs disturb."""
+    return quantity == TIME or JUDGED[quantity].of_clock

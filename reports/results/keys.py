@@ -1,0 +1,108 @@
+"""Keys of results: a cell on a machine, and its parts by role (its work, its row of a table, its column)."""
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import UNKNOWN, Cell
+from dlbench.reports.results.networks import by_numbers
+
+Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
+
+NO_THREADS = -1
+"""The thread count of a device that has no threads to choose (a published GPU column)."""
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Return the rows by key, in the order in which the keys first occur."""
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+class Place(NamedTuple):
+    """A cell on a machine, or the axes that several of its cells share; a column of the matrix is one."""
+
+    machine: str
+    cell: Cell
+
+    @property
+    def device(self) -> str:
+        """The device that computes."""
+        return self.cell.device
+
+    @property
+    def threads(self) -> int | None:
+        """Intra-op threads; 0: the framework's own number; None: not applicable, or not known."""
+        value: int | None = axis_value(self.cell, "threads")
+        return value
+
+    @property
+    def world_size(self) -> int:
+        """Workers, each on a device like this one or with this many threads."""
+        return self.cell.world_size
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU computes."""
+        return self.cell.on_cpu
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes; neither does where the device is not known."""
+        return self.cell.on_gpu
+
+
+_NAMES_OF_ROLE = {role: tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)}
+
+
+@lru_cache(20_000)
+def group_of(cell: Cell) -> Cell:
+    """Return the axes of a cell's work: cells of one group may be compared, and stand in one block of rows."""
+    return axes.project(cell, _NAMES_OF_ROLE[axes.GROUP])
+
+
+@lru_cache(20_000)
+def row_of(cell: Cell) -> Cell:
+    """Return the axes of a cell's way to do the work: framework, mode and settings."""
+    return axes.project(cell, _NAMES_OF_ROLE[axes.ROW])
+
+
+def row_order(row: Cell) -> tuple[str, Cell]:
+    """Return a sort key of rows: by framework, a release after those of smaller numbers."""
+    return by_numbers(row.framework), row
+
+
+@lru_cache(20_000)
+def column_of(machine: str, cell: Cell) -> Place:
+    """Return the column of this machine's cell: its device, threads and workers."""
+    return Place(machine, axes.project(cell, _NAMES_OF_ROLE[axes.COLUMN]))
+
+
+_RESOURCES = ("threads", "world_size", "cpu_quota", "loader_workers", "instances", "storage", "sync")
+"""Axes of which an imported benchmark says nothing, though a cell has no value that says so."""
+
+
+def axis_value(cell: Cell, name: str) -> Any:
+    """Return the value of an axis for JSON and CSV.
+
+    Threads are None where the device has none to choose. Where nobody recorded the device, nobody recorded the other
+    resources either.
+    """
+    value = getattr(cell, name)
+    if name == "threads" and value == NO_THREADS:
+        return None
+    if cell.device == UNKNOWN and name in _RESOURCES:
+        return UNKNOWN if isinstance(value, str) else None
+    return value
+
+
+def differ(cells: Iterable[Cell], *names: str) -> bool:
+    """Tell whether some of these cells differ in these axes and in no other."""
+    values: dict[Cell, set[Cell]] = {}
+    for cell in cells:
+        values.setdefault(axes.without(cell, *names), set()).add(axes.project(cell, names))
+    return any(len(several) > 1 for several in values.values())

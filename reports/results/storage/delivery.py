@@ -1,0 +1,219 @@
+"""Local first: a run writes to a SQLite store of this machine, and its records are delivered to a server's store.
+
+The local store of a server is kept permanently. Whatever the server lacks is delivered at the next opportunity: by the
+run that measured it, by the next run into that server, or by `dlbench store deliver`. Each record arrives exactly once,
+even if a process or a connection ends early, since the server's own records show which are missing.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import sqlalchemy as sa
+
+from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.record import Record, Run
+from dlbench.reports.results.storage import database, schema, servers
+from dlbench.reports.results.storage.store import Store, batched
+
+RETRY_SECONDS = 60.0
+"""Pause before a server that was away is tried again, between two launches."""
+_SAME = {
+    schema.records: ("cell", "launch", "attempt", "side", "stage", "started"),
+    schema.sentinels: ("block", "moment", "content"),
+}
+"""Columns in which two rows of a run differ: no launch is made twice in one microsecond."""
+
+Report = Callable[[str], None]
+
+
+def copy(source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None) -> tuple[int, int]:
+    """Copy to a store everything that it lacks of another one, each run in one transaction; raises StoreError.
+
+    Returns how many runs and records the target did not have before.
+    ``progress`` takes how many records were looked at, and of how many.
+    """
+    for table in (schema.machines, schema.ceilings):
+        known = set(target.rows(sa.select(table.c.fingerprint)))
+        if missing := [dict(row._mapping) for row in source.rows(sa.select(table)) if row[:1] not in known]:
+            with database.writing(target.engine, target.name, alone=True) as connection:
+                there = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
+                if new := [row for row in missing if row["fingerprint"] not in there]:
+                    connection.execute(sa.insert(table), new)
+    states, there_already = _states(source), _states(target)
+    of, done, runs, records = sum(count for count, _, _ in states.values()), 0, 0, 0
+    for run, state in states.items():
+        if there_already.get(run) != state:
+            new_runs, new_records = copy_run(source, target, run)
+            runs, records = runs + new_runs, records + new_records
+        done += state[0]
+        progress(done, of)
+    return runs, records
+
+
+def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[int, int]:
+    """Copy the missing parts of a run: its description, end, records and sentinels; raises StoreError.
+
+    ``after``: only records of the source with a higher number are looked at.
+    """
+    described = source.rows(sa.select(schema.runs).where(schema.runs.c.id == run))
+    added = {}
+    with database.writing(target.engine, target.name, alone=True) as connection:
+        runs = _copy_description(connection, described[0]) if described else 0
+        for table, names in _SAME.items():
+            keys = [table.c[name] for name in names]
+            after_it = [table.c.id > after] if table is schema.records else []
+            here = source.rows(sa.select(table.c.id, *keys).where(table.c.run == run, *after_it).order_by(table.c.id))
+            same = sa.select(*keys).where(table.c.run == run)
+            if after and table is schema.records:
+                same = same.where(table.c.started.in_([row.started for row in here]))
+            known = Counter(tuple(row) for row in connection.execute(same))
+            missing: list[int] = []
+            for number, *key in map(tuple, here):  # of equal ones, those that the target does not have as often
+                known[tuple(key)] -= 1
+                missing += [number] if known[tuple(key)] < 0 else []
+            for some in batched(missing):
+                whole = source.rows(sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id))
+                rows = [{name: value for name, value in row._mapping.items() if name != "id"} for row in whole]
+                connection.execute(sa.insert(table), rows)
+            added[table.name] = len(missing)
+    return runs, added["records"]
+
+
+def _states(store: Store) -> dict[str, tuple[int, int, bool]]:
+    """Return of each run the numbers of its records and sentinels, and whether it has ended."""
+    counted = [dict(store.pairs(sa.select(table.c.run, sa.func.count()).group_by(table.c.run))) for table in _SAME]
+    ended = dict(store.pairs(sa.select(schema.runs.c.id, schema.runs.c.finished.is_not(None))))
+    order = store.pairs(sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run"))
+    runs = dict.fromkeys([*(run for run, _ in sorted(order, key=lambda pair: pair[1])), *ended])
+    return {run: (counted[0].get(run, 0), counted[1].get(run, 0), bool(ended.get(run))) for run in runs}
+
+
+def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
+    table = schema.runs
+    if connection.execute(sa.select(table.c.id).where(table.c.id == row.id)).first() is None:
+        connection.execute(sa.insert(table).values(dict(row._mapping)))
+        return 1
+    if row.finished is not None:
+        ended = sa.update(table).where(table.c.id == row.id, table.c.finished.is_(None))
+        connection.execute(ended.values(finished=row.finished))
+    return 0
+
+
+def local_path(target: str) -> Path:
+    """Return the file of the local store of a server: each host that shares a home has a file to itself."""
+    given = os.environ.get("DLBENCH_HOME")
+    home = Path(given).absolute() if given else platformdirs.user_state_path("dlbench")
+    name = servers.public(servers.parsed(target))
+    return home / "stores" / f"{platform.node() or 'host'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.sqlite"
+
+
+def local_or(target: str) -> str:
+    """Return the store that holds this machine's own runs into a store: of a server the local one, once it is there."""
+    path = local_path(target) if servers.is_served(target) else None
+    return str(path) if path is not None and path.exists() else target
+
+
+@contextlib.contextmanager
+def opened(target: str, report: Report, create: bool = True, unfinished: Run | None = None) -> Iterator[Store]:
+    """Open the store that a run writes to; for one on a server, first deliver earlier records that it lacks.
+
+    A server that this machine has never reached must be there. ``unfinished`` is a run that is to be resumed. Raises
+    StoreError.
+    """
+    if not servers.is_served(target):
+        with Store.open(target, create=create) as store:
+            yield store
+        return
+    path = local_path(target)
+    if not path.exists():
+        Store.open(target, create=create).close()
+        with database.explained(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+    with Store.open(path) as local:
+        store = DeliveringStore(local, lambda: Store.open(target), target, report)
+        try:
+            store.deliver()
+            if unfinished is not None and not local.runs(unfinished.id):
+                with Store.open(target, create=False) as server:
+                    copy_run(server, local, unfinished.id)
+            yield store
+        finally:
+            store.deliver_last()
+
+
+class DeliveringStore(Store):
+    """A local store whose content is delivered to a server's store as soon as that takes it."""
+
+    def __init__(
+        self,
+        local: Store,
+        open_server: Callable[[], Store],
+        target: str,
+        report: Report,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(local.engine, servers.public(servers.parsed(target)))
+        self._place = local.name
+        self._open_server, self._report, self._clock = open_server, report, clock
+        self._failed_at: float | None = None
+        self.behind = True
+        """Whether the server may lack something of the local store."""
+
+    def deliver(self) -> None:
+        """Deliver everything that the server lacks, if it can be reached."""
+        self._deliver(lambda server: None)
+
+    def deliver_last(self) -> None:
+        """Try once more to deliver everything; otherwise report where it is kept."""
+        if self.behind:
+            self._failed_at = None
+            self.deliver()
+        if self.behind:
+            self._report(
+                f"Not everything was delivered to {self.name}: the rest is kept in {self._place}. The next run into "
+                f"that store delivers it, and so does `dlbench store deliver --store {self.name}`."
+            )
+
+    def replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
+        """Keep a machine's description or ceilings; see Store."""
+        super().replace(table, fingerprint, **values)
+        self._deliver(lambda server: server.replace(table, fingerprint, **values))
+
+    def written(self, run: str) -> None:
+        """Deliver the changes of a run."""
+        self._deliver(lambda server: copy_run(self, server, run))
+
+    def append(self, record: Record) -> None:
+        """Keep a record: when this returns, it is on this machine's disk, and on the server if that accepts it."""
+        super().append(record)
+        (newest,) = self.rows(sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
+        self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
+
+    def _deliver(self, write: Callable[[Store], object]) -> None:
+        """Pass a write on to the server, with everything that it lacks if it was unreachable before."""
+        away = self._failed_at is not None
+        if self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS:
+            self.behind = True
+            return
+        behind, self.behind = self.behind, True  # also where Ctrl-C breaks in
+        try:
+            # A connection for each delivery: a thousand machines must not hold a thousand of them.
+            with self._open_server() as server:
+                added = copy(self, server)[1] if behind else 0
+                write(server)
+        except StoreError as error:
+            self._failed_at = self._clock()
+            if not away:
+                self._report(f"{error} The run continues: its records are kept in {self._place} and delivered later.")
+            return
+        self._failed_at, self.behind = None, False
+        if added:
+            self._report(f"{added} waiting record{'s' * (added != 1)} delivered to {self.name}")
