@@ -1,7 +1,8 @@
 """Start-up of the guest: ``<python> -I <path>/adapters CONTROL_DIR``.
 
-Run by path, this folder would stand first on ``sys.path``, where ``adapters/tensorflow`` would shadow TensorFlow: it
-is taken off, and the guest's modules are imported under a private package name instead.
+Run by path, this folder would stand first on ``sys.path``, where ``adapters/tensorflow`` would
+shadow TensorFlow: it is taken off, and the guest's modules are imported under a private package
+name instead.
 """
 
 import ctypes
@@ -14,7 +15,9 @@ PACKAGE = "_dlbench_guest"
 
 
 def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when the host dies, lest an orphan disturb the next measurement."""
+    """Ask the kernel to kill this process when the host dies, lest an orphan disturb the next
+    measurement.
+    """
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG, Linux
     try:
         ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGKILL))
@@ -23,7 +26,9 @@ def _die_with_parent() -> None:
 
 
 def main() -> int:
-    """Run the launch in the control directory that the first argument names, or be one of its further workers."""
+    """Run the launch in the control directory that the first argument names, or be one of its
+    further workers.
+    """
     _die_with_parent()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
@@ -42,10 +47,15 @@ def main() -> int:
         # The first worker reports the descendants of all.
         evidence.adopt_orphans()
     worker = __import__(PACKAGE + ".launch.worker", fromlist=["worker"])
-    code = worker.join(directory[0], number_of_worker) if number_of_worker else worker.run(directory[0])
+    code = (
+        worker.join(directory[0], number_of_worker)
+        if number_of_worker
+        else worker.run(directory[0])
+    )
     sys.stdout.flush()
     sys.stderr.flush()
-    # Frameworks' thread pools have hung or crashed at interpreter exit; the outcome is on disk, so leave at once.
+    # Frameworks' thread pools have hung or crashed at interpreter exit; the outcome is on disk, so
+    # leave at once.
     os._exit(code)
 
 

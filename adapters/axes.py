@@ -1,8 +1,9 @@
 """The table of axes in which cells differ.
 
-Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option to every
-axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of ``Cell``, a line here, a line
-there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walks the table.
+Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option to
+every axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of
+``Cell``, a line here, a line there, and a line in ``reports/SCHEMA.md``.
+``tests/adapters/test_axes.py`` walks the table.
 """
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
@@ -22,18 +23,22 @@ from .protocol import (
     Cell,
 )
 
-GROUP = "group"  # cells that differ in such an axis do different work: a matrix shows them in different blocks
+# cells that differ in such an axis do different work: a matrix shows them in different blocks
+GROUP = "group"
 ROW = "row"  # ways to do the same work
 COLUMN = "column"  # resources of the work
 
 DEFAULT, NO_QUOTA = "default", "none"
 _WORDS: Dict[str, Dict[Any, str]] = {"threads": {0: DEFAULT}, "cpu_quota": {0.0: NO_QUOTA}}
 _WORKERS = (
-    "xN: N workers train together, each on an equal part of the mini-batch: on the CPU with that many threads each, on "
-    "GPUs with one GPU each, from the named one on"
+    "xN: N workers train together, each on an equal part of the mini-batch: on the CPU with that "
+    "many threads each, on GPUs with one GPU each, from the named one on"
 )
 _QUOTA = "qN: CPU quota of N: all processes of a launch together get N CPUs' worth of time"
-_LOADERS = "wN: N threads or processes of the framework's own loader load mini-batches while the step computes"
+_LOADERS = (
+    "wN: N threads or processes of the framework's own loader load mini-batches while the step "
+    "computes"
+)
 
 
 class Axis(NamedTuple):
@@ -45,7 +50,9 @@ class Axis(NamedTuple):
     short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
     long: str = "{}"  # an unusual value in a sentence
     order: Tuple[Any, ...] = ()  # values in the order of reports; others follow, sorted
-    goes_with: str = ""  # the axis that decides this one, which then has no option, and no place in a name
+    goes_with: str = (
+        ""  # the axis that decides this one, which then has no option, and no place in a name
+    )
     legend: str = ""  # explains an unusual value in the head of a column
 
 
@@ -71,7 +78,9 @@ AXES = (
 )  # in the order of JSON keys and CSV columns
 
 NAMES = tuple(axis.name for axis in AXES)
-BLANK = Cell("", "", "", "", "", 0, 0)  # no value of an axis that is always written, the usual one of all others
+BLANK = Cell(
+    "", "", "", "", "", 0, 0
+)  # no value of an axis that is always written, the usual one of all others
 
 
 def of_role(*roles: str) -> Tuple[Axis, ...]:
@@ -80,7 +89,9 @@ def of_role(*roles: str) -> Tuple[Axis, ...]:
 
 
 def project(cell: Cell, names: Iterable[str]) -> Cell:
-    """Return the cell with these axes only: the others, and the adapter's folder, are as in ``BLANK``."""
+    """Return the cell with these axes only: the others, and the adapter's folder, are as in
+    ``BLANK``.
+    """
     return BLANK._replace(**{name: getattr(cell, name) for name in names})
 
 
@@ -110,7 +121,9 @@ def values(cell: Cell) -> Dict[str, Any]:
 
 
 def word(name: str, value: Any) -> str:
-    """Return a value of an axis as options and suite files write it: "2", "default", "0.5", "none"."""
+    """Return a value of an axis as options and suite files write it: "2", "default", "0.5",
+    "none".
+    """
     if value is None:
         return UNKNOWN
     known = _WORDS.get(name, {}).get(value)
@@ -120,7 +133,11 @@ def word(name: str, value: Any) -> str:
 def legends(cells: Iterable[Cell]) -> List[str]:
     """Return the legends of the axes that are unusual in one of these cells."""
     shown = list(cells)
-    found = [axis.legend for axis in AXES if axis.legend and any(getattr(c, axis.name) != axis.usual for c in shown)]
+    found = [
+        axis.legend
+        for axis in AXES
+        if axis.legend and any(getattr(c, axis.name) != axis.usual for c in shown)
+    ]
     default = "default: the number of threads that the framework chooses where none is set"
     return ([default] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
 
@@ -131,7 +148,9 @@ def order_of(value: Any) -> Tuple[bool, Any]:
 
 
 def sort_key(cell: Cell) -> Tuple[Any, ...]:
-    """Return a key that puts cells in the order of the table: known values first, in their order."""
+    """Return a key that puts cells in the order of the table: known values first, in their
+    order.
+    """
     key: List[Any] = []
     for axis in AXES:
         value = getattr(cell, axis.name)

@@ -1,26 +1,39 @@
 """The contract of an adapter: the calls that every framework implements.
 
-Life of an adapter, one per process: ``set_up`` (threads and execution settings, before the framework's first
-operation) -> ``import_modules`` -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``,
-to warm up and while timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters``
-for the parity check -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around
-the timed steps, ``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``.
-Where each step takes another mini-batch, ``take`` is called before each ``step``, and ``prepare`` and ``reset`` only
-show its shape.
+Life of an adapter, one per process: ``set_up`` (threads and execution settings, before the
+framework's first operation) -> ``import_modules`` -> ``supports`` -> ``prepare`` ->
+``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while timed -> ``last_loss`` ->
+``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check ->
+``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around the
+timed steps, ``device_probe`` and ``profile`` after them; all of these are optional, and so is
+``train_on_text``. Where each step takes another mini-batch, ``take`` is called before each
+``step``, and ``prepare`` and ``reset`` only show its shape.
 
-In inference the calls are ``prepare_inference`` -> ``infer`` + ``synchronize``, to warm up and while timed -> ``show``,
-``infer``, ``outputs`` for the parity check. An adapter that has them names "task" in ``further_axes``.
+In inference the calls are ``prepare_inference`` -> ``infer`` + ``synchronize``, to warm up and
+while timed -> ``show``, ``infer``, ``outputs`` for the parity check. An adapter that has them names
+"task" in ``further_axes``.
 
-A launch on a GPU sees that one GPU only: whatever index its cell's device has, it is the framework's device 0. With
-several workers each of their processes does; an engine that drives all from one process sees as many as there are
-workers.
+A launch on a GPU sees that one GPU only: whatever index its cell's device has, it is the
+framework's device 0. With several workers each of their processes does; an engine that drives all
+from one process sees as many as there are workers.
 
-A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, which builds the families of
-``adapters/families`` (in larger ones by ``networks.py``), ``framework.toml`` (its environment, thread variables and
-execution modes) and its locked requirements.
+A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, which
+builds the families of ``adapters/families`` (in larger ones by ``networks.py``), ``framework.toml``
+(its environment, thread variables and execution modes) and its locked requirements.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
 
 import numpy as np
 
@@ -38,14 +51,25 @@ PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
 #: Axes that every adapter's ``supports`` answers for, and those that the host applies.
-COMMON_AXES = ("tuning", "affinity", "world_size", "cpu_quota", "precision", "placement", "loader_workers", "storage")
+COMMON_AXES = (
+    "tuning",
+    "affinity",
+    "world_size",
+    "cpu_quota",
+    "precision",
+    "placement",
+    "loader_workers",
+    "storage",
+)
 
 #: The families that sample rather than train; see ``libraries/sampling.py``.
 SAMPLING = ("boltzmann", "mcculloch_pitts")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
-    """Raised in ``prepare`` where a cell turns out to be impossible only there; the text is the reason shown."""
+    """Raised in ``prepare`` where a cell turns out to be impossible only there; the text is the
+    reason shown.
+    """
 
 
 class Explained(Exception):  # noqa: N818 - a finding about the user's code
@@ -59,38 +83,47 @@ def factors(size: int, count: int = 2) -> List[np.ndarray]:
 
 
 def slope_found(slope: float) -> Tuple[bool, str]:
-    """Return the answer of ``capabilities`` about gradients, from the framework's gradient of x * x at 3."""
+    """Return the answer of ``capabilities`` about gradients, from the framework's gradient of x * x
+    at 3.
+    """
     return slope == 6.0, "the gradient of x * x at 3 is %g" % slope
 
 
 class Adapter:
     """One framework, driving one cell in one process."""
 
-    #: False for a framework that computes nothing: its parity is then "unchecked" with ``parity_reason``.
+    #: False for a framework that computes nothing: its parity is then "unchecked" with
+    #: ``parity_reason``.
     computes = True
     parity_reason = ""
     #: False without a ``last_loss``.
     has_loss = True
-    #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
+    #: The families of networks that it builds, by their names in ``adapters/families``. Others are
+    #: refused for it.
     families: Tuple[str, ...] = ("feedforward", "convolutional", "residual", "recurrent")
-    #: Cells of the family ``recurrent`` that it builds, and whether it takes one-hot symbols, which have no embedding.
+    #: Cells of the family ``recurrent`` that it builds, and whether it takes one-hot symbols, which
+    #: have no embedding.
     cells: Tuple[str, ...] = ("lstm",)
     one_hot = False
-    #: Axes that it handles beside those of `COMMON_AXES`: any other value than the usual one is refused for it.
+    #: Axes that it handles beside those of `COMMON_AXES`: any other value than the usual one is
+    #: refused for it.
     further_axes: Tuple[str, ...] = ()
     #: Precisions on the CPU.
     precisions: Tuple[str, ...] = ("float32",)
-    #: Whether its steps can take another mini-batch each (`FED`): it has ``hand_over``, ``take`` and ``load``.
+    #: Whether its steps can take another mini-batch each (`FED`): it has ``hand_over``, ``take``
+    #: and ``load``.
     feeds = False
-    #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
-    #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
+    #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a
+    #: process for each (see ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or
+    #: on the CPU ``cell.threads`` threads.
     #:
-    #: Where ``further_axes`` has "sync", it knows other workers than those that average gradients at every step. With
-    #: ``cell.local_steps`` each updates its own parameters, by the gradient of its own part, and all average them after
-    #: every such number of steps since ``reset``; ``parameters`` are the first worker's. Asynchronous workers
-    #: (``cell.sync`` is `ASYNC`) share parameters, and each adds its update to them whenever it has one, at the rate
-    #: divided by the number of workers: a step of each moves as far as one of the whole mini-batch. ``last_loss`` is
-    #: the mean of the workers' losses in every case.
+    #: Where ``further_axes`` has "sync", it knows other workers than those that average gradients
+    #: at every step. With ``cell.local_steps`` each updates its own parameters, by the gradient of
+    #: its own part, and all average them after every such number of steps since ``reset``;
+    #: ``parameters`` are the first worker's. Asynchronous workers (``cell.sync`` is `ASYNC`) share
+    #: parameters, and each adds its update to them whenever it has one, at the rate divided by the
+    #: number of workers: a step of each moves as far as one of the whole mini-batch. ``last_loss``
+    #: is the mean of the workers' losses in every case.
     data_parallel = ""
     #: Words of exceptions other than MemoryError that mean that memory ran out.
     out_of_memory: Tuple[str, ...] = ()
@@ -109,21 +142,34 @@ class Adapter:
         """
 
     def import_modules(self) -> None:
-        """Import modules that the framework's own import leaves out; part of the seconds of a launch's import."""
+        """Import modules that the framework's own import leaves out; part of the seconds of a
+        launch's import.
+        """
 
     def refuses_family(self, network: Network) -> str:
-        """Return why this adapter cannot build the network's family, or its layers; empty where it can.
+        """Return why this adapter cannot build the network's family, or its layers; empty where it
+        can.
 
         Called before ``supports``, so that no adapter builds an unknown family as another one.
         """
         family = network.family
         if family.name not in self.families:
-            return "no network of the family %s: this adapter builds %s" % (family.name, ", ".join(self.families))
+            return "no network of the family %s: this adapter builds %s" % (
+                family.name,
+                ", ".join(self.families),
+            )
         if not isinstance(family, Recurrent):
             return ""
         if family.cell not in self.cells:
-            return "cell %s: this adapter builds recurrent layers of %s" % (family.cell, ", ".join(self.cells))
-        return "" if family.embedding or self.one_hot else "embedding 0: this adapter takes no one-hot symbols"
+            return "cell %s: this adapter builds recurrent layers of %s" % (
+                family.cell,
+                ", ".join(self.cells),
+            )
+        return (
+            ""
+            if family.embedding or self.one_hot
+            else "embedding 0: this adapter takes no one-hot symbols"
+        )
 
     def refuses_axes(self, cell: Cell) -> str:
         """Return why this adapter cannot run the cell: it ignores an axis; empty where it can."""
@@ -135,25 +181,33 @@ class Adapter:
         if cell.placement in FED and not self.feeds:
             return "placement %s: this adapter keeps the mini-batch resident" % cell.placement
         if cell.placement in FED and cell.world_size > 1:
-            return "placement %s: each of several workers keeps its part of one mini-batch" % cell.placement
+            return (
+                "placement %s: each of several workers keeps its part of one mini-batch"
+                % cell.placement
+            )
         return ""
 
     def refuses_gpu(self) -> str:
-        """Return why this build of the framework cannot run the cell on its GPU; empty where it can.
+        """Return why this build of the framework cannot run the cell on its GPU; empty where it
+        can.
 
-        Called by ``supports`` for every device but the CPU: a build without GPU code, one without kernels for this GPU,
-        a driver too old, a precision or a placement that it does not know.
+        Called by ``supports`` for every device but the CPU: a build without GPU code, one without
+        kernels for this GPU, a driver too old, a precision or a placement that it does not know.
         """
         return "device %s: this adapter drives the CPU only" % self.cell.device
 
     def refuses(self, network: Network) -> str:
-        """Return why this framework cannot run the cell, apart from the checks of every adapter; empty where it can."""
+        """Return why this framework cannot run the cell, apart from the checks of every adapter;
+        empty where it can.
+        """
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Return whether this framework can run the cell, and if not, why, for the reader of a matrix.
+        """Return whether this framework can run the cell, and if not, why, for the reader of a
+        matrix.
 
-        On the CPU only ``precisions`` are supported; on a GPU ``refuses_gpu`` decides; on both ``refuses`` does too.
+        On the CPU only ``precisions`` are supported; on a GPU ``refuses_gpu`` decides; on both
+        ``refuses`` does too.
         """
         cell, reason = self.cell, ""
         if not cell.on_cpu:
@@ -165,7 +219,10 @@ class Adapter:
             reason = "placement %s: on the CPU nothing is copied to a device" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
-            words = "precision %s, placement %s, world size %d: sampling runs in float32, resident, on one worker only"
+            words = (
+                "precision %s, placement %s, world size %d: sampling runs in float32, resident, on "
+                "one worker only"
+            )
             reason = words % asked
         if not reason and cell.infers:
             reason = self._refuses_inference(network)
@@ -177,93 +234,120 @@ class Adapter:
     def _refuses_inference(self, network: Network) -> str:
         """Return why a forward pass alone has no meaning for a cell; empty where it has."""
         if not network.family.trains or isinstance(network.family, Spiking):
-            return "task inference: a network of the family %s has no outputs to serve" % network.family.name
+            return (
+                "task inference: a network of the family %s has no outputs to serve"
+                % network.family.name
+            )
         if self.cell.world_size > 1:
-            return "task inference: several workers train together, and inference needs one (--instances for more)"
+            return (
+                "task inference: several workers train together, and inference needs one "
+                "(--instances for more)"
+            )
         if self.cell.placement == LOADER:
             return "task inference: the loader is for training; give the placement fed"
         return ""
 
     def chosen(self, setting: str, *known: str) -> str:
-        """Return the value of a setting, by default the first known one; raises ValueError for an unknown one."""
+        """Return the value of a setting, by default the first known one; raises ValueError for an
+        unknown one.
+        """
         value = str(self.settings.get(setting, known[0]))
         if value not in known:
-            raise ValueError("the setting %s is %r; it can be %s" % (setting, value, ", ".join(known)))
+            raise ValueError(
+                "the setting %s is %r; it can be %s" % (setting, value, ", ".join(known))
+            )
         return value
 
     def join(self, worker: int, meeting: str) -> None:
-        """Become this worker, from 0, of the ``cell.world_size`` of a launch; return when all of them are there.
+        """Become this worker, from 0, of the ``cell.world_size`` of a launch; return when all of
+        them are there.
 
-        Called in each of their processes before ``prepare``, which is then given the worker's part of the mini-batch,
-        and only with `PROCESSES`. ``meeting`` is a file that is not there yet and that all of them can reach. From then
-        on ``step`` updates with the mean gradient of the whole mini-batch, and ``last_loss`` returns its mean loss:
-        both are called in every worker, in the same order.
+        Called in each of their processes before ``prepare``, which is then given the worker's part
+        of the mini-batch, and only with `PROCESSES`. ``meeting`` is a file that is not there yet
+        and that all of them can reach. From then on ``step`` updates with the mean gradient of the
+        whole mini-batch, and ``last_loss`` returns its mean loss: both are called in every worker,
+        in the same order.
         """
         raise NotImplementedError
 
     def meet(self) -> None:
         """Wait until all workers are here.
 
-        Called in each of their processes, and only with `PROCESSES` and asynchronous workers, after each sample.
+        Called in each of their processes, and only with `PROCESSES` and asynchronous workers, after
+        each sample.
         """
         raise NotImplementedError
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the network with these weights (copied) and put the mini-batch where the cell's placement says.
+        """Build the network with these weights (copied) and put the mini-batch where the cell's
+        placement says.
 
-        With `ONE_PROCESS` it is the whole mini-batch, to be split equally among the workers. Shapes and layouts are
-        those of ``families`` and ``batches``. Keep nothing of ``weights``: the worker drops it so that peak memory is
-        the framework's own.
+        With `ONE_PROCESS` it is the whole mini-batch, to be split equally among the workers. Shapes
+        and layouts are those of ``families`` and ``batches``. Keep nothing of ``weights``: the
+        worker drops it so that peak memory is the framework's own.
         """
         raise NotImplementedError
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put these weights and this mini-batch in the place of those that ``prepare`` was given.
 
-        Shapes and types are the same, and so is the step: build, trace and compile nothing anew. The next step starts
-        from these weights, whatever the earlier ones did. Copy what you keep: each of ``weights`` is made when it is
-        looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: it checks
-        the step that was timed, on numbers that were unknown until then.
+        Shapes and types are the same, and so is the step: build, trace and compile nothing anew.
+        The next step starts from these weights, whatever the earlier ones did. Copy what you keep:
+        each of ``weights`` is made when it is looked up, and may be changed or dropped after.
+        Called after the timed steps, for the parity check: it checks the step that was timed, on
+        numbers that were unknown until then.
         """
         raise NotImplementedError
 
     def hand_over(self, batch: Batch) -> Any:
-        """Return this mini-batch as the step reads it, in the framework's own arrays, on the cell's device.
+        """Return this mini-batch as the step reads it, in the framework's own arrays, on the cell's
+        device.
 
-        In memory of its own, or that of ``batch``, which stays as it is. Called within the step or, for the placement
-        "prefetched", in a thread while the step before computes.
+        In memory of its own, or that of ``batch``, which stays as it is. Called within the step or,
+        for the placement "prefetched", in a thread while the step before computes.
         """
         raise NotImplementedError
 
     def take(self, ready: Any) -> None:
-        """Let the next step read this mini-batch, which ``hand_over`` or ``load`` returned; part of the timed step.
+        """Let the next step read this mini-batch, which ``hand_over`` or ``load`` returned; part of
+        the timed step.
 
         Nothing is built, traced or compiled anew for it.
         """
         raise NotImplementedError
 
     def load(self, feed: "Feed") -> Iterator[Any]:
-        """Yield the mini-batches of the feed in their order, over and over, each as ``take`` reads it.
+        """Yield the mini-batches of the feed in their order, over and over, each as ``take`` reads
+        it.
 
-        Use the framework's own loader, with ``cell.loader_workers`` threads or processes that work while the step
-        computes; 0: the step waits. This is a generator: closing it, after the last mini-batch, also ends them.
+        Use the framework's own loader, with ``cell.loader_workers`` threads or processes that work
+        while the step computes; 0: the step waits. This is a generator: closing it, after the last
+        mini-batch, also ends them.
         """
         raise NotImplementedError
 
     def step(self) -> None:
-        """Run forward, loss, backward and SGD update of one mini-batch; may return before the device is done."""
+        """Run forward, loss, backward and SGD update of one mini-batch; may return before the
+        device is done.
+        """
         raise NotImplementedError
 
     def synchronize(self) -> None:
         """Wait until everything that ``step`` or ``infer`` started has finished."""
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
-        """Build the trained network for evaluation, as the framework's own guide recommends for serving.
+        """Build the trained network for evaluation, as the framework's own guide recommends for
+        serving.
 
-        ``weights`` are as for ``prepare``; ``statistics`` the running means and variances of batch normalisations, by
-        their name and ".mean" or ".variance". They never change. The mini-batch's labels are not used.
+        ``weights`` are as for ``prepare``; ``statistics`` the running means and variances of batch
+        normalisations, by their name and ".mean" or ".variance". They never change. The
+        mini-batch's labels are not used.
         """
         raise NotImplementedError
 
@@ -272,13 +356,17 @@ class Adapter:
         raise NotImplementedError
 
     def show(self, batch: Batch) -> None:
-        """Put this mini-batch in the place of the one before; its shapes are the same, and nothing is built anew."""
+        """Put this mini-batch in the place of the one before; its shapes are the same, and nothing
+        is built anew.
+        """
         raise NotImplementedError
 
     def outputs(self) -> np.ndarray:
-        """Return the outputs of the last ``infer``: (batch, rows of an example, outputs), before any softmax.
+        """Return the outputs of the last ``infer``: (batch, rows of an example, outputs), before
+        any softmax.
 
-        An example has a row for each step of a sequence, and one otherwise; see `batches.by_example`.
+        An example has a row for each step of a sequence, and one otherwise; see
+        `batches.by_example`.
         """
         raise NotImplementedError
 
@@ -287,15 +375,21 @@ class Adapter:
         raise NotImplementedError
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step, as computed before its update; by default that is ``loss``."""
+        """Return the mean loss of the last step, as computed before its update; by default that is
+        ``loss``.
+        """
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the current value of every parameter by its canonical name, in canonical layout, in any order."""
+        """Yield the current value of every parameter by its canonical name, in canonical layout, in
+        any order.
+        """
         raise NotImplementedError
 
     def effective_threads(self) -> Optional[int]:
-        """Return the number of intra-op threads that the framework reports; None where it reports none."""
+        """Return the number of intra-op threads that the framework reports; None where it reports
+        none.
+        """
         return None
 
     def describe(self) -> Dict[str, Any]:
@@ -305,17 +399,19 @@ class Adapter:
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Return what this build of the framework can do: (answer, how it was found out).
 
-        Keys: "gpu" (this build has code for GPUs), "automatic_gradients" (it derives the backward pass itself),
-        "several_processes" (it has an engine for data-parallel training). Each answer comes from the framework, never
-        typed in; unknown ones are left out. Called without ``prepare``, in a process that times nothing.
+        Keys: "gpu" (this build has code for GPUs), "automatic_gradients" (it derives the backward
+        pass itself), "several_processes" (it has an engine for data-parallel training). Each answer
+        comes from the framework, never typed in; unknown ones are left out. Called without
+        ``prepare``, in a process that times nothing.
         """
         return {}
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a call that does one synchronous (size, size) matrix product; None where there is none.
+        """Return a call that does one synchronous (size, size) matrix product; None where there is
+        none.
 
-        On the cell's device and at its precision. It is timed after the steps: as a sentinel of the machine's state,
-        and as a candidate for its ceiling.
+        On the cell's device and at its precision. It is timed after the steps: as a sentinel of the
+        machine's state, and as a candidate for its ceiling.
         """
         return None
 
@@ -324,72 +420,91 @@ class Adapter:
         return self.cell.device
 
     def event(self) -> Any:
-        """Record an event in the device's work queue, without waiting, and return it; None where there are none.
+        """Record an event in the device's work queue, without waiting, and return it; None where
+        there are none.
 
-        The device notes the time when it reaches the event. Two of them around a sample show how long the device took
-        by its own clock, in addition to the wall clock. Never called on the CPU.
+        The device notes the time when it reaches the event. Two of them around a sample show how
+        long the device took by its own clock, in addition to the wall clock. Never called on the
+        CPU.
         """
         return None
 
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
-        """Return the nanoseconds of the device's clock between two of these events; called after ``synchronize``."""
+        """Return the nanoseconds of the device's clock between two of these events; called after
+        ``synchronize``.
+        """
         raise NotImplementedError
 
     def reset_device_peak_memory(self) -> None:
         """Reset the peak of the framework's allocator on the device, where it can be."""
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return the most bytes that tensors took on the device since the last reset; None where it is unknown.
+        """Return the most bytes that tensors took on the device since the last reset; None where it
+        is unknown.
 
         Where the framework cannot reset it: since the process began.
         """
         return None
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Return the probe of this name (see ``libraries/gpus.py``) on the cell's device; None where there is none.
+        """Return the probe of this name (see ``libraries/gpus.py``) on the cell's device; None
+        where there is none.
 
-        The copies are of one array of ``size`` bytes, each between the same two, or into a new one where the framework
-        cannot copy into one that it is given (which then counts too); the host's lies in page-locked memory
-        where the name says pinned, and otherwise in ordinary memory that was written to before: pages that were not may
-        all be one. Decline ``operator`` where the cell's steps do not start their operators one by one (a captured
-        graph). Called after the timed steps of a launch on a GPU, once for each name. An exception is noted and costs
-        nothing but that number.
+        The copies are of one array of ``size`` bytes, each between the same two, or into a new one
+        where the framework cannot copy into one that it is given (which then counts too); the
+        host's lies in page-locked memory where the name says pinned, and otherwise in ordinary
+        memory that was written to before: pages that were not may all be one. Decline ``operator``
+        where the cell's steps do not start their operators one by one (a captured graph). Called
+        after the timed steps of a launch on a GPU, once for each name. An exception is noted and
+        costs nothing but that number.
         """
         return None
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run this many further steps under the framework's own profiler; return the profile, None where it has none.
+        """Run this many further steps under the framework's own profiler; return the profile, None
+        where it has none.
 
-        Called after the timed steps, on the CPU too. An exception is noted and costs nothing but the profile.
+        Called after the timed steps, on the CPU too. An exception is noted and costs nothing but
+        the profile.
         """
         return None
 
     def refuses_training(self, network: Network) -> str:
-        """Return why this adapter does not train this network on a text; empty where ``train_on_text`` does."""
+        """Return why this adapter does not train this network on a text; empty where
+        ``train_on_text`` does.
+        """
         return "no training on a text: this adapter times steps of one mini-batch only"
 
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        """Train the prepared network from these weights; yield the mean losses of each block's steps.
+        """Train the prepared network from these weights; yield the mean losses of each block's
+        steps.
 
-        A step computes the loss and the gradients of its mini-batch, and then applies ``update`` at the block's rate;
-        its loss is that before the update. Losses are read once a block, when all of it was started. Called after all
-        that is timed, and followed by nothing: the state of ``step`` may be lost.
+        A step computes the loss and the gradients of its mini-batch, and then applies ``update`` at
+        the block's rate; its loss is that before the update. Losses are read once a block, when all
+        of it was started. Called after all that is timed, and followed by nothing: the state of
+        ``step`` may be lost.
         """
         raise NotImplementedError
 
     def error_text(self, error: BaseException) -> str:
-        """Return one line about this exception, where that is better than its type and first line."""
+        """Return one line about this exception, where that is better than its type and first
+        line.
+        """
         return ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Return whether this exception of the framework means that memory ran out."""
-        return isinstance(error, MemoryError) or any(sign in str(error) for sign in self.out_of_memory)
+        return isinstance(error, MemoryError) or any(
+            sign in str(error) for sign in self.out_of_memory
+        )
 
 
 class EveryFamily(Adapter):
-    """An adapter that builds every family of networks that train, and every kind of recurrent layer."""
+    """An adapter that builds every family of networks that train, and every kind of recurrent
+    layer.
+    """
 
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)

@@ -1,7 +1,7 @@
 """A network: a family with its numbers under a name, as plain data and back.
 
-A launch carries the data (``cell.json``), and a guest builds from them, never from a name. The networks that come with
-dlbench lie in ``suites/definitions/networks.toml``.
+A launch carries the data (``cell.json``), and a guest builds from them, never from a name. The
+networks that come with dlbench lie in ``suites/definitions/networks.toml``.
 """
 
 import hashlib
@@ -25,13 +25,17 @@ class Network(NamedTuple):
 
     @property
     def known_batch_size(self) -> int:
-        """Return the default mini-batch; raises ValueError for a user's own step, which alone knows it."""
+        """Return the default mini-batch; raises ValueError for a user's own step, which alone knows
+        it.
+        """
         if self.batch_size is None:
             raise ValueError("the mini-batch size of %s is not known" % self.name)
         return self.batch_size
 
 
-def of_family(name: str, family: Family, batch_size: Optional[int] = USUAL_BATCH_SIZE, summary: str = "") -> Network:
+def of_family(
+    name: str, family: Family, batch_size: Optional[int] = USUAL_BATCH_SIZE, summary: str = ""
+) -> Network:
     """Return the network with the parity recipe of its family."""
     return Network(name, family, batch_size, family.parity(), summary)
 
@@ -53,10 +57,14 @@ def digest_of(network: Network) -> str:
 
 
 def family_of(specified: Dict[str, Any]) -> Family:
-    """Read a specification; raises NumbersError where there is no such family, or where a number is wrong."""
+    """Read a specification; raises NumbersError where there is no such family, or where a number is
+    wrong.
+    """
     name, numbers = specified.get("family"), specified.get("numbers")
     if not isinstance(name, str) or name not in FAMILIES:
-        raise NumbersError("family", "no family of networks is named %r. Known: %s." % (name, ", ".join(FAMILIES)))
+        raise NumbersError(
+            "family", "no family of networks is named %r. Known: %s." % (name, ", ".join(FAMILIES))
+        )
     if not isinstance(numbers, dict):
         raise NumbersError("numbers", "they are missing, or no table.")
     reader = Numbers(numbers)
@@ -64,14 +72,21 @@ def family_of(specified: Dict[str, Any]) -> Family:
     reader.finish()
     count = family.parameter_count()
     if count > MOST_PARAMETERS:
-        text = "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (count, MOST_PARAMETERS)
+        text = "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (
+            count,
+            MOST_PARAMETERS,
+        )
         raise NumbersError("family", text)
     return family
 
 
 def to_data(network: Network) -> Dict[str, Any]:
     """Return the network as plain data, as ``cell.json`` carries it."""
-    named = {"name": network.name, "batch_size": network.batch_size, "parity": dict(network.parity._asdict())}
+    named = {
+        "name": network.name,
+        "batch_size": network.batch_size,
+        "parity": dict(network.parity._asdict()),
+    }
     return dict(specification(network.family), **named)
 
 

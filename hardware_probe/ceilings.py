@@ -1,7 +1,8 @@
 """Measured ceilings of this machine, with which the rates of frameworks are compared.
 
-Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the caches gives memory
-bandwidth. Each thread count is measured in a fresh process (`worker`), since thread pools are sized once, at import.
+Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the
+caches gives memory bandwidth. Each thread count is measured in a fresh process (`worker`), since
+thread pools are sized once, at import.
 """
 
 import json
@@ -27,8 +28,9 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
-# Variables that restrict a BLAS to older instructions than the CPU has. Users may have reasons to set them, but this
-# measures the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with AVX-512 showed half its rate.
+# Variables that restrict a BLAS to older instructions than the CPU has. Users may have reasons to
+# set them, but this measures the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with
+# AVX-512 showed half its rate.
 RESTRAINING_VARIABLES = (
     "OPENBLAS_CORETYPE",
     "OPENBLAS_L2_SIZE",
@@ -45,13 +47,18 @@ class ProbeError(RuntimeError):
     """A ceiling or the sentinel could not be measured; the message says why, and what to do."""
 
 
-def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_seconds: float) -> dict[str, Any]:
-    """Run ``python -I worker.py REQUEST.json RESULT.json`` in a folder of its own and return the result.
+def run_worker(
+    task: str, request: dict[str, Any], python: str | Path, timeout_seconds: float
+) -> dict[str, Any]:
+    """Run ``python -I worker.py REQUEST.json RESULT.json`` in a folder of its own and return the
+    result.
 
-    The request holds "threads" and "array_bytes" at least (see `worker`). Raises ProbeError, whose text begins with the
-    task.
+    The request holds "threads" and "array_bytes" at least (see `worker`). Raises ProbeError, whose
+    text begins with the task.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES
+    }
     environment.update(dict.fromkeys(THREAD_VARIABLES, str(request["threads"])))
     # Otherwise a runtime may use fewer threads on a loaded machine.
     environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
@@ -59,8 +66,9 @@ def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_s
         with tempfile.TemporaryDirectory(prefix="dlbench-probe-") as folder:
             request_path, result_path = Path(folder, "request.json"), Path(folder, "result.json")
             request_path.write_text(json.dumps(request))
-            # Standard error goes through a pipe, so that this process sleeps in the kernel until the end; waiting with
-            # a time-out and no pipe would wake up again and again beside the measurement.
+            # Standard error goes through a pipe, so that this process sleeps in the kernel until
+            # the end; waiting with a time-out and no pipe would wake up again and again beside the
+            # measurement.
             process = subprocess.run(
                 [str(python), "-I", str(WORKER), str(request_path), str(result_path)],
                 env=environment,
@@ -75,22 +83,28 @@ def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_s
                 return result
     except subprocess.TimeoutExpired as error:
         raise ProbeError(
-            f"{task} took longer than {timeout_seconds:g} s: this machine is too busy to measure anything. Stop "
-            "other programs."
+            f"{task} took longer than {timeout_seconds:g} s: this machine is too busy to measure "
+            "anything. Stop other programs."
         ) from error
     except OSError as error:
-        what = f"{python} cannot be started" if error.filename == str(python) else "no temporary file can be written"
+        what = (
+            f"{python} cannot be started"
+            if error.filename == str(python)
+            else "no temporary file can be written"
+        )
         raise ProbeError(f"{task} failed: {what}: {error.strerror}.") from error
-    last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+    last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
+        "no message"
+    ]
     megabytes = 2 * request["array_bytes"] / 1e6
     raise ProbeError(
-        f"{task} failed (exit status {process.returncode}): {last_words[0]}. {python} needs NumPy and {megabytes:.0f} "
-        "MB of memory."
+        f"{task} failed (exit status {process.returncode}): {last_words[0]}. {python} needs NumPy "
+        f"and {megabytes:.0f} MB of memory."
     )
 
 
-# The share of the requested CPUs that must have been busy. A quiet machine reached 0.99; next to a neighbour that is
-# always busy, fair sharing leaves two threads on two CPUs at most two thirds.
+# The share of the requested CPUs that must have been busy. A quiet machine reached 0.99; next to a
+# neighbour that is always busy, fair sharing leaves two threads on two CPUs at most two thirds.
 _BUSY_ENOUGH = 0.85
 
 _LARGEST_ORDER = 8192
@@ -128,15 +142,19 @@ class Ceiling:
     def doubt(self) -> str | None:
         """Why this may be less than the machine can do; None where all requested CPUs were busy.
 
-        Even the best repetition is too slow where other programs run all the time, and a framework measured
-        in a quieter hour would then seem to exceed the ceiling.
+        Even the best repetition is too slow where other programs run all the time, and a framework
+        measured in a quieter hour would then seem to exceed the ceiling.
         """
         wanted = min(float(self.threads), self.cpus_available)
-        for what, busy in (("products", self.gemm_cpus_busy), ("bandwidth loop", self.bandwidth_cpus_busy)):
+        for what, busy in (
+            ("products", self.gemm_cpus_busy),
+            ("bandwidth loop", self.bandwidth_cpus_busy),
+        ):
             if busy < _BUSY_ENOUGH * wanted:
                 return (
-                    f"only {busy:.2g} of {wanted:g} CPUs were busy during the {what}: other programs used them, "
-                    "or not all threads were used; measure again on a quiet machine"
+                    f"only {busy:.2g} of {wanted:g} CPUs were busy during the {what}: other "
+                    "programs used them, or not all threads were used; measure again on a quiet "
+                    "machine"
                 )
         return None
 
@@ -149,10 +167,11 @@ class Ceilings(JsonRecord):
     """In ascending order of threads."""
 
     def gemm_flops_per_second(self, threads: int) -> float | None:
-        """Return the ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
+        """Return the ceiling at `threads` in FLOP/s; None where nothing was measured at so few
+        threads.
 
-        The maximum over all measured thread counts up to this one: a program may leave some of its threads idle, so a
-        ceiling never falls as threads are added.
+        The maximum over all measured thread counts up to this one: a program may leave some of its
+        threads idle, so a ceiling never falls as threads are added.
         """
         return self._highest(threads, lambda each: each.gemm_flops_per_second)
 
@@ -173,15 +192,18 @@ def measure(
     largest_order: int | None = None,
     timeout_seconds: float = 120.0,
 ) -> Ceilings:
-    """Measure the ceilings of the CPUs that this process may use, one fresh process per number of threads.
+    """Measure the ceilings of the CPUs that this process may use, one fresh process per number of
+    threads.
 
-    `python` is the interpreter, which needs NumPy; `seconds` is the time to measure each thread count, on top of
-    starting the process and creating the arrays (well under a second, more on machines with very large caches).
-    `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and `largest_order`,
-    of the matrices, to 8192; both to less where memory is short.
+    `python` is the interpreter, which needs NumPy; `seconds` is the time to measure each thread
+    count, on top of starting the process and creating the arrays (well under a second, more on
+    machines with very large caches). `array_bytes`, for each of two arrays, defaults to four times
+    all last-level caches together, and `largest_order`, of the matrices, to 8192; both to less
+    where memory is short.
 
-    Raises ValueError where a thread count is not positive or none is given, and ProbeError where the interpreter cannot
-    be started, fails, or takes longer than `timeout_seconds` for one thread count.
+    Raises ValueError where a thread count is not positive or none is given, and ProbeError where
+    the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one thread
+    count.
     """
     counts = sorted(set(thread_counts))
     if not counts or counts[0] < 1:
@@ -190,10 +212,13 @@ def measure(
     # Use at most a quarter of the memory that is available under the group's limit.
     memory = probe_memory()
     spare_bytes = min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4
-    # Four times all last-level caches together, as STREAM's run rules ask. The upper bound keeps the time bounded on
-    # servers with over 256 MiB of cache; two arrays of 1 GiB are still more than the caches hold there.
+    # Four times all last-level caches together, as STREAM's run rules ask. The upper bound keeps
+    # the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are still more
+    # than the caches hold there.
     wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * (cpu.last_level_cache_bytes or 0)))
-    order = max(64, min(_LARGEST_ORDER, int((spare_bytes / (3 * 4)) ** 0.5)))  # three matrices of float32
+    order = max(
+        64, min(_LARGEST_ORDER, int((spare_bytes / (3 * 4)) ** 0.5))
+    )  # three matrices of float32
     measured = []
     for threads in counts:
         request = {
@@ -202,8 +227,12 @@ def measure(
             "array_bytes": array_bytes or min(wanted, spare_bytes // 2),
             "largest_order": largest_order or order,
         }
-        result = run_worker(f"Measuring the ceilings with {threads} threads", request, python, timeout_seconds)
-        samples: dict[str, Any] = {name: tuple(result.pop(name)) for name in ("gemm_samples", "bandwidth_samples")}
+        result = run_worker(
+            f"Measuring the ceilings with {threads} threads", request, python, timeout_seconds
+        )
+        samples: dict[str, Any] = {
+            name: tuple(result.pop(name)) for name in ("gemm_samples", "bandwidth_samples")
+        }
         rates = {
             "gemm_flops_per_second": max(samples["gemm_samples"]),
             "bandwidth_bytes_per_second": max(samples["bandwidth_samples"]),

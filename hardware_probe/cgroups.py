@@ -1,9 +1,10 @@
 """The limits that control groups, versions 1 and 2, put on this process.
 
-Own reading rather than ``loky.cpu_count()``: loky looks only at the file of the topmost visible group and
-rounds the quota up to whole CPUs. A systemd slice or a nested container sets the limit further down, on the
-process's own group or one of its ancestors, where the tightest counts; and a quota of 1.5 CPUs is itself a
-finding. The tests use loky as the second opinion for the cases that it covers.
+Own reading rather than ``loky.cpu_count()``: loky looks only at the file of the topmost visible
+group and rounds the quota up to whole CPUs. A systemd slice or a nested container sets the limit
+further down, on the process's own group or one of its ancestors, where the tightest counts; and a
+quota of 1.5 CPUs is itself a finding. The tests use loky as the second opinion for the cases that
+it covers.
 
 Only numbers leave this module: the names of groups may hold user names and container identifiers.
 """
@@ -18,19 +19,29 @@ _NO_MEMORY_LIMIT = 1 << 60
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the CPUs' worth of time per period that the tightest quota allows this process (1.5 is possible).
+    """Return the CPUs' worth of time per period that the tightest quota allows this process (1.5 is
+    possible).
 
     None means that no quota is set or that there are no control groups.
     """
-    quotas = (_quota_v2(directory) or _quota_v1(directory) for directory in directories(root, "cpu"))
+    quotas = (
+        _quota_v2(directory) or _quota_v1(directory) for directory in directories(root, "cpu")
+    )
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
-    """Return the bytes of memory that the tightest group allows this process; None where there is no limit."""
+    """Return the bytes of memory that the tightest group allows this process; None where there is
+    no limit.
+    """
     names = ("memory.max", "memory.high", "memory.limit_in_bytes")
-    limits = (read_int(directory / name) for directory in directories(root, "memory") for name in names)
-    return min((limit for limit in limits if limit is not None and 0 < limit < _NO_MEMORY_LIMIT), default=None)
+    limits = (
+        read_int(directory / name) for directory in directories(root, "memory") for name in names
+    )
+    return min(
+        (limit for limit in limits if limit is not None and 0 < limit < _NO_MEMORY_LIMIT),
+        default=None,
+    )
 
 
 def _quota_v2(directory: Path) -> float | None:
@@ -50,7 +61,8 @@ def _quota_v1(directory: Path) -> float | None:
 
 
 def directories(root: Path, controller: str) -> Iterator[Path]:
-    """Yield this process's group and its visible ancestors in each mounted hierarchy that may limit `controller`.
+    """Yield this process's group and its visible ancestors in each mounted hierarchy that may limit
+    `controller`.
 
     Versions 1 and 2 may be mounted at once.
     """
@@ -77,8 +89,9 @@ def directories(root: Path, controller: str) -> Iterator[Path]:
 def _below_mount(group: str, mount_root: str) -> PurePosixPath:
     """Return the path of `group` below a mount point that shows the hierarchy from `mount_root` on.
 
-    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still hold the
-    path on the host; groups outside the mount (or above it, "/../..") cannot be seen: the mount point is used.
+    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still
+    hold the path on the host; groups outside the mount (or above it, "/../..") cannot be seen: the
+    mount point is used.
     """
     path = PurePosixPath(group)
     if ".." in path.parts:

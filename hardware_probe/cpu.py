@@ -1,8 +1,9 @@
 """The processors: what they are, what they can do, and how much of them this process may use.
 
-Read from ``/proc`` and ``/sys`` directly. py-cpuinfo knows no topology, and on an AMD machine it gave /proc/cpuinfo's
-"cache size" (the second level) as the third level's; besides, py-cpuinfo and py-cpuinfo2, which pytest-benchmark
-requires, overwrite one another's package. ``lscpu`` and ``systemd-detect-virt`` are missing in small images.
+Read from ``/proc`` and ``/sys`` directly. py-cpuinfo knows no topology, and on an AMD machine it
+gave /proc/cpuinfo's "cache size" (the second level) as the third level's; besides, py-cpuinfo and
+py-cpuinfo2, which pytest-benchmark requires, overwrite one another's package. ``lscpu`` and
+``systemd-detect-virt`` are missing in small images.
 """
 
 import math
@@ -12,19 +13,50 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.hardware_probe.cgroups import cpu_quota
-from dlbench.hardware_probe.files import ROOT, parse_cpu_list, parse_fields, parse_size, read_int, read_text
+from dlbench.hardware_probe.files import (
+    ROOT,
+    parse_cpu_list,
+    parse_fields,
+    parse_size,
+    read_int,
+    read_text,
+)
 
-# The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list would make
-# the fingerprint move with kernels that learn to name further flags of the same CPU.
+# The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list
+# would make the fingerprint move with kernels that learn to name further flags of the same CPU.
 _SAME_NAME = (
-    *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "avx512f", "avx512bw"),
-    *("avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
+    *(
+        "sse4_2",
+        "avx",
+        "f16c",
+        "fma",
+        "avx2",
+        "avx_vnni",
+        "avx_vnni_int8",
+        "avx_ne_convert",
+        "avx512f",
+        "avx512bw",
+    ),
+    *(
+        "avx512dq",
+        "avx512vl",
+        "avx512_vnni",
+        "avx512_bf16",
+        "avx512_fp16",
+        "amx_tile",
+        "amx_int8",
+        "amx_bf16",
+    ),
     *("amx_fp16", "neon", "i8mm", "bf16", "sve", "sve2", "sme", "sme2"),
 )
-KNOWN = {name: name for name in _SAME_NAME} | {"asimd": "neon", "asimdhp": "fp16", "asimddp": "dotprod"}
+KNOWN = {name: name for name in _SAME_NAME} | {
+    "asimd": "neon",
+    "asimdhp": "fp16",
+    "asimddp": "dotprod",
+}
 
-# (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers and
-# boards.
+# (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers
+# and boards.
 _ARM_CORES: dict[tuple[str | None, str | None], str] = {
     ("0x41", "0xd03"): "Arm Cortex-A53",
     ("0x41", "0xd07"): "Arm Cortex-A57",
@@ -42,8 +74,9 @@ _ARM_CORES: dict[tuple[str | None, str | None], str] = {
 }
 
 
-# What the firmware calls the machine, in lower case, and the hypervisor that this betrays. The order counts:
-# clouds name themselves as the vendor and sometimes KVM as the product. Amazon's "c6g.metal" is the hardware itself.
+# What the firmware calls the machine, in lower case, and the hypervisor that this betrays. The
+# order counts: clouds name themselves as the vendor and sometimes KVM as the product. Amazon's
+# "c6g.metal" is the hardware itself.
 _FIRMWARE_NAMES = {
     "amazon ec2": "Amazon Nitro",
     "google": "Google (KVM)",
@@ -59,8 +92,9 @@ _FIRMWARE_NAMES = {
     "bochs": "Bochs",
 }
 
-# The clock that a guest shares with its host. Offered by the kernel also where the guest uses another one,
-# and the only trace in very small virtual machines, which have no firmware tables at all.
+# The clock that a guest shares with its host. Offered by the kernel also where the guest uses
+# another one, and the only trace in very small virtual machines, which have no firmware tables at
+# all.
 _CLOCKS = {"kvm-clock": "KVM", "hyperv_clocksource": "Microsoft Hyper-V", "xen": "Xen"}
 
 
@@ -84,12 +118,16 @@ class Virtualisation:
 
 
 def _virtualisation(cpu_flags: frozenset[str], root: Path) -> Virtualisation:
-    """Judge from the CPU flag that x86 hypervisors set, the firmware's names, the clocks, the device tree."""
+    """Judge from the CPU flag that x86 hypervisors set, the firmware's names, the clocks, the
+    device tree.
+    """
     hypervisor = _hypervisor(root)
-    # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU flag. Arm has
-    # no such flag, so there the name alone decides.
+    # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU
+    # flag. Arm has no such flag, so there the name alone decides.
     virtual = "hypervisor" in cpu_flags or ("fpu" not in cpu_flags and hypervisor is not None)
-    container = next((name for file, name in _CONTAINER_FILES.items() if (root / file).exists()), None)
+    container = next(
+        (name for file, name in _CONTAINER_FILES.items() if (root / file).exists()), None
+    )
     # systemd writes here what PID 1's environment says, readable to everyone.
     container = container or read_text(root / "run/systemd/container")
     return Virtualisation("vm" if virtual else "none", hypervisor if virtual else None, container)
@@ -99,10 +137,17 @@ def _hypervisor(root: Path) -> str | None:
     sys = root / "sys"
     if (read_text(sys / "hypervisor/type") or "").lower() == "xen":
         return "Xen"
-    names = (read_text(sys / "class/dmi/id" / name) or "" for name in ("sys_vendor", "product_name", "bios_vendor"))
+    names = (
+        read_text(sys / "class/dmi/id" / name) or ""
+        for name in ("sys_vendor", "product_name", "bios_vendor")
+    )
     firmware = " ".join(names).lower()
     clocks = read_text(sys / "devices/system/clocksource/clocksource0/available_clocksource") or ""
-    found = [name for trace, name in _FIRMWARE_NAMES.items() if trace in firmware and ".metal" not in firmware]
+    found = [
+        name
+        for trace, name in _FIRMWARE_NAMES.items()
+        if trace in firmware and ".metal" not in firmware
+    ]
     found += [name for trace, name in _CLOCKS.items() if trace in clocks.split()]
     compatible = read_text(root / "proc/device-tree/hypervisor/compatible") or ""
     found += [name for trace, name in (("kvm", "KVM"), ("xen", "Xen")) if trace in compatible]
@@ -150,7 +195,8 @@ class Cpu:
     threads_per_core: int
     """SMT siblings per core; the largest where the cores differ."""
     core_siblings: tuple[tuple[int, ...], ...]
-    """For each physical core the numbers of its logical CPUs: the masks to choose from when binding."""
+    """For each physical core the numbers of its logical CPUs: the masks to choose from when
+    binding."""
     numa_nodes: int
     caches: tuple[Cache, ...]
     """In the order L1d, L1i, L2, L3, ...; empty where they are unknown."""
@@ -162,8 +208,8 @@ class Cpu:
     quota_cpus: float | None
     """CPUs' worth of time that control groups allow (1.5 is possible); None without a quota."""
     core_places: tuple[dict[str, int], ...] = ()
-    """For each core in `core_siblings` its "socket", NUMA "node" and "kind" (0 for the fastest kind of core, 1 for the
-    next, and so on); empty in records of older versions."""
+    """For each core in `core_siblings` its "socket", NUMA "node" and "kind" (0 for the fastest kind
+    of core, 1 for the next, and so on); empty in records of older versions."""
 
     @property
     def usable_physical_cores(self) -> int:
@@ -180,8 +226,8 @@ class Cpu:
     def effective_cpus(self) -> int:
         """`capacity_cpus` in whole CPUs, at least 1; a fraction rounds up, as loky and joblib do.
 
-        With a quota of 1.5 this is 2: two threads can be kept running, but both will be throttled now and
-        then.
+        With a quota of 1.5 this is 2: two threads can be kept running, but both will be throttled
+        now and then.
         """
         return max(1, math.ceil(self.capacity_cpus))
 
@@ -192,16 +238,19 @@ class Cpu:
 
 
 def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | None:
-    """Return the logical CPUs to bind this many threads to; None with more threads than usable CPUs.
+    """Return the logical CPUs to bind this many threads to; None with more threads than usable
+    CPUs.
 
-    Ascending for one worker. For several, which have equal shares of the threads, they come worker by worker: each
-    takes the first cores that it has threads for, and part of a core only where no whole one fits.
+    Ascending for one worker. For several, which have equal shares of the threads, they come worker
+    by worker: each takes the first cores that it has threads for, and part of a core only where no
+    whole one fits.
 
-    One logical CPU of each usable physical core comes first, then their SMT siblings. Fast kinds of core come before
-    slow ones. Within a kind one socket is filled before the next, and within it one NUMA node, beginning with those
-    that have most usable cores: threads of one step share the last level of cache and the memory next to it. That
-    is "compact,1,0", which Intel recommends for oneDNN, and equals binding to one node with numactl; work limited by
-    memory bandwidth alone may run faster spread over sockets. The mask of p + 1 CPUs adds one CPU to that of p, so that
+    One logical CPU of each usable physical core comes first, then their SMT siblings. Fast kinds of
+    core come before slow ones. Within a kind one socket is filled before the next, and within it
+    one NUMA node, beginning with those that have most usable cores: threads of one step share the
+    last level of cache and the memory next to it. That is "compact,1,0", which Intel recommends for
+    oneDNN, and equals binding to one node with numactl; work limited by memory bandwidth alone may
+    run faster spread over sockets. The mask of p + 1 CPUs adds one CPU to that of p, so that
     nothing else changes along T(p).
 
     Raises ValueError for fewer than 1 thread.
@@ -217,10 +266,21 @@ def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | No
     ]
     of_socket = Counter(core[:2] for core in cores)
     of_node = Counter(core[:3] for core in cores)
-    cores.sort(key=lambda core: (core[0], -of_socket[core[:2]], core[1], -of_node[core[:3]], core[2], core[3][0]))
+    cores.sort(
+        key=lambda core: (
+            core[0],
+            -of_socket[core[:2]],
+            core[1],
+            -of_node[core[:3]],
+            core[2],
+            core[3][0],
+        )
+    )
     ordered = [core[3] for core in cores]
     most = max((len(usable) for usable in ordered), default=0)
-    chosen = [usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)][:threads]
+    chosen = [
+        usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)
+    ][:threads]
     if threads > len(chosen):
         return None
     if workers == 1:
@@ -253,11 +313,14 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
     first = parse_fields(cpuinfo.splitlines())  # On Arm some facts stand after the last processor.
     flags = frozenset((first.get("flags") or first.get("Features") or "").split())
     listed = sorted(int(number) for number in processors if number.isdecimal())
-    online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online")) or tuple(listed) or (0,)
+    online = (
+        parse_cpu_list(read_text(root / "sys/devices/system/cpu/online")) or tuple(listed) or (0,)
+    )
     cores = _core_siblings(root, online, processors)
     places = _core_places(root, cores, processors)
     status = parse_fields((read_text(root / "proc/self/status") or "").splitlines())
-    # The mask may name CPUs that do not exist (the kernel's default allows all that it was built for).
+    # The mask may name CPUs that do not exist (the kernel's default allows all that it was built
+    # for).
     allowed = set(parse_cpu_list(status.get("Cpus_allowed_list"))).intersection(online)
     return Cpu(
         architecture=_architecture(root, flags),
@@ -294,7 +357,9 @@ def _core_siblings(
     groups: dict[object, list[int]] = {}
     for cpu in online:
         # "core_cpus_list" is the newer name (Linux 5.3) of "thread_siblings_list".
-        siblings = _topology(root, cpu, "core_cpus_list") or _topology(root, cpu, "thread_siblings_list")
+        siblings = _topology(root, cpu, "core_cpus_list") or _topology(
+            root, cpu, "thread_siblings_list"
+        )
         fields = processors.get(str(cpu), {})
         key: object = cpu
         if siblings is not None:
@@ -306,7 +371,8 @@ def _core_siblings(
     return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
 
 
-# Below this share of the fastest core's capacity a core is of a slower kind; "favoured" cores differ by a few per cent.
+# Below this share of the fastest core's capacity a core is of a slower kind; "favoured" cores
+# differ by a few per cent.
 _SAME_KIND = 0.85
 
 
@@ -321,19 +387,29 @@ def _core_places(
     kinds = _kinds(root, tuple(core[0] for core in cores))
     places = []
     for cpu, *_ in cores:
-        package = _topology(root, cpu, "physical_package_id") or processors.get(str(cpu), {}).get("physical id", "")
+        package = _topology(root, cpu, "physical_package_id") or processors.get(str(cpu), {}).get(
+            "physical id", ""
+        )
         socket = int(package) if package.isdecimal() else 0
         places.append({"socket": socket, "node": nodes.get(cpu, 0), "kind": kinds.get(cpu, 0)})
     return tuple(places)
 
 
 def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
-    """Return the kind of core of each CPU, 0 the fastest, by Intel's drivers or else by the kernel's capacities."""
-    devices = [root / f"sys/devices/{name}/cpus" for name in ("cpu_core", "cpu_atom", "cpu_lowpower")]
-    named = {cpu: kind for kind, path in enumerate(devices) for cpu in parse_cpu_list(read_text(path))}
+    """Return the kind of core of each CPU, 0 the fastest, by Intel's drivers or else by the
+    kernel's capacities.
+    """
+    devices = [
+        root / f"sys/devices/{name}/cpus" for name in ("cpu_core", "cpu_atom", "cpu_lowpower")
+    ]
+    named = {
+        cpu: kind for kind, path in enumerate(devices) for cpu in parse_cpu_list(read_text(path))
+    }
     if named:
         return named
-    capacities = {cpu: read_int(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") or 0 for cpu in cpus}
+    capacities = {
+        cpu: read_int(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") or 0 for cpu in cpus
+    }
     kinds: dict[int, int] = {}
     kind, fastest = -1, math.inf
     for cpu in sorted(cpus, key=lambda cpu: -capacities[cpu]):
@@ -354,8 +430,14 @@ def _architecture(root: Path, flags: frozenset[str]) -> str:
 
 def _model(first: dict[str, str]) -> str:
     implementer, part = first.get("CPU implementer"), first.get("CPU part")
-    arm = _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}") if implementer else None
-    name = first.get("model name") or arm or first.get("cpu") or first.get("uarch")  # the last two on POWER and RISC-V
+    arm = (
+        _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}")
+        if implementer
+        else None
+    )
+    name = (
+        first.get("model name") or arm or first.get("cpu") or first.get("uarch")
+    )  # the last two on POWER and RISC-V
     return " ".join(name.split()) if name else "unknown"
 
 
@@ -368,7 +450,8 @@ def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
             if level is None or size is None:
                 continue
             suffix = {"Data": "d", "Instruction": "i"}.get(read_text(index / "type") or "", "")
-            # CPUs that share an instance all list the same CPUs; without the list it counts as private.
+            # CPUs that share an instance all list the same CPUs; without the list it counts as
+            # private.
             instance = read_text(index / "shared_cpu_list") or cpu
             found.setdefault((level, suffix), {})[instance] = size
     return tuple(
@@ -377,7 +460,9 @@ def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
     )
 
 
-def _frequency(root: Path, online: tuple[int, ...], processors: dict[str, dict[str, str]]) -> Frequency:
+def _frequency(
+    root: Path, online: tuple[int, ...], processors: dict[str, dict[str, str]]
+) -> Frequency:
     system = root / "sys/devices/system/cpu"
     folders = [system / f"cpu{cpu}/cpufreq" for cpu in online]
 
@@ -386,7 +471,8 @@ def _frequency(root: Path, online: tuple[int, ...], processors: dict[str, dict[s
 
     current = mhz("scaling_cur_freq")
     if not current:
-        # On a virtual machine this is the nominal rate that the host reports, not what the core does now.
+        # On a virtual machine this is the nominal rate that the host reports, not what the core
+        # does now.
         rates = [processor.get("cpu MHz", "") for processor in processors.values()]
         current = [float(rate) for rate in rates if rate.replace(".", "", 1).isdecimal()]
     no_turbo, boost = read_int(system / "intel_pstate/no_turbo"), read_int(system / "cpufreq/boost")

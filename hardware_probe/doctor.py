@@ -1,9 +1,10 @@
-"""The doctor: find what harms measurements on this machine and advise how to fix it, without changing anything.
+"""The doctor: find what harms measurements on this machine and advise how to fix it, without
+changing anything.
 
-`gather_facts` reads files of /proc and /sys under a root, so that recorded trees can stand in for other machines;
-`take_sample` watches the machine for a few seconds; `diagnose` judges both by a table of checks. Facts contain no user
-names and no paths. Address randomisation is left out on purpose: each launch has its own layout, and launches are the
-unit of statistics.
+`gather_facts` reads files of /proc and /sys under a root, so that recorded trees can stand in for
+other machines; `take_sample` watches the machine for a few seconds; `diagnose` judges both by a
+table of checks. Facts contain no user names and no paths. Address randomisation is left out on
+purpose: each launch has its own layout, and launches are the unit of statistics.
 """
 
 import dataclasses
@@ -26,30 +27,77 @@ from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_cpu_list, read_
 from dlbench.hardware_probe.memory import Memory, probe_memory
 from dlbench.hardware_probe.sentinel import OTHERS_LIMIT, WAITING_LIMIT, Reading
 
-# Variables by which a shell changes how fast numerical programs run; a trailing * stands for any ending.
+# Variables by which a shell changes how fast numerical programs run; a trailing * stands for any
+# ending.
 TELLING_VARIABLES = (
-    *("ATEN_CPU_CAPABILITY", "BLIS_*", "CUBLAS_*", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "CUDNN_*"),
-    *("DNNL_*", "GLIBC_TUNABLES", "GOMP_*", "GOTO_NUM_THREADS", "JAX_*", "KMP_*", "LD_LIBRARY_PATH", "LD_PRELOAD"),
-    *("MALLOC_*", "MKLDNN_*", "MKL_*", "MXNET_*", "NCCL_*", "NPY_DISABLE_CPU_FEATURES", "NUMEXPR_*", "OMP_*"),
-    *("ONEDNN_*", "OPENBLAS_*", "PYTHONMALLOC", "PYTHONPATH", "PYTORCH_*", "TF_DISABLE_*", "TF_ENABLE_*"),
-    *("TF_FORCE_*", "TF_GPU_*", "TF_NUM_*", "TF_USE_*", "TF_XLA_FLAGS", "TORCHDYNAMO_*", "TORCHINDUCTOR_*"),
+    *(
+        "ATEN_CPU_CAPABILITY",
+        "BLIS_*",
+        "CUBLAS_*",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDNN_*",
+    ),
+    *(
+        "DNNL_*",
+        "GLIBC_TUNABLES",
+        "GOMP_*",
+        "GOTO_NUM_THREADS",
+        "JAX_*",
+        "KMP_*",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+    ),
+    *(
+        "MALLOC_*",
+        "MKLDNN_*",
+        "MKL_*",
+        "MXNET_*",
+        "NCCL_*",
+        "NPY_DISABLE_CPU_FEATURES",
+        "NUMEXPR_*",
+        "OMP_*",
+    ),
+    *(
+        "ONEDNN_*",
+        "OPENBLAS_*",
+        "PYTHONMALLOC",
+        "PYTHONPATH",
+        "PYTORCH_*",
+        "TF_DISABLE_*",
+        "TF_ENABLE_*",
+    ),
+    *(
+        "TF_FORCE_*",
+        "TF_GPU_*",
+        "TF_NUM_*",
+        "TF_USE_*",
+        "TF_XLA_FLAGS",
+        "TORCHDYNAMO_*",
+        "TORCHINDUCTOR_*",
+    ),
     *("TORCH_*", "TRITON_*", "VECLIB_MAXIMUM_THREADS", "XLA_*"),
 )
-_BOOST_FILES = ("sys/devices/system/cpu/intel_pstate/no_turbo", "sys/devices/system/cpu/cpufreq/boost")
+_BOOST_FILES = (
+    "sys/devices/system/cpu/intel_pstate/no_turbo",
+    "sys/devices/system/cpu/cpufreq/boost",
+)
 _KINDS_OF_CORES = ("performance", "efficiency", "low-power")
 # Processes that use less than this share of one CPU are not listed.
 _BUSY_SHARE = 0.02
 
-# Spread of readings within a few seconds, (largest - smallest) / median: the limit of a quiet machine, and the one from
-# which on nothing can be compared.
+# Spread of readings within a few seconds, (largest - smallest) / median: the limit of a quiet
+# machine, and the one from which on nothing can be compared.
 _GEMM_SPREAD, _BANDWIDTH_SPREAD = (0.03, 0.10), (0.10, 0.30)
 _NAMES_SHOWN = 4
 _REST_CPUS = 0.1
 _GIB = 1024**3
-# With a margin: the 130 million parameters of fcn8 are half a gigabyte, and a framework may hold several copies
-# (weights, gradients, an optimiser's and a parity check's) on top of its own gigabyte or two.
+# With a margin: the 130 million parameters of fcn8 are half a gigabyte, and a framework may hold
+# several copies (weights, gradients, an optimiser's and a parity check's) on top of its own
+# gigabyte or two.
 _ENOUGH_BYTES = 6 * _GIB
-# Swapped-out pages of sleeping programs seldom come back; more than this share of the memory may harm.
+# Swapped-out pages of sleeping programs seldom come back; more than this share of the memory may
+# harm.
 _MUCH_SWAPPED = 0.01
 # Launches on virtual machines measured 0.5 to 2 us. A step of a framework has up to 90,000 faults.
 _CHEAP_FAULT_SECONDS, _FAULTS_SHOWN = 1e-6, 10_000
@@ -70,7 +118,9 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding(JsonRecord):
-    """The result of one check: what was seen, why it matters to a measurement, and how to fix it."""
+    """The result of one check: what was seen, why it matters to a measurement, and how to fix
+    it.
+    """
 
     name: str
     """Stable, for scripts: "governor", "cpu_quota", ..."""
@@ -79,7 +129,8 @@ class Finding(JsonRecord):
     seen: str
     why: str
     advice: str = ""
-    """One sentence, which introduces the command if there is one; empty where nothing needs fixing."""
+    """One sentence, which introduces the command if there is one; empty where nothing needs
+    fixing."""
     command: str | None = None
     """A shell command, ready to run; None where no command fixes it."""
 
@@ -91,13 +142,16 @@ class Finding(JsonRecord):
 
 @dataclass(frozen=True)
 class Sample:
-    """The machine's load over a few seconds; this process and the sentinel's do not count as others."""
+    """The machine's load over a few seconds; this process and the sentinel's do not count as
+    others.
+    """
 
     seconds: float
     contention: dict[str, float | None]
     """As `sentinel.between` returns it."""
     processes: tuple[tuple[str, float], ...]
-    """Names of other processes, each with the CPUs that all of that name used together; the busiest first."""
+    """Names of other processes, each with the CPUs that all of that name used together; the busiest
+    first."""
     throttle_events: int | None
     readings: tuple[Reading, ...]
 
@@ -119,9 +173,11 @@ class Facts:
     load_average: tuple[float, float] | None
     """Over one and five minutes."""
     variables: dict[str, bool]
-    """Variables of this shell that change how fast numerical programs run; True where passed on to the frameworks."""
+    """Variables of this shell that change how fast numerical programs run; True where passed on to
+    the frameworks."""
     free_memory_returns: bool | None = None
-    """Whether this virtual machine returns free memory to its host; None where it has no balloon device."""
+    """Whether this virtual machine returns free memory to its host; None where it has no balloon
+    device."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
     fault_seconds: float | None = None
@@ -131,16 +187,22 @@ class Facts:
 def gather_facts(
     root: Path = ROOT, variables: Mapping[str, str] | None = None, passed_on: Collection[str] = ()
 ) -> Facts:
-    """Read the setup of this machine or a recorded one; `passed_on` names the variables that frameworks inherit."""
+    """Read the setup of this machine or a recorded one; `passed_on` names the variables that
+    frameworks inherit.
+    """
     cpu = probe_cpu(root)
     system = root / "sys/devices/system/cpu"
     load = re.match(r"([\d.]+) ([\d.]+) ", read_text(root / "proc/loadavg") or "")
     telling = re.compile("|".join(map(fnmatch.translate, TELLING_VARIABLES)))
-    given = sorted(name for name, value in (variables or {}).items() if value and telling.match(name))
+    given = sorted(
+        name for name, value in (variables or {}).items() if value and telling.match(name)
+    )
     return Facts(
         cpu=cpu,
         memory=probe_memory(root),
-        boost_file=next((f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None), None),
+        boost_file=next(
+            (f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None), None
+        ),
         smt_control=read_text(system / "smt/control") in ("on", "off"),
         isolated=parse_cpu_list(read_text(system / "isolated")),
         throttle_events=_throttle_events(root, cpu),
@@ -153,9 +215,15 @@ def gather_facts(
 
 
 def _free_memory_returns(driver: Path) -> bool | None:
-    """Return whether a balloon device has negotiated free page reporting (the virtio specification's feature 5)."""
+    """Return whether a balloon device has negotiated free page reporting (the virtio
+    specification's feature 5).
+    """
     features = [read_text(device / "features") or "" for device in sorted(driver.glob("virtio*"))]
-    return any(bits[_FREE_PAGE_REPORTING : _FREE_PAGE_REPORTING + 1] == "1" for bits in features) if features else None
+    return (
+        any(bits[_FREE_PAGE_REPORTING : _FREE_PAGE_REPORTING + 1] == "1" for bits in features)
+        if features
+        else None
+    )
 
 
 def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -> Sample:
@@ -175,7 +243,9 @@ def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -
     seconds = after.wall - before.wall
     shares: dict[str, float] = {}
     for key, (name, spent) in _process_times().items():
-        shares[name] = shares.get(name, 0.0) + (spent - processes.get(key, (name, 0.0))[1]) / seconds
+        shares[name] = (
+            shares.get(name, 0.0) + (spent - processes.get(key, (name, 0.0))[1]) / seconds
+        )
     busy = [(name, share) for name, share in shares.items() if share >= _BUSY_SHARE]
     return Sample(
         seconds=seconds,
@@ -187,9 +257,17 @@ def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -
 
 
 def _throttle_events(root: Path, cpu: Cpu) -> int | None:
-    """Return the thermal throttling events since boot, over cores and packages; None where nothing counts them."""
-    folders = [root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings]
-    counts = [read_int(folder / f"{part}_throttle_count") for folder in folders for part in ("core", "package")]
+    """Return the thermal throttling events since boot, over cores and packages; None where nothing
+    counts them.
+    """
+    folders = [
+        root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings
+    ]
+    counts = [
+        read_int(folder / f"{part}_throttle_count")
+        for folder in folders
+        for part in ("core", "package")
+    ]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -197,10 +275,17 @@ def _throttle_events(root: Path, cpu: Cpu) -> int | None:
 def _on_battery(folder: Path) -> bool | None:
     supplies = sorted(folder.iterdir()) if folder.is_dir() else []
     # A mouse has a battery too: those have the scope "Device".
-    if not any(read_text(one / "type") == "Battery" and read_text(one / "scope") != "Device" for one in supplies):
+    if not any(
+        read_text(one / "type") == "Battery" and read_text(one / "scope") != "Device"
+        for one in supplies
+    ):
         return None
     mains = [online for supply in supplies if (online := read_int(supply / "online")) is not None]
-    return not any(mains) if mains else any(read_text(supply / "status") == "Discharging" for supply in supplies)
+    return (
+        not any(mains)
+        if mains
+        else any(read_text(supply / "status") == "Discharging" for supply in supplies)
+    )
 
 
 def _process_times() -> dict[tuple[int, float], tuple[str, float]]:
@@ -209,7 +294,11 @@ def _process_times() -> dict[tuple[int, float], tuple[str, float]]:
     own = psutil.Process().pid
     for process in psutil.process_iter(["pid", "ppid", "create_time", "name", "cpu_times"]):
         facts = process.info
-        if own not in (facts["pid"], facts["ppid"]) and facts["cpu_times"] is not None and facts["name"]:
+        if (
+            own not in (facts["pid"], facts["ppid"])
+            and facts["cpu_times"] is not None
+            and facts["name"]
+        ):
             spent = facts["cpu_times"].user + facts["cpu_times"].system
             times[facts["pid"], facts["create_time"]] = facts["name"], spent
     return times
@@ -226,7 +315,8 @@ def cpu_list(cpus: Iterable[int]) -> str:
     return ",".join("-".join(map(str, ends)) for ends in ranges)
 
 
-#: The result of a check: severity, what was seen, advice, command. None: there is nothing of the kind here.
+#: The result of a check: severity, what was seen, advice, command. None: there is nothing of the
+#: kind here.
 _Result = tuple[Severity, str, str, str | None] | None
 
 
@@ -242,8 +332,12 @@ def _may_harm(seen: str, advice: str, command: str | None = None) -> _Result:
     return Severity.MAY_HARM, seen, advice, command
 
 
-def _graded(share: float, limit: float, seen: str, advice: str, command: str | None = None) -> _Result:
-    """Judge a share of time, or of the CPUs: it harms from the limit on, and may harm from a fifth of it on."""
+def _graded(
+    share: float, limit: float, seen: str, advice: str, command: str | None = None
+) -> _Result:
+    """Judge a share of time, or of the CPUs: it harms from the limit on, and may harm from a fifth
+    of it on.
+    """
     if share < limit / 5:
         return _fine(seen)
     return (_harms if share >= limit else _may_harm)(seen, advice, command)
@@ -251,7 +345,9 @@ def _graded(share: float, limit: float, seen: str, advice: str, command: str | N
 
 def _unknown(facts: Facts | None = None) -> _Result:
     hidden = facts is not None and facts.cpu.virtualisation.kind == "vm"
-    words = "hidden by the host of this virtual machine" if hidden else "not reported by this system"
+    words = (
+        "hidden by the host of this virtual machine" if hidden else "not reported by this system"
+    )
     return Severity.UNKNOWN, words, "", None
 
 
@@ -280,14 +376,17 @@ def _waiting(facts: Facts) -> _Result:
     if (sample := facts.sample) is None:
         return None
     share = sample.contention["pressure_share"]
-    waits = [reading.waiting_share for reading in sample.readings if reading.waiting_share is not None]
+    waits = [
+        reading.waiting_share for reading in sample.readings if reading.waiting_share is not None
+    ]
     own = statistics.mean(waits) if waits else None
     parts = [f"some program {share:.1%} of the time"] if share is not None else []
     if own is not None:
         parts.append(f"the sentinel {own:.1%} of its own time")
     if not parts:
         return _unknown()
-    # Merely starting the sentinel makes some process wait now and then, so there is no "may harm" here.
+    # Merely starting the sentinel makes some process wait now and then, so there is no "may harm"
+    # here.
     harms = max(share or 0.0, own or 0.0) >= WAITING_LIMIT
     return _harms(", ".join(parts), f"{_WAIT}.") if harms else _fine(", ".join(parts))
 
@@ -308,11 +407,14 @@ def _repeatability(facts: Facts) -> _Result:
     bandwidth = [reading.bandwidth_bytes_per_second for reading in sample.readings]
     spreads = [(max(rates) - min(rates)) / statistics.median(rates) for rates in (gemm, bandwidth)]
     seen = (
-        f"{len(gemm)} readings: matrix products {statistics.median(gemm) / 1e9:.0f} GFLOP/s, spread {spreads[0]:.1%}"
-        f"; memory {statistics.median(bandwidth) / 1e9:.1f} GB/s, spread {spreads[1]:.1%}"
+        f"{len(gemm)} readings: matrix products {statistics.median(gemm) / 1e9:.0f} GFLOP/s, "
+        f"spread {spreads[0]:.1%}; memory {statistics.median(bandwidth) / 1e9:.1f} GB/s, spread "
+        f"{spreads[1]:.1%}"
     )
     limits = (_GEMM_SPREAD, _BANDWIDTH_SPREAD)
-    worst = max(sum(spread >= limit for limit in pair) for spread, pair in zip(spreads, limits, strict=True))
+    worst = max(
+        sum(spread >= limit for limit in pair) for spread, pair in zip(spreads, limits, strict=True)
+    )
     advice = "Fix the other findings listed here, then check again."
     return (_harms if worst == 2 else _may_harm)(seen, advice) if worst else _fine(seen)
 
@@ -339,7 +441,9 @@ def _cpu_quota(facts: Facts) -> _Result:
     )
     command = None
     if (container := cpu.virtualisation.container) in _CONTAINERS_WITH_MASKS:
-        advice = "On the container's host, give it whole CPUs instead of a share of CPU time (--cpus)."
+        advice = (
+            "On the container's host, give it whole CPUs instead of a share of CPU time (--cpus)."
+        )
         command = f"{container} run --cpuset-cpus={cpu_list(cpu.affinity[:whole])} ..."
     # A whole number of CPUs is harmless as long as no more threads than that ever run.
     return (_may_harm if quota == whole else _harms)(seen, advice, command)
@@ -351,7 +455,8 @@ def _affinity(facts: Facts) -> _Result:
         return _fine(f"all {cpu.logical_cpus}")
     return _may_harm(
         f"{len(cpu.affinity)} of {cpu.logical_cpus}: {cpu_list(cpu.affinity)}",
-        "If the mask is not intended, allow this shell all CPUs; a container's mask is set on its host.",
+        "If the mask is not intended, allow this shell all CPUs; a container's mask is set on its "
+        "host.",
         _BIND.format(cpu_list(sibling for core in cpu.core_siblings for sibling in core)),
     )
 
@@ -360,12 +465,21 @@ def _isolated_cpus(facts: Facts) -> _Result:
     inside = set(facts.isolated) & set(facts.cpu.affinity)
     outside = [cpu for cpu in facts.cpu.affinity if cpu not in inside]
     if not inside:
-        return _fine(cpu_list(facts.isolated) + ", outside this process's mask" if facts.isolated else "none")
+        return _fine(
+            cpu_list(facts.isolated) + ", outside this process's mask" if facts.isolated else "none"
+        )
     seen = f"{cpu_list(inside)}, within this process's mask"
     if outside:
-        advice = "Keep this shell off isolated CPUs, where unbound threads crowd together, or boot without isolcpus=."
+        advice = (
+            "Keep this shell off isolated CPUs, where unbound threads crowd together, or boot "
+            "without isolcpus=."
+        )
         return _harms(seen, advice, _BIND.format(cpu_list(outside)))
-    return _fine(seen) if len(inside) == 1 else _harms(seen, "Boot without isolcpus= to measure more than one thread.")
+    return (
+        _fine(seen)
+        if len(inside) == 1
+        else _harms(seen, "Boot without isolcpus= to measure more than one thread.")
+    )
 
 
 def _virtual_machine(facts: Facts) -> _Result:
@@ -374,8 +488,9 @@ def _virtual_machine(facts: Facts) -> _Result:
         return _fine("no")
     return _may_harm(
         f"yes, under {virtual.hypervisor}" if virtual.hypervisor else "yes",
-        "This cannot be fixed inside the virtual machine: use a dedicated host or bare metal for results that are "
-        "to last, and here compare only cells whose launches were interleaved within one run.",
+        "This cannot be fixed inside the virtual machine: use a dedicated host or bare metal for "
+        "results that are to last, and here compare only cells whose launches were interleaved "
+        "within one run.",
     )
 
 
@@ -393,7 +508,10 @@ def _smt(facts: Facts) -> _Result:
         way = "switch the siblings off until the next boot"
         command = "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     else:
-        way, command = "allow this shell one thread of each core", _BIND.format(cpu_list(map(min, used)))
+        way, command = (
+            "allow this shell one thread of each core",
+            _BIND.format(cpu_list(map(min, used))),
+        )
     return _may_harm(seen, f"Measure with `--threads 1-cores`, or {way}.", command)
 
 
@@ -401,14 +519,20 @@ def _core_kinds(facts: Facts) -> _Result:
     cpus: dict[int, list[int]] = {}
     for place, core in zip(facts.cpu.core_places, facts.cpu.core_siblings, strict=True):
         cpus.setdefault(place["kind"], []).extend(set(core) & set(facts.cpu.affinity))
-    kinds = [(_KINDS_OF_CORES[min(kind, 2)], allowed) for kind, allowed in sorted(cpus.items()) if allowed]
+    kinds = [
+        (_KINDS_OF_CORES[min(kind, 2)], allowed)
+        for kind, allowed in sorted(cpus.items())
+        if allowed
+    ]
     if len(cpus) < 2 or not kinds:
         return None
     seen = ", ".join(f"{name} {cpu_list(allowed)}" for name, allowed in kinds)
     if len(kinds) == 1:
         return _fine(seen)
     name, fastest = kinds[0]
-    return _harms(seen, f"Restrict this shell to the {name} cores.", _BIND.format(cpu_list(fastest)))
+    return _harms(
+        seen, f"Restrict this shell to the {name} cores.", _BIND.format(cpu_list(fastest))
+    )
 
 
 def _variables_passed_on(facts: Facts) -> _Result:
@@ -435,7 +559,9 @@ def _governor(facts: Facts) -> _Result:
     if governor == "performance":
         return _fine(governor)
     command = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return _harms(governor.replace(",", ", "), "Set it to `performance` until the next boot.", command)
+    return _harms(
+        governor.replace(",", ", "), "Set it to `performance` until the next boot.", command
+    )
 
 
 def _turbo(facts: Facts) -> _Result:
@@ -445,7 +571,8 @@ def _turbo(facts: Facts) -> _Result:
     value = 1 if facts.boost_file and facts.boost_file.endswith("no_turbo") else 0
     return _may_harm(
         "on" if frequency.maximum_mhz is None else f"on, up to {frequency.maximum_mhz:.0f} MHz",
-        "For scaling curves, switch it off until the next boot; interleaved comparisons within one run may keep it.",
+        "For scaling curves, switch it off until the next boot; interleaved comparisons within "
+        "one run may keep it.",
         f"echo {value} | sudo tee {facts.boost_file}",
     )
 
@@ -459,7 +586,9 @@ def _heat(facts: Facts) -> _Result:
     if sample and now:
         return _harms(f"{now} times in {sample.seconds:.1f} s", advice)
     if since_start:
-        return _may_harm(f"{since_start} times since boot{'' if now is None else ', not now'}", advice)
+        return _may_harm(
+            f"{since_start} times since boot{'' if now is None else ', not now'}", advice
+        )
     return _fine("never since boot")
 
 
@@ -495,8 +624,13 @@ def _swap(facts: Facts) -> _Result:
     if used < _MUCH_SWAPPED * memory.total_bytes:
         return _fine(seen)
     if used < memory.available_bytes:
-        return _may_harm(seen, "Load the pages back and keep swap off while measuring.", "sudo swapoff --all")
-    return _may_harm(seen, "Stop programs that use a lot of memory: the swapped-out pages do not fit into the rest.")
+        return _may_harm(
+            seen, "Load the pages back and keep swap off while measuring.", "sudo swapoff --all"
+        )
+    return _may_harm(
+        seen,
+        "Stop programs that use a lot of memory: the swapped-out pages do not fit into the rest.",
+    )
 
 
 def _huge_pages(facts: Facts) -> _Result:
@@ -514,13 +648,19 @@ def _page_faults(facts: Facts) -> _Result:
     seen = f"{seconds * 1e6:.1f} us each, {_FAULTS_SHOWN * seconds:.3f} s for {_FAULTS_SHOWN:,}"
     if seconds < _CHEAP_FAULT_SECONDS:
         return _fine(seen)
-    return _may_harm(seen, "Let freed memory stay with the process: the setting keep_heap of `dlbench run --tuning`.")
+    return _may_harm(
+        seen,
+        "Let freed memory stay with the process: the setting keep_heap of `dlbench run --tuning`.",
+    )
 
 
 def _free_memory(facts: Facts) -> _Result:
     if not facts.free_memory_returns:
         return None if facts.free_memory_returns is None else _fine("kept by this virtual machine")
-    advice = "Let freed memory stay with the process (keep_heap), or have the host switch free page reporting off."
+    advice = (
+        "Let freed memory stay with the process (keep_heap), or have the host switch free page "
+        "reporting off."
+    )
     return _may_harm("returned to the host after about two seconds (free page reporting)", advice)
 
 
@@ -530,70 +670,124 @@ def _numa_balancing(facts: Facts) -> _Result:
         return _fine("one node, nothing to balance")
     if not balancing:
         return _unknown() if balancing is None else _fine(f"off, {nodes} nodes")
-    return _may_harm(f"on, {nodes} nodes", "Switch it off, until the next boot.", "sudo sysctl kernel.numa_balancing=0")
+    return _may_harm(
+        f"on, {nodes} nodes",
+        "Switch it off, until the next boot.",
+        "sudo sysctl kernel.numa_balancing=0",
+    )
 
 
-#: Title of each check, which is named after its function, and why it matters to a measurement. The current load comes
-#: first, since it spoils measurements most often.
+#: Title of each check, which is named after its function, and why it matters to a measurement. The
+#: current load comes first, since it spoils measurements most often.
 _CHECKS: dict[Callable[[Facts], _Result], str] = {
-    _load: "Current load. Other programs slow a measurement down, and no number is more precise than the machine is "
-    "repeatable.",
-    _others: "Other programs. They take CPUs, caches, memory bandwidth and turbo clock away from the measurement.",
+    _load: (
+        "Current load. Other programs slow a measurement down, and no number is more precise than "
+        "the machine is repeatable."
+    ),
+    _others: (
+        "Other programs. They take CPUs, caches, memory bandwidth and turbo clock away from the "
+        "measurement."
+    ),
     _waiting: "Waiting for a CPU. A step that waits for a CPU is timed as if it computed.",
-    _steal: "CPU time withheld by the host. The host runs other guests on the CPUs that this machine believes it has.",
-    _repeatability: "Repeatability. A few launches cannot resolve a difference smaller than the spread of identical "
-    "work on one thread.",
-    _load_average: "Load average. It counts programs that ran or waited for CPU or disk; a program that was busy a "
-    "minute ago may be busy again.",
-    _cpu_quota: "CPU quota. Once a control group has used up its CPU time, the kernel stops it until the end of the "
-    "period, usually 100 ms.",
-    _affinity: "CPUs allowed. The CPUs outside the mask are for other programs, which share caches, memory bandwidth "
-    "and heat with this process.",
-    _isolated_cpus: "Isolated CPUs. The kernel keeps other work away from isolated CPUs, but it does not spread "
-    "threads over them either.",
-    _virtual_machine: "Virtual machine. The host decides when and where virtual CPUs run and what else runs beside "
-    "them, and the guest sees little of it.",
-    _smt: "SMT siblings. Two threads on one core share its arithmetic units: threads beyond the number of cores add "
-    "no hardware.",
-    _core_kinds: "Kinds of cores. Every parallel step waits for its slowest thread, and chance decides which threads "
-    "get the slow cores.",
-    _variables_passed_on: "Variables passed on. The frameworks measured inherit these, so another shell may give "
-    "different numbers.",
-    _variables: "Variables of this shell. dlbench sets the variables of its launches itself; other programs started "
-    "from this shell obey these.",
-    _governor: "Frequency governor. Any governor but `performance` lets the clock follow the load, so the same step "
-    "takes longer after a pause.",
-    _turbo: "Turbo frequencies. The turbo clock drops as more cores are busy and as they warm up, which looks like "
-    "poor scaling over threads.",
-    _heat: "Thermal throttling. A processor that is too hot lowers its clock, for later steps more than for earlier "
-    "ones.",
-    _power: "Power. On battery the firmware caps the clock, and lowers the cap as the charge falls.",
+    _steal: (
+        "CPU time withheld by the host. The host runs other guests on the CPUs that this machine "
+        "believes it has."
+    ),
+    _repeatability: (
+        "Repeatability. A few launches cannot resolve a difference smaller than the spread of "
+        "identical work on one thread."
+    ),
+    _load_average: (
+        "Load average. It counts programs that ran or waited for CPU or disk; a program that was "
+        "busy a minute ago may be busy again."
+    ),
+    _cpu_quota: (
+        "CPU quota. Once a control group has used up its CPU time, the kernel stops it until the "
+        "end of the period, usually 100 ms."
+    ),
+    _affinity: (
+        "CPUs allowed. The CPUs outside the mask are for other programs, which share caches, "
+        "memory bandwidth and heat with this process."
+    ),
+    _isolated_cpus: (
+        "Isolated CPUs. The kernel keeps other work away from isolated CPUs, but it does not "
+        "spread threads over them either."
+    ),
+    _virtual_machine: (
+        "Virtual machine. The host decides when and where virtual CPUs run and what else runs "
+        "beside them, and the guest sees little of it."
+    ),
+    _smt: (
+        "SMT siblings. Two threads on one core share its arithmetic units: threads beyond the "
+        "number of cores add no hardware."
+    ),
+    _core_kinds: (
+        "Kinds of cores. Every parallel step waits for its slowest thread, and chance decides "
+        "which threads get the slow cores."
+    ),
+    _variables_passed_on: (
+        "Variables passed on. The frameworks measured inherit these, so another shell may give "
+        "different numbers."
+    ),
+    _variables: (
+        "Variables of this shell. dlbench sets the variables of its launches itself; other "
+        "programs started from this shell obey these."
+    ),
+    _governor: (
+        "Frequency governor. Any governor but `performance` lets the clock follow the load, so the "
+        "same step takes longer after a pause."
+    ),
+    _turbo: (
+        "Turbo frequencies. The turbo clock drops as more cores are busy and as they warm up, "
+        "which looks like poor scaling over threads."
+    ),
+    _heat: (
+        "Thermal throttling. A processor that is too hot lowers its clock, for later steps more "
+        "than for earlier ones."
+    ),
+    _power: (
+        "Power. On battery the firmware caps the clock, and lowers the cap as the charge falls."
+    ),
     _memory: "Memory. The kernel kills a launch that runs out of memory, or swaps first.",
     _swap: "Swap. A page that was swapped out comes back from disk in the middle of a step.",
-    _huge_pages: "Transparent huge pages. With `always`, chance decides how many huge pages a launch gets, so launches "
-    "of the same cell differ.",
-    _page_faults: "Page faults. Memory that a framework gives back after each step comes back page by page, and "
-    "launches of the same cell differ in how much they give back.",
-    _free_memory: "Free memory. The host must find a page that it took back before a launch can use it again, which "
-    "made a page fault five times as expensive on one machine.",
-    _numa_balancing: "NUMA balancing. The kernel unmaps pages to see which node uses them, and moves them between "
-    "nodes in the middle of a step.",
+    _huge_pages: (
+        "Transparent huge pages. With `always`, chance decides how many huge pages a launch gets, "
+        "so launches of the same cell differ."
+    ),
+    _page_faults: (
+        "Page faults. Memory that a framework gives back after each step comes back page by page, "
+        "and launches of the same cell differ in how much they give back."
+    ),
+    _free_memory: (
+        "Free memory. The host must find a page that it took back before a launch can use it "
+        "again, which made a page fault five times as expensive on one machine."
+    ),
+    _numa_balancing: (
+        "NUMA balancing. The kernel unmaps pages to see which node uses them, and moves them "
+        "between nodes in the middle of a step."
+    ),
 }
 _OF_THE_MOMENT = ("load", "others", "waiting", "steal", "repeatability", "load_average")
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
-    """Judge the facts; return every finding, the worst first, in the order of the checks within a severity."""
+    """Judge the facts; return every finding, the worst first, in the order of the checks within a
+    severity.
+    """
     findings = []
     for check, text in _CHECKS.items():
         if (result := check(facts)) is None:
             continue
         severity, seen, advice, command = result
         title, _, why = text.partition(". ")
-        finding = Finding(check.__name__.removeprefix("_"), title, severity, seen, why, advice, command)
+        finding = Finding(
+            check.__name__.removeprefix("_"), title, severity, seen, why, advice, command
+        )
         if finding.needs_root and facts.cpu.virtualisation.container:
             # A container sees the kernel's settings and cannot change them.
-            finding = dataclasses.replace(finding, advice=f"{advice} Run this on the container's host.")
+            finding = dataclasses.replace(
+                finding, advice=f"{advice} Run this on the container's host."
+            )
         findings.append(finding)
     return tuple(sorted(findings, key=lambda finding: list(Severity).index(finding.severity)))
 

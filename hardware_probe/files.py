@@ -1,7 +1,8 @@
 """Small text files of ``/proc`` and ``/sys``, and dataclasses as JSON.
 
-Each function takes a path under a root that the caller chooses, so that tests can feed recorded trees. Such files are
-absent, unreadable or empty on some machine or other: the answer is then None or an empty tuple, never an exception.
+Each function takes a path under a root that the caller chooses, so that tests can feed recorded
+trees. Such files are absent, unreadable or empty on some machine or other: the answer is then None
+or an empty tuple, never an exception.
 """
 
 import functools
@@ -20,7 +21,8 @@ def read_text(path: Path) -> str | None:
     NUL bytes, which end every string of a device tree, are removed.
     """
     try:
-        # Not only "no such file": sysfs answers EINVAL, ENODEV, EACCES or EIO for attributes a driver lacks.
+        # Not only "no such file": sysfs answers EINVAL, ENODEV, EACCES or EIO for attributes a
+        # driver lacks.
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
@@ -53,7 +55,9 @@ def parse_cpu_list(text: str | None) -> tuple[int, ...]:
 
 
 def parse_size(text: str | None) -> int | None:
-    """Return the bytes of a size as sysfs writes it: ``"48K"`` is 49152; None where it is no size."""
+    """Return the bytes of a size as sysfs writes it: ``"48K"`` is 49152; None where it is no
+    size.
+    """
     if not text:
         return None
     factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1].upper(), 1)
@@ -62,7 +66,9 @@ def parse_size(text: str | None) -> int | None:
 
 
 def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
-    """Return ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are left out."""
+    """Return ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are
+    left out.
+    """
     fields: dict[str, str] = {}
     for line in lines:
         key, found, value = line.partition(separator)
@@ -72,7 +78,9 @@ def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
 
 
 def selected_option(text: str | None) -> str | None:
-    """Return the choice in brackets of a sysfs setting: ``"always [madvise] never"`` is ``"madvise"``."""
+    """Return the choice in brackets of a sysfs setting: ``"always [madvise] never"`` is
+    ``"madvise"``.
+    """
     if not text or "[" not in text:
         return None
     return text.partition("[")[2].partition("]")[0] or None

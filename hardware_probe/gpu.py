@@ -1,8 +1,9 @@
 """The GPUs, through NVML, which needs the driver but neither CUDA nor a framework.
 
-A stand-in for NVML plays drivers and GPUs that a machine does not have: an object `nvml` in the Python file that the
-variable DLBENCH_NVML names. It has pynvml's functions; one that it lacks counts as missing from the driver. A query
-that a driver or board does not support costs one field, never the whole probe.
+A stand-in for NVML plays drivers and GPUs that a machine does not have: an object `nvml` in the
+Python file that the variable DLBENCH_NVML names. It has pynvml's functions; one that it lacks
+counts as missing from the driver. A query that a driver or board does not support costs one field,
+never the whole probe.
 """
 
 import contextlib
@@ -20,7 +21,8 @@ VARIABLE = "DLBENCH_NVML"
 def in_use() -> Any:
     """Return the NVML to ask: pynvml's module or the stand-in. Raises nothing.
 
-    A stand-in that cannot be loaded is an NVML whose `nvmlInit` fails with the reason, as that of a broken driver does.
+    A stand-in that cannot be loaded is an NVML whose `nvmlInit` fails with the reason, as that of a
+    broken driver does.
     """
     if path := os.environ.get(VARIABLE, ""):
         return _stand_in(path)
@@ -34,7 +36,10 @@ def _stand_in(path: str) -> Any:
     try:
         return runpy.run_path(path)["nvml"]
     except Exception as error:  # whatever the user's own code raises
-        reason = f"{VARIABLE}={path} cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
+        reason = (
+            f"{VARIABLE}={path} cannot be used: "
+            f"{' '.join(str(error).split()) or type(error).__name__}"
+        )
 
         def refuse() -> None:
             raise RuntimeError(reason)
@@ -42,11 +47,13 @@ def _stand_in(path: str) -> Any:
         return SimpleNamespace(nvmlInit=refuse)
 
 
-# NVML's numbers for two clock domains, and for its errors. They are part of its C interface, and so not asked of the
-# binding handed in.
+# NVML's numbers for two clock domains, and for its errors. They are part of its C interface, and so
+# not asked of the binding handed in.
 SM_CLOCK, MEMORY_CLOCK = 1, 2
 _NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13
-_GONE = frozenset({1, 9, 15, 16})  # uninitialised, driver not loaded, GPU is lost, GPU requires reset
+_GONE = frozenset(
+    {1, 9, 15, 16}
+)  # uninitialised, driver not loaded, GPU is lost, GPU requires reset
 
 
 class GpuGoneError(Exception):
@@ -54,21 +61,26 @@ class GpuGoneError(Exception):
 
 
 class Queries:
-    """Queries NVML, never repeating a query that cannot be answered; `notes` lists other failures, each once.
+    """Queries NVML, never repeating a query that cannot be answered; `notes` lists other failures,
+    each once.
 
-    ``watching`` is for a GPU that is asked again and again: one that is gone raises GpuGoneError, and a query that this
-    user may not make is no problem.
+    ``watching`` is for a GPU that is asked again and again: one that is gone raises GpuGoneError,
+    and a query that this user may not make is no problem.
     """
 
     def __init__(self, nvml: Any, watching: bool = False) -> None:
         self._nvml, self._watching = nvml, watching
-        self._silent = {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND} | ({_NO_PERMISSION} if watching else set())
+        self._silent = {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND} | (
+            {_NO_PERMISSION} if watching else set()
+        )
         self._never: set[Hashable] = set()
         self._notes: dict[str, str] = {}
 
     @property
     def notes(self) -> list[str]:
-        """Each failure with the function that first met it: a GPU off the bus answers every query alike."""
+        """Each failure with the function that first met it: a GPU off the bus answers every query
+        alike.
+        """
         return [f"{function}: {error}" for error, function in self._notes.items()]
 
     def ask(self, function: str, *arguments: Any) -> Any:
@@ -78,8 +90,8 @@ class Queries:
         try:
             return getattr(self._nvml, function)(*arguments)
         except Exception as error:
-            # Besides NVMLError: AttributeError from a binding older than the function, a mismatch class of the
-            # binding's own, UnicodeDecodeError from a broken board's name.
+            # Besides NVMLError: AttributeError from a binding older than the function, a mismatch
+            # class of the binding's own, UnicodeDecodeError from a broken board's name.
             code = getattr(error, "value", None)
             if code in _GONE and self._watching:
                 raise GpuGoneError(str(error)) from error
@@ -91,7 +103,9 @@ class Queries:
 
     def first(self, functions: Sequence[str], handle: Any) -> Any:
         """Return the answer of the first of these functions that has one, or None."""
-        return next((answer for name in functions if (answer := self.ask(name, handle)) is not None), None)
+        return next(
+            (answer for name in functions if (answer := self.ask(name, handle)) is not None), None
+        )
 
     def text(self, function: str, *arguments: Any) -> str | None:
         """Return an answer that is text, which older bindings give as bytes."""
@@ -103,10 +117,16 @@ class Queries:
     def switch(self, function: str, handle: Any) -> bool | None:
         """Return whether a mode is on; of a (current, pending) pair the current one."""
         answer = self.ask(function, handle)
-        return None if answer is None else bool(answer[0] if isinstance(answer, list | tuple) else answer)
+        return (
+            None
+            if answer is None
+            else bool(answer[0] if isinstance(answer, list | tuple) else answer)
+        )
 
     def slices(self, gpu: Any) -> Iterator[Any]:
-        """Yield the handles of a GPU's MIG devices: most GPUs have none, and a slot may be empty."""
+        """Yield the handles of a GPU's MIG devices: most GPUs have none, and a slot may be
+        empty.
+        """
         for slot in range(self.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
             handle = Queries(self._nvml).ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
             if handle is not None:
@@ -147,7 +167,8 @@ class Gpus:
     devices: tuple[Gpu, ...]
     driver_version: str | None
     cuda_driver_version: str | None
-    """The newest CUDA version that the driver supports, "12.4"; not that of any toolkit or framework."""
+    """The newest CUDA version that the driver supports, "12.4"; not that of any toolkit or
+    framework."""
     reason: str | None
     """Why a GPU or a fact is missing; None when every GPU could be listed."""
 
@@ -155,17 +176,25 @@ class Gpus:
 def probe_gpus(nvml: Any = None) -> Gpus:
     """List the GPUs; without a driver the list is empty and `reason` says so. Raises nothing.
 
-    `nvml` is the pynvml module or a stand-in with its functions; None: the one in use (see `in_use`).
+    `nvml` is the pynvml module or a stand-in with its functions; None: the one in use (see
+    `in_use`).
     """
     nvml = in_use() if nvml is None else nvml
     try:
         nvml.nvmlInit()
     except Exception as error:  # The reason for so wide a catch is given at Queries.ask.
-        return Gpus((), None, None, f"no usable NVIDIA driver: {str(error) or type(error).__name__}")
+        return Gpus(
+            (), None, None, f"no usable NVIDIA driver: {str(error) or type(error).__name__}"
+        )
     try:
         system = Queries(nvml)
-        driver, cuda = system.text("nvmlSystemGetDriverVersion"), system.ask("nvmlSystemGetCudaDriverVersion")
-        cuda_version = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"  # 12040 is 12.4
+        driver, cuda = (
+            system.text("nvmlSystemGetDriverVersion"),
+            system.ask("nvmlSystemGetCudaDriverVersion"),
+        )
+        cuda_version = (
+            None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+        )  # 12040 is 12.4
         count = system.ask("nvmlDeviceGetCount")
         if count is None:
             why = ", ".join(system.notes) or "not supported"
@@ -182,7 +211,9 @@ def probe_gpus(nvml: Any = None) -> Gpus:
 
 
 def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
-    """Return one GPU; one that cannot be reached is still listed, all None, so that the count stays true."""
+    """Return one GPU; one that cannot be reached is still listed, all None, so that the count stays
+    true.
+    """
     handle = queries.ask("nvmlDeviceGetHandleByIndex", index)
     memory = queries.ask("nvmlDeviceGetMemoryInfo", handle)
     capability = queries.ask("nvmlDeviceGetCudaComputeCapability", handle)
@@ -200,7 +231,9 @@ def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
         pcie_generation_max=queries.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
         pcie_width_max=queries.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         mig_enabled=mig,
-        mig_devices=tuple(_mig_device(Queries(nvml), each) for each in queries.slices(handle)) if mig else (),
+        mig_devices=tuple(_mig_device(Queries(nvml), each) for each in queries.slices(handle))
+        if mig
+        else (),
         ecc_enabled=queries.switch("nvmlDeviceGetEccMode", handle),
         persistence_mode=queries.switch("nvmlDeviceGetPersistenceMode", handle),
     )
@@ -220,7 +253,8 @@ PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunnin
 
 
 def computing(nvml: Any = None) -> dict[str, int]:
-    """Return by UUID how many processes compute on each GPU now, MIG devices apart; empty without a driver.
+    """Return by UUID how many processes compute on each GPU now, MIG devices apart; empty without a
+    driver.
 
     ``nvml`` is as for `probe_gpus`. Raises nothing: a GPU that does not answer is left out.
     """
@@ -234,7 +268,10 @@ def computing(nvml: Any = None) -> dict[str, int]:
                 for handle in (gpu, *Queries(nvml).slices(gpu)):
                     # Asked anew: what a GPU cannot answer, its MIG devices may.
                     queries = Queries(nvml)
-                    uuid, listed = queries.text("nvmlDeviceGetUUID", handle), queries.ask(PROCESSES[0], handle)
+                    uuid, listed = (
+                        queries.text("nvmlDeviceGetUUID", handle),
+                        queries.ask(PROCESSES[0], handle),
+                    )
                     if uuid is not None and listed is not None:
                         counts[uuid] = len(listed)
         finally:

@@ -1,7 +1,8 @@
-"""The machine as one record: probed, written as JSON, identified by a fingerprint, described for people.
+"""The machine as one record: probed, written as JSON, identified by a fingerprint, described for
+people.
 
-No record holds a host name, user name, path, serial number or network address, so that results may be published as
-they are.
+No record holds a host name, user name, path, serial number or network address, so that results may
+be published as they are.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_fields, read_te
 from dlbench.hardware_probe.gpu import Gpu, Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
 
-# Part of the hash. Raise it when `_identity` changes, so that old and new fingerprints never match by accident.
+# Part of the hash. Raise it when `_identity` changes, so that old and new fingerprints never match
+# by accident.
 _FINGERPRINT_VERSION = 1
 
 
@@ -29,7 +31,8 @@ class OperatingSystem:
     distribution: str | None
     """With its version, as the distribution writes it."""
     libc: str | None
-    """The C library of the probing process, "glibc 2.36"; a container's may differ from its host's."""
+    """The C library of the probing process, "glibc 2.36"; a container's may differ from its
+    host's."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +48,26 @@ class Machine(JsonRecord):
     def fingerprint(self) -> str:
         """12 hexadecimal digits that stay the same for the same hardware.
 
-        They depend on CPU model, sockets, cores, SMT, NUMA nodes, caches, instruction sets, memory size, the GPUs'
-        names and memory, and whether the machine is virtual. They do not depend on clock rates, free memory, current
-        affinity and quota, or the state of the GPUs; nor on kernel, driver and C library: after an upgrade it is the
-        same machine with different software, which a comparison can then report.
+        They depend on CPU model, sockets, cores, SMT, NUMA nodes, caches, instruction sets, memory
+        size, the GPUs' names and memory, and whether the machine is virtual. They do not depend on
+        clock rates, free memory, current affinity and quota, or the state of the GPUs; nor on
+        kernel, driver and C library: after an upgrade it is the same machine with different
+        software, which a comparison can then report.
         """
         identity = json.dumps(_identity(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record in JSON's types; the fingerprint is added for people, and is not read back."""
+        """Return the record in JSON's types; the fingerprint is added for people, and is not read
+        back.
+        """
         return {"fingerprint": self.fingerprint, **super().to_dict()}
 
 
 def probe(root: Path = ROOT, nvml: Any = None) -> Machine:
-    """Probe this machine, or a tree recorded from another one. Takes milliseconds; starts no process."""
+    """Probe this machine, or a tree recorded from another one. Takes milliseconds; starts no
+    process.
+    """
     return Machine(
         cpu=probe_cpu(root),
         memory=probe_memory(root),
@@ -71,9 +79,9 @@ def probe(root: Path = ROOT, nvml: Any = None) -> Machine:
 def rounded_memory_gib(size_bytes: int) -> int:
     """Return the installed memory in GiB of a machine whose kernel or driver reports `size_bytes`.
 
-    Firmware, kernel and driver always report less than is installed, by an amount that changes with every
-    upgrade. So the size is rounded up, to sixteenths of the next power of two: 23.5 GiB is 24, 251 GiB is
-    256, 754 GiB is 768. Fine enough for the sizes in which memory is sold.
+    Firmware, kernel and driver always report less than is installed, by an amount that changes with
+    every upgrade. So the size is rounded up, to sixteenths of the next power of two: 23.5 GiB is
+    24, 251 GiB is 256, 754 GiB is 768. Fine enough for the sizes in which memory is sold.
     """
     power = 1 << max(0, size_bytes - 1).bit_length()
     step = max(power // 16, 1024**2)
@@ -85,7 +93,8 @@ def _identity(machine: Machine) -> dict[str, Any]:
     return {
         "version": _FINGERPRINT_VERSION,
         "architecture": cpu.architecture,
-        # Hypervisors often hide the model's name ("AMD EPYC"); family and number distinguish generations.
+        # Hypervisors often hide the model's name ("AMD EPYC"); family and number distinguish
+        # generations.
         "model": [cpu.vendor, cpu.model, cpu.family, cpu.model_number],
         "sockets": cpu.sockets,
         "cores": cpu.physical_cores,
@@ -97,14 +106,17 @@ def _identity(machine: Machine) -> dict[str, Any]:
         "memory_gib": rounded_memory_gib(machine.memory.total_bytes),
         # Sorted: the order in which the driver finds the boards may change from boot to boot.
         "gpus": sorted(
-            [gpu.name or "unknown", rounded_memory_gib(gpu.memory_bytes or 0)] for gpu in machine.gpus.devices
+            [gpu.name or "unknown", rounded_memory_gib(gpu.memory_bytes or 0)]
+            for gpu in machine.gpus.devices
         ),
         "virtual": cpu.virtualisation.kind,
     }
 
 
 def _probe_operating_system(root: Path) -> OperatingSystem:
-    release = "\n".join(read_text(root / name) or "" for name in ("etc/os-release", "usr/lib/os-release"))
+    release = "\n".join(
+        read_text(root / name) or "" for name in ("etc/os-release", "usr/lib/os-release")
+    )
     pretty_name = parse_fields(release.splitlines(), "=").get("PRETTY_NAME", "")
     return OperatingSystem(
         system="Linux",
@@ -119,25 +131,50 @@ def describe(machine: Machine) -> list[tuple[str, str]]:
     cpu, memory, gpus, system = machine.cpu, machine.memory, machine.gpus, machine.operating_system
     numbers = (("family", cpu.family), ("model", cpu.model_number), ("stepping", cpu.stepping))
     smt = f"{cpu.threads_per_core} threads per core" if cpu.threads_per_core > 1 else "no SMT"
-    counts = ((cpu.sockets, "socket"), (cpu.physical_cores, "physical core"), (cpu.logical_cpus, "logical CPU"))
+    counts = (
+        (cpu.sockets, "socket"),
+        (cpu.physical_cores, "physical core"),
+        (cpu.logical_cpus, "logical CPU"),
+    )
     quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
-    usable = f"affinity mask of {len(cpu.affinity)} on {_count(cpu.usable_physical_cores, 'physical core')}, {quota}"
+    usable = (
+        f"affinity mask of {len(cpu.affinity)} on "
+        f"{_count(cpu.usable_physical_cores, 'physical core')}, {quota}"
+    )
     virtual = cpu.virtualisation
-    host = f"virtual machine ({virtual.hypervisor or 'unknown hypervisor'})" if virtual.kind == "vm" else "none"
+    host = (
+        f"virtual machine ({virtual.hypervisor or 'unknown hypervisor'})"
+        if virtual.kind == "vm"
+        else "none"
+    )
     limit = f", limited to {_size(memory.limit_bytes)}" if memory.limit_bytes is not None else ""
     cuda = f" (CUDA up to {gpus.cuda_driver_version})" if gpus.cuda_driver_version else ""
     rows = [
         ("Fingerprint", machine.fingerprint),
         ("CPU", cpu.model),
-        ("Architecture", ", ".join([cpu.architecture, *(f"{label} {value}" for label, value in numbers if value)])),
+        (
+            "Architecture",
+            ", ".join(
+                [cpu.architecture, *(f"{label} {value}" for label, value in numbers if value)]
+            ),
+        ),
         ("Cores", f"{', '.join(_count(*count) for count in counts)} ({smt})"),
         ("CPUs usable here", f"{cpu.effective_cpus} ({usable})"),
         ("NUMA nodes", str(cpu.numa_nodes)),
-        ("Caches", ", ".join(f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}" for cache in cpu.caches)),
+        (
+            "Caches",
+            ", ".join(
+                f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}"
+                for cache in cpu.caches
+            ),
+        ),
         ("Instruction sets", " ".join(cpu.instruction_sets)),
         ("Frequency", _frequency(cpu.frequency)),
         ("Virtualisation", f"{host}, {virtual.container} container" if virtual.container else host),
-        ("Memory", f"{_size(memory.total_bytes)} ({_size(memory.available_bytes)} available){limit}"),
+        (
+            "Memory",
+            f"{_size(memory.total_bytes)} ({_size(memory.available_bytes)} available){limit}",
+        ),
         ("Swap", _size(memory.swap_total_bytes) if memory.swap_total_bytes else "none"),
         ("Transparent huge pages", memory.transparent_huge_pages or ""),
         *((f"GPU {gpu.index}", _gpu(gpu)) for gpu in gpus.devices),

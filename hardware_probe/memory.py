@@ -12,7 +12,8 @@ class Memory:
     """Main memory and swap; sizes in bytes, None where the system does not report them."""
 
     total_bytes: int
-    """What the kernel manages: the installed memory less the reservations of firmware and kernel."""
+    """What the kernel manages: the installed memory less the reservations of firmware and
+    kernel."""
     available_bytes: int
     """What could be had without swapping at the moment of the probe."""
     limit_bytes: int | None
@@ -20,7 +21,8 @@ class Memory:
     swap_free_bytes: int
     transparent_huge_pages: str | None
     numa_balancing: bool | None
-    """Whether the kernel migrates pages between NUMA nodes by itself, which adds noise to timings."""
+    """Whether the kernel migrates pages between NUMA nodes by itself, which adds noise to
+    timings."""
 
 
 def probe_memory(root: Path = ROOT) -> Memory:
@@ -34,13 +36,17 @@ def probe_memory(root: Path = ROOT) -> Memory:
         raise ValueError(f"{root} holds no readable proc/meminfo: record it with the tree")
     fields = parse_fields(text.splitlines())
     names = ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
-    total, available, swap_total, swap_free = (int(fields.get(name, "0").split()[0]) * 1024 for name in names)
+    total, available, swap_total, swap_free = (
+        int(fields.get(name, "0").split()[0]) * 1024 for name in names
+    )
     return Memory(
         total_bytes=total,
         available_bytes=available,
         limit_bytes=memory_limit(root),
         swap_total_bytes=swap_total,
         swap_free_bytes=swap_free,
-        transparent_huge_pages=selected_option(read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        transparent_huge_pages=selected_option(
+            read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
+        ),
         numa_balancing=None if balancing is None else balancing > 0,
     )

@@ -1,9 +1,11 @@
-"""The sentinel: the same short work, repeated to see whether this machine is currently as fast as it can be.
+"""The sentinel: the same short work, repeated to see whether this machine is currently as fast as
+it can be.
 
-It runs matrix products and a loop over memory on one thread, in a fresh process, for about a third of a second. Their
-speed is one sign of neighbours; the growth of the kernel's counters meanwhile is the other. These count since boot;
-load averages and PSI's `avg10` look back many seconds, and would charge a benchmark's previous launch to the next. A
-counter that a system does not report is None, never a guess.
+It runs matrix products and a loop over memory on one thread, in a fresh process, for about a third
+of a second. Their speed is one sign of neighbours; the growth of the kernel's counters meanwhile is
+the other. These count since boot; load averages and PSI's `avg10` look back many seconds, and would
+charge a benchmark's previous launch to the next. A counter that a system does not report is None,
+never a guess.
 """
 
 import os
@@ -26,7 +28,9 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Snapshot(NamedTuple):
-    """The kernel's counters at one moment, all in seconds but the share; None where the system does not count."""
+    """The kernel's counters at one moment, all in seconds but the share; None where the system does
+    not count.
+    """
 
     wall: float
     own_cpu: float
@@ -42,7 +46,9 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(root: Path = ROOT) -> Snapshot:
-    """Read the counters of the CPUs that this process may use, or of all CPUs of a recorded tree."""
+    """Read the counters of the CPUs that this process may use, or of all CPUs of a recorded
+    tree.
+    """
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own_cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
     mask = os.sched_getaffinity(0) if root == ROOT else ()
@@ -57,7 +63,12 @@ def between(before: Snapshot, after: Snapshot) -> dict[str, float | None]:
         first, last = getattr(before, name), getattr(after, name)
         return None if first is None or last is None else max(0.0, last - first)
 
-    wall, stalled, busy, stolen = after.wall - before.wall, growth("stalled"), growth("busy"), growth("stolen")
+    wall, stalled, busy, stolen = (
+        after.wall - before.wall,
+        growth("stalled"),
+        growth("busy"),
+        growth("stolen"),
+    )
     others = None
     if busy is not None and wall > 0:
         # Ticks and run times are counted apart, so a little less than nothing can be left over.
@@ -73,36 +84,51 @@ def between(before: Snapshot, after: Snapshot) -> dict[str, float | None]:
 
 def _stalled(root: Path) -> tuple[float | None, float | None]:
     """Return the `some` line of PSI: total in seconds, avg10 as a share."""
-    some = re.search(r"^some avg10=([\d.]+) .*total=(\d+)$", read_text(root / "proc/pressure/cpu") or "", re.MULTILINE)
+    some = re.search(
+        r"^some avg10=([\d.]+) .*total=(\d+)$",
+        read_text(root / "proc/pressure/cpu") or "",
+        re.MULTILINE,
+    )
     return (int(some[2]) * 1e-6, float(some[1]) / 100) if some else (None, None)
 
 
 def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float | None]:
-    """Return busy and stolen seconds of these CPUs together, of all where there are none or /proc/stat lacks one."""
+    """Return busy and stolen seconds of these CPUs together, of all where there are none or
+    /proc/stat lacks one.
+    """
     times = {}
     for line in (read_text(root / "proc/stat") or "").splitlines():
         name, *fields = line.split() or [""]
-        if name.startswith("cpu") and len(fields) >= 8 and all(field.isdecimal() for field in fields[:8]):
+        if (
+            name.startswith("cpu")
+            and len(fields) >= 8
+            and all(field.isdecimal() for field in fields[:8])
+        ):
             times[name] = [int(field) for field in fields[:8]]
     names = [f"cpu{cpu}" for cpu in mask]
     chosen = names if names and all(name in times for name in names) else ["cpu"]
     if not all(name in times for name in chosen):
         return None, None
-    # A guest's time is counted in user and nice already; of these eight, idle and waiting for a disk are not busy.
+    # A guest's time is counted in user and nice already; of these eight, idle and waiting for a
+    # disk are not busy.
     summed = [sum(times[name][place] for name in chosen) for place in range(8)]
     user, nice, system, _idle, _iowait, interrupts, soft_interrupts, stolen = summed
-    return (user + nice + system + interrupts + soft_interrupts) / _TICKS_PER_SECOND, stolen / _TICKS_PER_SECOND
+    return (
+        user + nice + system + interrupts + soft_interrupts
+    ) / _TICKS_PER_SECOND, stolen / _TICKS_PER_SECOND
 
 
 _TIMEOUT_SECONDS = 60.0
-# Both arrays together. Three times what the caches hold, so that memory is reached; no more than what any machine can
-# spare for a moment, so that processors with larger caches than a third of it show those instead.
+# Both arrays together. Three times what the caches hold, so that memory is reached; no more than
+# what any machine can spare for a moment, so that processors with larger caches than a third of it
+# show those instead.
 _CACHES, _SMALLEST, _LARGEST = 3, 32_000_000, 128_000_000
 
-# The share of time spent waiting for a CPU, or without one that the host withholds, above which a machine is not quiet.
+# The share of time spent waiting for a CPU, or without one that the host withholds, above which a
+# machine is not quiet.
 WAITING_LIMIT = 0.05
-# Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
-# of a second on two CPUs cannot resolve less than about 5 %.
+# Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms,
+# a reading of a third of a second on two CPUs cannot resolve less than about 5 %.
 OTHERS_LIMIT = 0.10
 
 
@@ -117,7 +143,8 @@ class Reading(JsonRecord):
     waiting_share: float | None
     """Run-queue delay / (run-queue delay + CPU time) of the sentinel's thread, from 0 to 1."""
     steal_share: float | None
-    """Of the CPU time wanted, the share that the host of a virtual machine withheld; 0 on hardware without a host."""
+    """Of the CPU time wanted, the share that the host of a virtual machine withheld; 0 on hardware
+    without a host."""
     pressure_share: float | None
     """Share of the reading in which some task of the machine waited for a CPU (PSI's `some`)."""
     pressure_avg10: float | None
@@ -125,14 +152,17 @@ class Reading(JsonRecord):
     others_cpus: float | None
     """CPUs' worth of time that programs other than this process and its children used meanwhile."""
     cpus: float
-    """CPUs in the affinity mask: others' time is counted on these alone; a quota reserves none of them."""
+    """CPUs in the affinity mask: others' time is counted on these alone; a quota reserves none of
+    them."""
     method: str
     """NumPy's version and the sizes measured; rates are comparable only where it is equal."""
     taken: str
 
 
 def unquiet_reasons(reading: Reading) -> list[str]:
-    """Return the signs in the kernel's counters that the machine is not quiet; unknown counts give none."""
+    """Return the signs in the kernel's counters that the machine is not quiet; unknown counts give
+    none.
+    """
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
         reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
@@ -147,12 +177,16 @@ def unquiet_reasons(reading: Reading) -> list[str]:
 
 
 def take() -> Reading:
-    """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far too long."""
+    """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far
+    too long.
+    """
     cpu = probe_cpu()
     # Depends on the machine alone, never on the memory that happens to be free.
     array_bytes = min(_LARGEST, max(_SMALLEST, _CACHES * (cpu.last_level_cache_bytes or 0))) // 2
     before = snapshot()
-    result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, _TIMEOUT_SECONDS)
+    result = run_worker(
+        "The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, _TIMEOUT_SECONDS
+    )
     counted = between(before, snapshot())
     running, waiting = result["schedule"] or (0, 0)
     return Reading(
@@ -161,6 +195,9 @@ def take() -> Reading:
         waiting_share=waiting / (running + waiting) if running + waiting > 0 else None,
         **counted,
         cpus=float(len(cpu.affinity)),
-        method=f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x {array_bytes} bytes",
+        method=(
+            f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x "
+            f"{array_bytes} bytes"
+        ),
         taken=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )

@@ -1,35 +1,44 @@
-"""Telemetry of a GPU while a launch runs on it: a thread of this process queries NVML, and changes nothing.
+"""Telemetry of a GPU while a launch runs on it: a thread of this process queries NVML, and changes
+nothing.
 
     sampler = Sampler(uuid, nvml)
     sampler.start()
     ...                         # the launch
     telemetry = sampler.stop()
 
-``telemetry`` is plain JSON, raw readings in columns; they are interpreted on reading (``reports.results.gpu_evidence``).
-A column whose values are all equal is that one value; one that the GPU or the driver does not report is left out.
+``telemetry`` is plain JSON, raw readings in columns; they are interpreted on reading
+(``reports.results.gpu_evidence``). A column whose values are all equal is that one value; one that
+the GPU or the driver does not report is left out.
 
-=====================  ================================================================================================
-``schema``             of this table: 1
-``period_seconds``     between two of ``samples``; ``slow_period_seconds`` between two of ``slow_samples``
-``origin``             what the clock of ``Outcome.timed_between`` showed at second 0 of every ``at`` in here
-``launched_at``        when the launch began; null where the first sample was not there in time
-``lost_at``            when the GPU stopped answering; null where it did not
-``gpu``                ``uuid``, ``name``, ``driver``, ``power_limit_watts``, ``part``: true where the launch has only
-                       part of it (MIG); clocks, power, temperature and ECC errors are then those of the whole GPU
-``samples``            ``at``, ``joules`` (the energy counter less its first reading), ``watts``, ``sm_mhz``,
-                       ``memory_mhz``, ``temperature`` (Celsius), ``reasons`` (NVML's bit mask of clock event reasons),
-                       ``utilisation`` and ``memory_utilisation`` (per cent), ``used_bytes``
-``slow_samples``       ``at``, ``sent`` and ``received`` by the GPU over PCIe (bytes per second, of 20 ms),
+=====================
+================================================================================================
+``schema``             of this table: 1 ``period_seconds``     between two of ``samples``;
+``slow_period_seconds`` between two of ``slow_samples`` ``origin``             what the clock of
+``Outcome.timed_between`` showed at second 0 of every ``at`` in here ``launched_at``        when the
+launch began; null where the first sample was not there in time ``lost_at``            when the GPU
+stopped answering; null where it did not ``gpu``                ``uuid``, ``name``, ``driver``,
+``power_limit_watts``, ``part``: true where the launch has only
+                       part of it (MIG); clocks, power, temperature and ECC errors are then those of
+                       the whole GPU
+``samples``            ``at``, ``joules`` (the energy counter less its first reading), ``watts``,
+``sm_mhz``,
+                       ``memory_mhz``, ``temperature`` (Celsius), ``reasons`` (NVML's bit mask of
+                       clock event reasons), ``utilisation`` and ``memory_utilisation`` (per cent),
+                       ``used_bytes``
+``slow_samples``       ``at``, ``sent`` and ``received`` by the GPU over PCIe (bytes per second, of
+20 ms),
                        ``corrected`` and ``uncorrected`` (ECC errors since the driver was loaded)
-``processes``          those that compute on the GPU, each ``whose`` (``own``: of this launch; ``other``; ``unknown``),
-                       ``first`` and ``last`` (when it was seen), ``bytes``; null where they cannot be listed
-``notes``              sentences: what went wrong
-``cpu_seconds``        CPU time of all this; null where the thread has not ended
-=====================  ================================================================================================
+``processes``          those that compute on the GPU, each ``whose`` (``own``: of this launch;
+``other``; ``unknown``),
+                       ``first`` and ``last`` (when it was seen), ``bytes``; null where they cannot
+                       be listed
+``notes``              sentences: what went wrong ``cpu_seconds``        CPU time of all this; null
+where the thread has not ended =====================
+================================================================================================
 
-The cost: eight queries per sample at 5 Hz, and once a second six more, two of which (PCIe) wait 20 ms each while the
-driver counts. ``cpu_seconds`` is the CPU time that this took of a launch. Other processes are listed once a second: one
-that comes and goes in between is missed.
+The cost: eight queries per sample at 5 Hz, and once a second six more, two of which (PCIe) wait 20
+ms each while the driver counts. ``cpu_seconds`` is the CPU time that this took of a launch. Other
+processes are listed once a second: one that comes and goes in between is missed.
 """
 
 import contextlib
@@ -46,7 +55,9 @@ from dlbench.hardware_probe.gpu import MEMORY_CLOCK, PROCESSES, SM_CLOCK, GpuGon
 
 
 def descends_from_this_process(pid: int) -> bool | None:
-    """Return whether a process is this one or descends from it; None where no such process can be seen."""
+    """Return whether a process is this one or descends from it; None where no such process can be
+    seen.
+    """
     try:
         if pid == os.getpid():
             return True
@@ -56,20 +67,26 @@ def descends_from_this_process(pid: int) -> bool | None:
 
 
 Sighting = tuple[int, float, bool, int | None, bool | None]
-"""A process in a list of NVML's: its number, when, whether before the launch, its bytes, whether it is the launch's."""
+"""A process in a list of NVML's: its number, when, whether before the launch, its bytes, whether it
+is the launch's."""
 
 
 def processes_of(seen: Iterable[Sighting], origin: float) -> list[dict[str, Any]]:
-    """Return the processes as plain JSON, their times in seconds after ``origin``, without their numbers.
+    """Return the processes as plain JSON, their times in seconds after ``origin``, without their
+    numbers.
 
-    In a container NVML may report the host's process numbers: the launch's own are then not found, and a number that is
-    found may be another process's. So the numbers count only if one of the launch's own is among them. If not, only
-    processes that were there before the launch are known to be others'.
+    In a container NVML may report the host's process numbers: the launch's own are then not found,
+    and a number that is found may be another process's. So the numbers count only if one of the
+    launch's own is among them. If not, only processes that were there before the launch are known
+    to be others'.
     """
     times: dict[int, list[Any]] = {}
     for number, *sighting in seen:
         times.setdefault(number, []).append(sighting)
-    own = {number: next((each[3] for each in of if each[3] is not None), None) for number, of in times.items()}
+    own = {
+        number: next((each[3] for each in of if each[3] is not None), None)
+        for number, of in times.items()
+    }
     rows = []
     for number, of in times.items():
         # One that was listed once and cannot be seen may have been a short one of the launch.
@@ -77,7 +94,12 @@ def processes_of(seen: Iterable[Sighting], origin: float) -> list[dict[str, Any]
         whose = "own" if own[number] else "other" if of[0][1] or known else "unknown"
         most = max((size for _, _, size, _ in of if size), default=None)
         rows.append(
-            {"whose": whose, "first": _since(origin, of[0][0]), "last": _since(origin, of[-1][0]), "bytes": most}
+            {
+                "whose": whose,
+                "first": _since(origin, of[0][0]),
+                "last": _since(origin, of[-1][0]),
+                "bytes": most,
+            }
         )
     return rows
 
@@ -86,7 +108,8 @@ SCHEMA = 1
 PERIOD_SECONDS = 0.2
 SLOW_PERIOD_SECONDS = 1.0
 START_SECONDS = 5.0
-"""How long a launch waits for the first sample: without persistence mode the driver may take seconds to wake up."""
+"""How long a launch waits for the first sample: without persistence mode the driver may take
+seconds to wake up."""
 END_SECONDS = 2.0
 """How long the end of a launch waits for a query that does not return."""
 MOST_SAMPLES = 3000
@@ -96,14 +119,18 @@ MOST_SAMPLES = 3000
 _GPU_SENSOR = 0
 _SENT, _RECEIVED = 0, 1
 _CORRECTED, _UNCORRECTED, _SINCE_DRIVER_LOADED = 0, 1, 0
-_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # new name, old name
+_REASONS = (
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+)  # new name, old name
 
 
 class Sampler:
     """Samples one GPU, found by its UUID (of a whole GPU or of a MIG device), until it is stopped.
 
-    ``nvml`` is the pynvml module or a stand-in. ``own`` returns whether a process belongs to the launch, None
-    where no such process is visible. Nothing raises: what goes wrong is in the telemetry's notes.
+    ``nvml`` is the pynvml module or a stand-in. ``own`` returns whether a process belongs to the
+    launch, None where no such process is visible. Nothing raises: what goes wrong is in the
+    telemetry's notes.
     """
 
     def __init__(
@@ -119,7 +146,9 @@ class Sampler:
         self._slow_every = max(1, round(SLOW_PERIOD_SECONDS / period_seconds))
         self._queries = Queries(nvml, watching=True)
         self._gpu: Any = None
-        self._part: Any = None  # what the launch has of it: the MIG device's handle, or the GPU's own
+        self._part: Any = (
+            None  # what the launch has of it: the MIG device's handle, or the GPU's own
+        )
         self._facts: dict[str, Any] = {"uuid": uuid, "part": False}
         self._fast: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
         self._slow: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
@@ -130,12 +159,18 @@ class Sampler:
         self._lost_at: float | None = None
         self._launched_at: float | None = None
         self._cpu_seconds: float | None = None
-        self._ready, self._launched, self._stopped = threading.Event(), threading.Event(), threading.Event()
+        self._ready, self._launched, self._stopped = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         # A query that never returns must not keep this process from ending.
         self._thread = threading.Thread(target=self._run, name="gpu-telemetry", daemon=True)
 
     def start(self) -> None:
-        """Start sampling; return once the first sample is taken, so that it shows the state before the launch."""
+        """Start sampling; return once the first sample is taken, so that it shows the state before
+        the launch.
+        """
         self._thread.start()
         if self._ready.wait(START_SECONDS):
             self._launched_at = time.monotonic()
@@ -153,7 +188,10 @@ class Sampler:
         fast, slow = list(self._fast), list(self._slow)
         origin = fast[0]["at"] if fast else time.monotonic()
         first = next((row["joules"] for row in fast if row["joules"] is not None), 0.0)
-        fast = [row | {"joules": None if row["joules"] is None else round(row["joules"] - first, 3)} for row in fast]
+        fast = [
+            row | {"joules": None if row["joules"] is None else round(row["joules"] - first, 3)}
+            for row in fast
+        ]
         return {
             "schema": SCHEMA,
             "period_seconds": self._period,
@@ -183,7 +221,9 @@ class Sampler:
             self._lost_at = time.monotonic()
             self._notes.append(f"the GPU stopped answering: {error}")
         except Exception as error:  # An unexpected answer must not end the launch.
-            self._notes.append(f"NVML's answers were not understood: {type(error).__name__}: {error}")
+            self._notes.append(
+                f"NVML's answers were not understood: {type(error).__name__}: {error}"
+            )
         finally:
             self._ready.set()
             with contextlib.suppress(Exception):
@@ -200,7 +240,8 @@ class Sampler:
         whole = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if part else None
         self._gpu = self._part if whole is None else whole
         if whole is None and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
-            # The launch has the first of its slices, and the lists of the whole GPU are about all of them.
+            # The launch has the first of its slices, and the lists of the whole GPU are about all
+            # of them.
             part, self._lists_processes = True, False
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
         self._facts.update(
@@ -250,12 +291,17 @@ class Sampler:
         row: dict[str, Any] = {"at": time.monotonic(), "sent": None, "received": None}
         for name, kind in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED)):
             row[name] = ask("nvmlDeviceGetTotalEccErrors", gpu, kind, _SINCE_DRIVER_LOADED)
-        if self._lists_processes and (listed := self._queries.first(PROCESSES, self._part)) is not None:
+        if (
+            self._lists_processes
+            and (listed := self._queries.first(PROCESSES, self._part)) is not None
+        ):
             self._seen, before = self._seen or [], not self._launched.is_set()
             for each in listed:
                 if self._known.get(each.pid) is None:
                     self._known[each.pid] = self._own(each.pid)
-                self._seen.append((each.pid, row["at"], before, each.usedGpuMemory, self._known[each.pid]))
+                self._seen.append(
+                    (each.pid, row["at"], before, each.usedGpuMemory, self._known[each.pid])
+                )
         for name, way in (("sent", _SENT), ("received", _RECEIVED)) if pcie else ():
             kilobytes = ask("nvmlDeviceGetPcieThroughput", gpu, way)
             row[name] = None if kilobytes is None else kilobytes * 1000

@@ -1,9 +1,10 @@
 """Measure what this machine can do: run by path, ``python -I worker.py REQUEST.json RESULT.json``.
 
-The thread variables are set before the start, because thread pools read them at import. Needs NumPy alone, and keeps to
-the syntax of Python 3.6, as it runs in the interpreters of old frameworks too. A request for ceilings holds "threads",
-"seconds" (of timing, in all), "array_bytes" (each of the two arrays of the bandwidth loop) and "largest_order" (of the
-matrices); the sentinel's holds "threads" (1) and "array_bytes".
+The thread variables are set before the start, because thread pools read them at import. Needs NumPy
+alone, and keeps to the syntax of Python 3.6, as it runs in the interpreters of old frameworks too.
+A request for ceilings holds "threads", "seconds" (of timing, in all), "array_bytes" (each of the
+two arrays of the bandwidth loop) and "largest_order" (of the matrices); the sentinel's holds
+"threads" (1) and "array_bytes".
 """
 
 import importlib
@@ -22,30 +23,38 @@ MINIMUM_REPETITIONS = 3
 REPETITION_SECONDS = 0.04
 # The first round finds caches and threads cold; the second says how many passes make a repetition.
 CALIBRATION_ROUNDS = 2
-# Of the matrices, unless the request says less. On a loaded machine every product looks slow, and the order
-# that suits the time would be so small that threads spend it waiting for one another.
+# Of the matrices, unless the request says less. On a loaded machine every product looks slow, and
+# the order that suits the time would be so small that threads spend it waiting for one another.
 SMALLEST_ORDER = 1024
 
 
 def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
-    """Time C = A B in single precision: order n of the matrices, FLOP/s of each repetition, CPUs busy.
+    """Time C = A B in single precision: order n of the matrices, FLOP/s of each repetition, CPUs
+    busy.
 
-    2 n^3 floating-point operations each. The first, small products start the thread pool and are not counted.
+    2 n^3 floating-point operations each. The first, small products start the thread pool and are
+    not counted.
     """
     order = min(256, largest_order)
     time_gemm(order, 1)  # pool and caches cold
     # The best of many: one disturbed product here would lead to matrices that are too small.
     elapsed = min(time_gemm(order, MINIMUM_REPETITIONS, seconds / 10)[0])
-    # The rate grows with the order, so the largest is taken that leaves several repetitions within the time.
+    # The rate grows with the order, so the largest is taken that leaves several repetitions within
+    # the time.
     target = max(REPETITION_SECONDS, seconds / 8)
     order = int(order * (target / max(elapsed, 1e-9)) ** (1 / 3))
     order = min(largest_order, max(SMALLEST_ORDER, order // 64 * 64))
     times, cpus_busy = time_gemm(order, MINIMUM_REPETITIONS, seconds)
-    return {"gemm_order": order, "gemm_samples": [2 * order**3 / each for each in times], "gemm_cpus_busy": cpus_busy}
+    return {
+        "gemm_order": order,
+        "gemm_samples": [2 * order**3 / each for each in times],
+        "gemm_cpus_busy": cpus_busy,
+    }
 
 
 def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list[float], float]":
-    """Return the seconds of each product of two square matrices, and CPU seconds per second meanwhile.
+    """Return the seconds of each product of two square matrices, and CPU seconds per second
+    meanwhile.
 
     At least `repetitions` products, and until `seconds` have passed.
     """
@@ -64,7 +73,9 @@ def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list
 
 
 def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> None:
-    """Run `work` in as many threads as meet at the barrier, each given its number; raise the first failure."""
+    """Run `work` in as many threads as meet at the barrier, each given its number; raise the first
+    failure.
+    """
     failures = []  # type: list[BaseException]
 
     def guarded(number: int) -> None:
@@ -74,7 +85,9 @@ def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> N
             failures.append(error)
             barrier.abort()  # or the others would wait for ever
 
-    workers = [threading.Thread(target=guarded, args=(number,)) for number in range(barrier.parties)]
+    workers = [
+        threading.Thread(target=guarded, args=(number,)) for number in range(barrier.parties)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -84,11 +97,12 @@ def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> N
 
 
 def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, object]":
-    """Time a += b over two float32 arrays, split among Python threads: bytes per second of each round, CPUs busy.
+    """Time a += b over two float32 arrays, split among Python threads: bytes per second of each
+    round, CPUs busy.
 
-    Three passes count: a and b read, a written. Each cache line written was read before, so all traffic is counted; a
-    copy, or STREAM's triad, into another array makes most CPUs read that one too, uncounted. It is also the shape of an
-    SGD update. NumPy releases the GIL in the loop.
+    Three passes count: a and b read, a written. Each cache line written was read before, so all
+    traffic is counted; a copy, or STREAM's triad, into another array makes most CPUs read that one
+    too, uncounted. It is also the shape of an SGD update. NumPy releases the GIL in the loop.
     """
     length = max(1024, array_bytes // 4 // threads)
     barrier = threading.Barrier(threads)
@@ -107,14 +121,16 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
             barrier.wait()
             if index == plan["rounds"]:
                 break
-            # Each thread reads the clock itself. One reading for all would start late: the thread that takes
-            # it may be the last to wake from the barrier, with the work of the others half done, and the rate
-            # would be too high (six times, when tried).
+            # Each thread reads the clock itself. One reading for all would start late: the thread
+            # that takes it may be the last to wake from the barrier, with the work of the others
+            # half done, and the rate would be too high (six times, when tried).
             start = time.perf_counter()
             for _ in range(plan["passes"]):
                 np.add(a, b, out=a)
             spans[number].append((start, time.perf_counter()))
-            leader = barrier.wait() == 0  # all have written their spans; none goes on before the next barrier
+            leader = (
+                barrier.wait() == 0
+            )  # all have written their spans; none goes on before the next barrier
             if leader and index == CALIBRATION_ROUNDS - 1:
                 single = wall(index)
                 passes = max(1, int(REPETITION_SECONDS / single + 1))
@@ -126,7 +142,9 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
     cpus_busy = (time.process_time() - clocks["cpu"]) / (time.perf_counter() - clocks["wall"])
     counted = 3 * 4 * length * threads * plan["passes"]
     return {
-        "bandwidth_samples": [counted / wall(index) for index in range(CALIBRATION_ROUNDS, plan["rounds"])],
+        "bandwidth_samples": [
+            counted / wall(index) for index in range(CALIBRATION_ROUNDS, plan["rounds"])
+        ],
         "bandwidth_cpus_busy": cpus_busy,
         "array_bytes": array_bytes,
     }
@@ -141,13 +159,17 @@ def blas() -> "dict[str, object]":
     for pool in threadpoolctl.threadpool_info():
         if pool.get("user_api") == "blas":
             words = [pool.get("internal_api"), pool.get("version"), pool.get("architecture")]
-            return {"blas": " ".join(str(word) for word in words if word), "blas_threads": pool["num_threads"]}
+            return {
+                "blas": " ".join(str(word) for word in words if word),
+                "blas_threads": pool["num_threads"],
+            }
     return {"blas": None, "blas_threads": None}
 
 
-# The sentinel does a fixed amount of work, however busy the machine: readings of one machine must stay comparable.
-# 3 MiB of matrices, in reach of a core's own caches; 0.27 GFLOP, some milliseconds, so that a time slice lost to
-# another program spoils a few products and not the median.
+# The sentinel does a fixed amount of work, however busy the machine: readings of one machine must
+# stay comparable. 3 MiB of matrices, in reach of a core's own caches; 0.27 GFLOP, some
+# milliseconds, so that a time slice lost to another program spoils a few products and not the
+# median.
 SENTINEL_ORDER = 512
 SENTINEL_SECONDS, SENTINEL_REPETITIONS = 0.1, 5
 
@@ -165,7 +187,9 @@ def sentinel_times(work: "Callable[[], object]") -> "list[float]":
 
 
 def sentinel(array_bytes: int) -> "dict[str, object]":
-    """Return FLOP/s of products, bytes per second of passes of a += b, and how long this thread ran and waited."""
+    """Return FLOP/s of products, bytes per second of passes of a += b, and how long this thread ran
+    and waited.
+    """
     order = SENTINEL_ORDER
     block = np.random.default_rng(0).random(4099, dtype=np.float32)
     left, right = np.resize(block, (order, order)), np.resize(block[::-1], (order, order))

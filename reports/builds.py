@@ -1,4 +1,6 @@
-"""Builds: which version of a framework each cell was measured with, and when that version was released."""
+"""Builds: which version of a framework each cell was measured with, and when that version was
+released.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -42,18 +44,25 @@ class Builds:
                 continue  # another build under the row's name, which no cell of a matrix is made of
             cell = record.cell
             version = str(record.outcome.software.get("version") or "")
-            # A launch that crashed before it could say its version takes nothing from one that could.
+            # A launch that crashed before it could say its version takes nothing from one that
+            # could.
             newest = self._newest.get((record.machine, cell.framework), _UNKNOWN)
             build = newest._replace(adapter=cell.adapter)
             if version:
                 uploaded = record.outcome.software.get(RELEASED)
-                when = date.fromisoformat(str(uploaded)) if uploaded else released(cell.adapter, version, releases)
+                when = (
+                    date.fromisoformat(str(uploaded))
+                    if uploaded
+                    else released(cell.adapter, version, releases)
+                )
                 build = Build(cell.adapter, version, when)
                 self._known[record.machine, cell.framework, record.environment] = build
             self._newest[record.machine, cell.framework] = build
 
     def of(self, cell: CellResult) -> Build:
-        """Return the build that a cell was measured with; of one that never ran, that of the rest of its row."""
+        """Return the build that a cell was measured with; of one that never ran, that of the rest
+        of its row.
+        """
         machine, framework = cell.column.machine, cell.row.framework
         newest = self._newest.get((machine, framework), _UNKNOWN)
         return self._known.get((machine, framework, cell.environment), newest)
@@ -66,8 +75,8 @@ class Builds:
 def released(adapter: str, version: str, releases: Mapping[tuple[str, str], date]) -> date | None:
     """Return when a version was released; None where that is not known.
 
-    A local label ("2.13.0+cpu") and trailing zeros make no other release; a nightly build has its date in its version
-    ("2.14.0.dev20261010").
+    A local label ("2.13.0+cpu") and trailing zeros make no other release; a nightly build has its
+    date in its version ("2.14.0.dev20261010").
     """
     if (adapter, version) in releases:
         return releases[adapter, version]

@@ -1,4 +1,6 @@
-"""The reports there are: every module of this package that defines ``REPORT``; each is imported when it is used."""
+"""The reports there are: every module of this package that defines ``REPORT``; each is imported
+when it is used.
+"""
 
 import importlib
 import re
@@ -17,7 +19,9 @@ _DECLARATION = re.compile(r'^REPORT(?:: [^=]*)? = Report\(\s*name="(\w+)"', re.M
 
 
 def modules() -> dict[str, str]:
-    """Return the module of each report by the report's name, in the order of names, without importing any."""
+    """Return the module of each report by the report's name, in the order of names, without
+    importing any.
+    """
     return _modules(tuple(dlbench.reports.__path__))
 
 
@@ -28,7 +32,9 @@ def _modules(rooms: tuple[str, ...]) -> dict[str, str]:
         for path in [*room.glob("*.py"), *room.glob("*/*.py")]:
             text = path.read_text(encoding="utf-8")
             if declared := _DECLARATION.search(text):
-                found[declared[1]] = ".".join(("dlbench.reports", *path.relative_to(room).with_suffix("").parts))
+                found[declared[1]] = ".".join(
+                    ("dlbench.reports", *path.relative_to(room).with_suffix("").parts)
+                )
     return dict(sorted(found.items()))
 
 
@@ -45,7 +51,9 @@ def reports() -> dict[str, Report[Any]]:
 
 def suggested(records: Iterable[Record]) -> list[Report[Any]]:
     """Return the reports that have something to show of these records, in the order of names."""
-    timed = [each for each in records if each.outcome.status is Status.OK and each.outcome.was_timed()]
+    timed = [
+        each for each in records if each.outcome.status is Status.OK and each.outcome.was_timed()
+    ]
     families = {family.name for each in timed if (family := family_of_record(each)) is not None}
     cells = {each.cell for each in timed}
     fitting = [each for each in reports().values() if each.suggestion and each.applies(cells)]

@@ -1,8 +1,10 @@
-"""`dlbench report ceilings`: the best rates of CPUs and GPUs in any launch, and the host's cost of an operator.
+"""`dlbench report ceilings`: the best rates of CPUs and GPUs in any launch, and the host's cost of
+an operator.
 
-A GPU is a machine's device together with its board's name: another card in the same slot, or another partition of it,
-is another GPU. Rates belong to the device, whichever framework measured them; the cost of an operator belongs to the
-framework. A framework that computes nothing counts only if no other measured anything on that GPU.
+A GPU is a machine's device together with its board's name: another card in the same slot, or
+another partition of it, is another GPU. Rates belong to the device, whichever framework measured
+them; the cost of an operator belongs to the framework. A framework that computes nothing counts
+only if no other measured anything on that GPU.
 """
 
 from collections import Counter
@@ -34,8 +36,8 @@ TRANSFER_WORDS = {
 }
 _OF_CPU = ("threads", "gemm_flops_per_second", "bandwidth_bytes_per_second", "doubt")
 _NONE = (
-    "Nothing was measured yet: `dlbench run` measures the CPU's ceilings before its launches (unless --no-ceilings), "
-    "and a GPU's after the timed steps of each launch on it."
+    "Nothing was measured yet: `dlbench run` measures the CPU's ceilings before its launches "
+    "(unless --no-ceilings), and a GPU's after the timed steps of each launch on it."
 )
 
 
@@ -55,27 +57,38 @@ PRODUCTS, TRANSFERS, STARTS, FINISHES = (
     "operator_start_seconds",
     "operator_finish_seconds",
 )
-"""Of a framework's own large matrix product, by precision; of copies, by `gpus.TRANSFERS`, read and written; the host's
-time to start the smallest operator behind others, and from the start of one on an idle device until the host knows that
-it is done, by framework."""
+"""Of a framework's own large matrix product, by precision; of copies, by `gpus.TRANSFERS`, read and
+written; the host's time to start the smallest operator behind others, and from the start of one on
+an idle device until the host knows that it is done, by framework."""
 Gpu = tuple[str, str, str]
-"""Machine (fingerprint), device, and board as the driver calls it, or else as the framework does."""
+"""Machine (fingerprint), device, and board as the driver calls it, or else as the framework
+does."""
 GpuCeilings = dict[str, dict[str, Best]]
 """By kind (above) and name; unmeasured ones are missing."""
 
 
 def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
     """Return the ceilings of each GPU, in the order of machines and devices."""
-    on_gpus = [each for each in results.records if not each.cell.on_cpu and each.outcome.device is not None]
+    on_gpus = [
+        each for each in results.records if not each.cell.on_cpu and each.outcome.device is not None
+    ]
     of_gpus = grouped(on_gpus, lambda each: (each.machine, each.cell.device, _board(each)))
-    machines = [*results.hosts, *sorted({machine for machine, _, _ in of_gpus} - set(results.hosts))]
+    machines = [
+        *results.hosts,
+        *sorted({machine for machine, _, _ in of_gpus} - set(results.hosts)),
+    ]
     order = sorted(of_gpus, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2]))
     alone = Counter(gpu[:2] for gpu in of_gpus)
-    found = {gpu: _ceilings(of_gpus[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None) for gpu in order}
+    found = {
+        gpu: _ceilings(of_gpus[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None)
+        for gpu in order
+    }
     return {gpu: ceilings for gpu, ceilings in found.items() if any(ceilings.values())}
 
 
-def _ceilings(records: list[Record], results: Results, alone: tuple[str, str] | None) -> GpuCeilings:
+def _ceilings(
+    records: list[Record], results: Results, alone: tuple[str, str] | None
+) -> GpuCeilings:
     records = [record for record in records if record.outcome.parameter_count] or records
     values: dict[tuple[str, str], list[tuple[float, Record]]] = {}
 
@@ -85,12 +98,19 @@ def _ceilings(records: list[Record], results: Results, alone: tuple[str, str] | 
 
     for record in records:
         cell, ceilings = record.cell, record.outcome.device and record.outcome.device.ceilings
-        add(PRODUCTS, cell.precision, product_rate(record, results.hosts.get(record.machine)), record)
+        add(
+            PRODUCTS,
+            cell.precision,
+            product_rate(record, results.hosts.get(record.machine)),
+            record,
+        )
         for name in gpus.TRANSFERS:
             add(TRANSFERS, name, getattr(ceilings, f"{name}_bytes_per_second", None), record)
         for kind in (STARTS, FINISHES):
             add(kind, cell.framework, getattr(ceilings, kind, None), record)
-    best = {key: _best(min if key[0] in (STARTS, FINISHES) else max, of) for key, of in values.items()}
+    best = {
+        key: _best(min if key[0] in (STARTS, FINISHES) else max, of) for key, of in values.items()
+    }
     # Of records left out only machine and device are known: theirs where there was one board alone.
     for (machine, device, precision), rates in results.products.items():
         known = best.get((PRODUCTS, precision), Best(0.0, 0, ""))
@@ -98,11 +118,17 @@ def _ceilings(records: list[Record], results: Results, alone: tuple[str, str] | 
         if alone == (machine, device) and highest > known.value:
             best[PRODUCTS, precision] = Best(highest, known.launches, "")
     names = {
-        PRODUCTS: [*PRECISIONS, *sorted({name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS))],
+        PRODUCTS: [
+            *PRECISIONS,
+            *sorted({name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS)),
+        ],
         TRANSFERS: gpus.TRANSFERS,
         **dict.fromkeys((STARTS, FINISHES), sorted({record.cell.framework for record in records})),
     }
-    return {kind: {name: best[kind, name] for name in of if (kind, name) in best} for kind, of in names.items()}
+    return {
+        kind: {name: best[kind, name] for name in of if (kind, name) in best}
+        for kind, of in names.items()
+    }
 
 
 def _best(choose: Callable[..., tuple[float, Record]], values: list[tuple[float, Record]]) -> Best:
@@ -112,13 +138,17 @@ def _best(choose: Callable[..., tuple[float, Record]], values: list[tuple[float,
 
 
 def ridge(found: GpuCeilings, precision: str) -> float | None:
-    """Return the FLOPs per byte above which products, and no longer the memory, limit (Williams et al. 2009)."""
+    """Return the FLOPs per byte above which products, and no longer the memory, limit (Williams et
+    al. 2009).
+    """
     product, copy = found[PRODUCTS].get(precision), found[TRANSFERS].get(gpus.COPY)
     return product.value / copy.value if product and copy else None
 
 
 def _board(record: Record) -> str:
-    """Return the driver's name for the GPU of a launch, or the framework's where the driver was not asked."""
+    """Return the driver's name for the GPU of a launch, or the framework's where the driver was not
+    asked.
+    """
     gpu = record.outcome.software.get("gpu")
     name = gpu.get("name") if isinstance(gpu, dict) else None
     if isinstance(name, str) and name:
@@ -127,18 +157,24 @@ def _board(record: Record) -> str:
 
 
 def _machines(results: Results, found: Iterable[Gpu]) -> list[str]:
-    return list(dict.fromkeys([*results.hosts, *results.ceilings, *(machine for machine, _, _ in found)]))
+    return list(
+        dict.fromkeys([*results.hosts, *results.ceilings, *(machine for machine, _, _ in found)])
+    )
 
 
 def ceilings_tables(results: Results) -> list[Table]:
-    """Return a table for the CPU of each machine and one for each of its GPUs, or a single one with advice."""
+    """Return a table for the CPU of each machine and one for each of its GPUs, or a single one with
+    advice.
+    """
     found = gpu_ceilings(results)
     tables = []
     for machine in _machines(results, found):
         host = results.hosts.get(machine) or Host(machine, machine[:12])
         if machine in results.ceilings:
             tables.append(_of_cpu(host, results.ceilings[machine]))
-        tables += [_of_gpu(host, gpu, ceilings) for gpu, ceilings in found.items() if gpu[0] == machine]
+        tables += [
+            _of_gpu(host, gpu, ceilings) for gpu, ceilings in found.items() if gpu[0] == machine
+        ]
     return tables or [Table("Ceilings", (), (), (_NONE,), words=True)]
 
 
@@ -148,7 +184,10 @@ def _of_cpu(host: Host, measured: Ceilings) -> Table:
         for each in measured.measured
     )
     doubts = [f"{each.threads} threads: {each.doubt}" for each in measured.measured if each.doubt]
-    notes = ("Single-precision matrix products by NumPy's BLAS; bytes read and written by a += b.", *doubts)
+    notes = (
+        "Single-precision matrix products by NumPy's BLAS; bytes read and written by a += b.",
+        *doubts,
+    )
     return Table(f"Ceilings of the CPU: {host.name}", ("threads", "GFLOP/s", "GB/s"), rows, notes)
 
 
@@ -174,24 +213,34 @@ def _of_gpu(host: Host, gpu: Gpu, found: GpuCeilings) -> Table:
     ]
     notes = ["Each is the best of all launches that measured it."]
     if gpus.COPY in found[TRANSFERS]:
-        notes.append("A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995).")
+        notes.append(
+            "A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995)."
+        )
     if found[STARTS] or found[FINISHES]:
         notes.append(
-            "Start: the host's time to launch the smallest operator while others are queued. To its end: from its "
-            "launch on an idle device until the host knows that it is done."
+            "Start: the host's time to launch the smallest operator while others are queued. To "
+            "its end: from its launch on an idle device until the host knows that it is done."
         )
-    ridges = [f"{number(at)} at {name}" for name in found[PRODUCTS] if (at := ridge(found, name)) is not None]
+    ridges = [
+        f"{number(at)} at {name}"
+        for name in found[PRODUCTS]
+        if (at := ridge(found, name)) is not None
+    ]
     if ridges:
         notes.append(
-            f"With fewer FLOPs per byte of device memory than {', '.join(ridges)}, memory bandwidth is the limit "
-            "rather than matrix products (roofline, Williams et al. 2009)."
+            f"With fewer FLOPs per byte of device memory than {', '.join(ridges)}, memory "
+            "bandwidth is the limit rather than matrix products (roofline, Williams et al. 2009)."
         )
     head = ("ceiling", "at best", "unit", "launches", "shown by")
-    return Table(f"Ceilings of {gpu[1]}, {gpu[2]}: {host.name}", head, tuple(rows), tuple(notes), words=True)
+    return Table(
+        f"Ceilings of {gpu[1]}, {gpu[2]}: {host.name}", head, tuple(rows), tuple(notes), words=True
+    )
 
 
 def ceilings_data(results: Results) -> dict[str, Any]:
-    """Return a JSON object with all of it: rates in FLOP/s and bytes per second, times in seconds."""
+    """Return a JSON object with all of it: rates in FLOP/s and bytes per second, times in
+    seconds.
+    """
     found = gpu_ceilings(results)
     machines = []
     for machine in _machines(results, found):
@@ -201,7 +250,9 @@ def ceilings_data(results: Results) -> dict[str, Any]:
                 "device": gpu[1],
                 "board": gpu[2],
                 **plain(ceilings),
-                "ridge_flops_per_byte": {precision: ridge(ceilings, precision) for precision in ceilings[PRODUCTS]},
+                "ridge_flops_per_byte": {
+                    precision: ridge(ceilings, precision) for precision in ceilings[PRODUCTS]
+                },
             }
             for gpu, ceilings in found.items()
             if gpu[0] == machine
@@ -214,7 +265,10 @@ def ceilings_data(results: Results) -> dict[str, Any]:
 
 REPORT = Report(
     name="ceilings",
-    summary="Peak rates of CPUs and GPUs: matrix products, bandwidths, and the cost of launching an operator.",
+    summary=(
+        "Peak rates of CPUs and GPUs: matrix products, bandwidths, and the cost of launching an "
+        "operator."
+    ),
     examples=("dlbench report ceilings", "dlbench report ceilings --all-runs --json"),
     analyse=lambda source: source.results(),
     page=lambda results, options: Page((), tuple(ceilings_tables(results))),

@@ -1,4 +1,5 @@
-"""A table declared once by its columns: from them follow its text in every format, its JSON and its CSV.
+"""A table declared once by its columns: from them follow its text in every format, its JSON and its
+CSV.
 
 BY_FRAMEWORK = (
     Column("framework", "", lambda each: each.cell.framework),
@@ -23,9 +24,22 @@ from dlbench.reports.results.keys import axis_value
 from dlbench.reports.results.number_text import interval, number, times
 from dlbench.reports.results.statistics import Ratio, Summary
 
-__all__ = ["MEDIAN", "VALUE", "Column", "attributes", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
+__all__ = [
+    "MEDIAN",
+    "VALUE",
+    "Column",
+    "attributes",
+    "axis_columns",
+    "csv_rows",
+    "objects",
+    "shown",
+    "table",
+    "within",
+]
 
-GROUP, ROW, PLACE = (tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN))
+GROUP, ROW, PLACE = (
+    tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)
+)
 """The axes that say which work a cell does, how, and on what."""
 Row = TypeVar("Row")
 Outer = TypeVar("Outer")
@@ -44,7 +58,8 @@ class Column(Generic[Row]):
     text: Callable[[Row], Entry | str] | None = None
     """Its field in a table, where the value's type does not say how it is written (`shown`)."""
     fields: tuple[str, ...] | None = ()
-    """Parts of an object that are CSV columns ("seconds.median"); None: CSV leaves the column out."""
+    """Parts of an object that are CSV columns ("seconds.median"); None: CSV leaves the column
+    out."""
     csv: Callable[[Row], Any] | None = None
     """Another value for CSV, where JSON has a list."""
 
@@ -68,8 +83,12 @@ def shown(value: Any) -> Entry:
     return Entry(MISSING if value is None else str(value))
 
 
-def attributes(of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] | None) -> tuple[Column[Row], ...]:
-    """Return columns of these attributes, or items, for JSON and CSV; ``fields`` are the parts of those with any."""
+def attributes(
+    of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] | None
+) -> tuple[Column[Row], ...]:
+    """Return columns of these attributes, or items, for JSON and CSV; ``fields`` are the parts of
+    those with any.
+    """
 
     def column(name: str) -> Column[Row]:
         def value(row: Row) -> Any:
@@ -81,7 +100,9 @@ def attributes(of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] 
     return tuple(column(name) for name in names)
 
 
-def axis_columns(cell_of: Callable[[Row], Cell], names: Iterable[str] = axes.NAMES) -> tuple[Column[Row], ...]:
+def axis_columns(
+    cell_of: Callable[[Row], Cell], names: Iterable[str] = axes.NAMES
+) -> tuple[Column[Row], ...]:
     """Return a column for each of these axes, for JSON and CSV."""
 
     def value_of(name: str) -> Callable[[Row], Any]:
@@ -90,9 +111,14 @@ def axis_columns(cell_of: Callable[[Row], Cell], names: Iterable[str] = axes.NAM
     return tuple(Column(name, None, value_of(name)) for name in names)
 
 
-def host_columns(of: Callable[[Any], Host], key: str = "machine") -> tuple[Column[Any], Column[Any]]:
+def host_columns(
+    of: Callable[[Any], Host], key: str = "machine"
+) -> tuple[Column[Any], Column[Any]]:
     """Return the fingerprint and the name of a machine, for JSON and CSV."""
-    return (Column(key, None, lambda row: of(row).fingerprint), Column(f"{key}_name", None, lambda row: of(row).name))
+    return (
+        Column(key, None, lambda row: of(row).fingerprint),
+        Column(f"{key}_name", None, lambda row: of(row).name),
+    )
 
 
 def table(
@@ -104,7 +130,9 @@ def table(
     notes: Iterable[str] = (),
     **layout: Any,
 ) -> Table:
-    """Return a table of these rows, with a heading where ``group`` changes; ``key`` is its list in a report's JSON."""
+    """Return a table of these rows, with a heading where ``group`` changes; ``key`` is its list in
+    a report's JSON.
+    """
     found = list(rows)
     visible = [each for each in columns if each.heading is not None]
     lines: list[tuple[Entry, ...]] = []
@@ -116,11 +144,20 @@ def table(
         lines.append(tuple(each.entry(row) for each in visible))
     head = tuple(each.heading or "" for each in visible)
     return Table(
-        title, head, tuple(lines), tuple(notes), key=key, columns=tuple(columns), objects=tuple(found), **layout
+        title,
+        head,
+        tuple(lines),
+        tuple(notes),
+        key=key,
+        columns=tuple(columns),
+        objects=tuple(found),
+        **layout,
     )
 
 
-def within(columns: Iterable[Column[Row]], part: Callable[[Outer], Row]) -> tuple[Column[Outer], ...]:
+def within(
+    columns: Iterable[Column[Row]], part: Callable[[Outer], Row]
+) -> tuple[Column[Outer], ...]:
     """Return columns of a part of a larger row."""
 
     def of_part(column: Column[Row]) -> Column[Outer]:
@@ -146,8 +183,14 @@ def objects(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[st
 def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:
     """Return the rows as lines of one table for CSV."""
     keyed = [each for each in columns if each.key and each.fields is not None]
-    names = [name for each in keyed for name in ([f"{each.key}.{part}" for part in each.fields or ()] or [each.key])]
-    return Rows(names, [{each.key: plain((each.csv or each.value)(row)) for each in keyed} for row in rows])
+    names = [
+        name
+        for each in keyed
+        for name in ([f"{each.key}.{part}" for part in each.fields or ()] or [each.key])
+    ]
+    return Rows(
+        names, [{each.key: plain((each.csv or each.value)(row)) for each in keyed} for row in rows]
+    )
 
 
 def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:

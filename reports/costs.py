@@ -1,8 +1,9 @@
-"""`dlbench report costs`: the start, memory and energy of each row, and which mode takes least for how many steps.
+"""`dlbench report costs`: the start, memory and energy of each row, and which mode takes least for
+how many steps.
 
-The start is the time to the end of the first step, so n steps take the start plus n - 1 times the step. One of two rows
-takes clearly less for n steps if the interval of the difference excludes 0; between the two ends of a break-even
-(`statistics.break_even`) neither does.
+The start is the time to the end of the first step, so n steps take the start plus n - 1 times the
+step. One of two rows takes clearly less for n steps if the interval of the difference excludes 0;
+between the two ends of a break-even (`statistics.break_even`) neither does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +30,11 @@ _PARTS = ("import", "prepare", "first_step")
 _LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
 _LEGEND = (
     "Medians over launches. n steps: seconds of the start and of n - 1 further steps.",
-    f"{layout.BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over "
-    "launches; with fewer than 3, the interval of n steps assumes the deviation between launches that other cells show "
-    "(5 % where too few show it).",
+    (
+        f"{layout.BEST} the least at its place, or not clearly more. ± is the wider side of the "
+        "% interval over launches; with fewer than 3, the interval of n steps assumes the "
+        "deviation between launches that other cells show (5 % where too few show it)."
+    ),
 )
 _OR = "x or y: the intervals do not say which takes less; the first has the lower value."
 
@@ -51,7 +54,8 @@ class Choice(NamedTuple):
     at: Cell
     """The axes of work and place; the framework, or "" for all frameworks."""
     rows: dict[int, tuple[CellResult, ...]]
-    """For this many steps the row with the least time, and those that do not clearly take longer."""
+    """For this many steps the row with the least time, and those that do not clearly take
+    longer."""
 
 
 Costs = Compared[list[Cost]]
@@ -59,29 +63,40 @@ Costs = Compared[list[Cost]]
 
 
 def costs(matrix: Matrix) -> Costs:
-    """Return for each place the costs of the rows that may be fastest there, ordered by the end of the first step."""
+    """Return for each place the costs of the rows that may be fastest there, ordered by the end of
+    the first step.
+    """
     found = []
     started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
     for here in grouped(started, lambda cell: (cell.column, cell.group)).values():
-        cells = sorted((cell for cell, _ in in_the_running(here)), key=lambda cell: cell.measured["start"].median)
+        cells = sorted(
+            (cell for cell, _ in in_the_running(here)),
+            key=lambda cell: cell.measured["start"].median,
+        )
         if cells:
             found.append([_cost(cell, cells) for cell in cells])
     return Compared(matrix, tuple(found))
 
 
-def _terms(cell: CellResult, steps: int, sign: int = 1) -> tuple[tuple[float, Summary], tuple[float, Summary]]:
+def _terms(
+    cell: CellResult, steps: int, sign: int = 1
+) -> tuple[tuple[float, Summary], tuple[float, Summary]]:
     """Return the summands of this many steps: the start, and the further steps."""
     assert cell.seconds is not None  # it is timed
     return (sign, cell.measured["start"]), (sign * (steps - 1), cell.seconds)
 
 
 def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
-    """Return the seconds of this many steps, the start included, with the ends of their interval."""
+    """Return the seconds of this many steps, the start included, with the ends of their
+    interval.
+    """
     return combination(*_terms(cell, steps))
 
 
 def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
-    """Return the row that takes least for this many steps, and those that do not clearly take longer."""
+    """Return the row that takes least for this many steps, and those that do not clearly take
+    longer.
+    """
     first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
 
     def more(cell: CellResult) -> float:
@@ -92,16 +107,22 @@ def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]
 
 
 def _cost(cell: CellResult, cells: Sequence[CellResult]) -> Cost:
-    least: set[object] = {steps for steps in STEPS if any(each is cell for each in least_for(cells, steps))}
+    least: set[object] = {
+        steps for steps in STEPS if any(each is cell for each in least_for(cells, steps))
+    }
     for name in _LEAST:
         known = [each.measured[name] for each in cells if name in each.measured]
-        if name in cell.measured and not clearly_slower(cell.measured[name], min(known, key=lambda of: of.median)):
+        if name in cell.measured and not clearly_slower(
+            cell.measured[name], min(known, key=lambda of: of.median)
+        ):
             least.add(name)
     return Cost(cell, frozenset(least if len(cells) > 1 else ()))
 
 
 def choices(found: Costs) -> Iterator[Choice]:
-    """Yield which mode of a framework takes least at a place, and where there are several frameworks, which row."""
+    """Yield which mode of a framework takes least at a place, and where there are several
+    frameworks, which row.
+    """
     for here in found.rows:
         cells = [each.cell for each in here]
         of_frameworks = grouped(cells, lambda cell: cell.row.framework)
@@ -121,7 +142,9 @@ def _measured(found: Costs, name: str) -> Column[Cost]:
     def text(cost: Cost) -> Entry:
         if (found := QUANTITIES[name].value(cost.cell)) is None:
             return Entry(MISSING)
-        return Entry(number(found[0]), "" if name in _PARTS else deviation(*found), best=name in cost.least)
+        return Entry(
+            number(found[0]), "" if name in _PARTS else deviation(*found), best=name in cost.least
+        )
 
     def value(cost: Cost) -> dict[str, float | None] | None:
         found = QUANTITIES[name].value(cost.cell)
@@ -185,7 +208,10 @@ def _columns(found: Costs) -> tuple[Column[Cost], ...]:
 
 def _choice(steps: int) -> Column[Choice]:
     def names(choice: Choice) -> list[str]:
-        return [row_name(each.row).removeprefix(f"{choice.at.framework} ") for each in choice.rows[steps]]
+        return [
+            row_name(each.row).removeprefix(f"{choice.at.framework} ")
+            for each in choice.rows[steps]
+        ]
 
     return Column(
         f"least_of_{steps}_steps",
@@ -215,7 +241,9 @@ def _place(cell: Cell) -> str:
 
 
 def _page(found: Costs) -> Page:
-    """Return for each machine a table of its rows, and one of which takes least for how many steps."""
+    """Return for each machine a table of its rows, and one of which takes least for how many
+    steps.
+    """
     columns, of_choices = _columns(found), _choices(found)
     if not found.rows:
         # JSON and CSV have their keys all the same.
@@ -226,7 +254,9 @@ def _page(found: Costs) -> Page:
         here = [cost for of in found.rows for cost in of if cost.cell.machine == machine]
         if here:
             title = f"What a step costs, on {found.name(machine)}"
-            tables.append(table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND))
+            tables.append(
+                table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND)
+            )
         if mine := [each for each in chosen if each.machine == machine]:
             title = "Which row takes least time for how many steps"
             tables.append(table(of_choices, mine, title, "choices", notes=(_OR,), words=True))
@@ -241,11 +271,13 @@ def _notes(found: Costs) -> Iterator[str]:
             yield f"{QUANTITIES[name].unit}: {legend(name)}"
     if warm := sum(not cell.cold_start for cell in cells):
         yield (
-            f"{counted(warm, 'cell')} may have reused code that earlier launches had compiled; `dlbench run costs` "
-            "gives each launch an empty cache."
+            f"{counted(warm, 'cell')} may have reused code that earlier launches had compiled; "
+            "`dlbench run costs` gives each launch an empty cache."
         )
     for why, of in reasons(cells, "cpu_joules").items():
-        yield f"{QUANTITIES['cpu_joules'].title}: not measured for {counted(len(of), 'cell')}: {why}."
+        yield (
+            f"{QUANTITIES['cpu_joules'].title}: not measured for {counted(len(of), 'cell')}: {why}."
+        )
     yield from left_out(_left_out(found))
     yield from found.matrix.notes
 
@@ -257,26 +289,33 @@ def _left_out(found: Costs) -> list[CellResult]:
 
 
 def headline(found: Costs) -> list[str]:
-    """Return for each machine how many modes make up for a later first step, and within how many steps."""
+    """Return for each machine how many modes make up for a later first step, and within how many
+    steps.
+    """
     lines = []
     for machine, places in grouped(found.rows, lambda here: here[0].cell.machine).items():
-        evens = [each for here in places for cost in here if (each := cost.cell.break_even) is not None]
+        evens = [
+            each for here in places for cost in here if (each := cost.cell.break_even) is not None
+        ]
         soon = sum(each.high is not None and each.high <= STEPS[1] for each in evens)
         never = sum(each.steps is None for each in evens)
         if evens:
             lines.append(
-                f"{found.name(machine)}: of {counted(len(evens), 'cell')} that end their first step later than another "
-                f"mode of their framework, {soon} clearly make up for it within {STEPS[1]:,} steps, {never} never."
+                f"{found.name(machine)}: of {counted(len(evens), 'cell')} that end their first "
+                f"step later than another mode of their framework, {soon} clearly make up for it "
+                f"within {STEPS[1]:,} steps, {never} never."
             )
     return lines
 
 
 REPORT = Report(
     name="costs",
-    summary="""The start, memory and energy of each row, and which mode is fastest for 10, 1,000 and 100,000 steps.
+    summary="""The start, memory and energy of each row, and which mode is fastest for 10, 1,000 and
+100,000 steps.
 
-The start is import, building the network and the first step, compilation included. A mode has made up for its start
-once it has taken less time in total than the mode of the same framework that starts first.""",
+The start is import, building the network and the first step, compilation included. A mode has made
+up for its start once it has taken less time in total than the mode of the same framework that
+starts first.""",
     examples=(
         "dlbench report costs",
         "dlbench report costs --networks fcn5 --frameworks torch --threads 2",

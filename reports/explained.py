@@ -1,8 +1,10 @@
-"""`dlbench explain`: where the time of a step goes, by a launch's profile, and its rates from the network's FLOPs.
+"""`dlbench explain`: where the time of a step goes, by a launch's profile, and its rates from the
+network's FLOPs.
 
-On the CPU the operators are those that ran there; on a GPU they are the device's kernels and copies, without the CPU's
-work to launch them. The rest of a step is `IDLE`: on the CPU the framework's own work between its operators, and
-waiting; on a GPU the time when the device has no work.
+On the CPU the operators are those that ran there; on a GPU they are the device's kernels and
+copies, without the CPU's work to launch them. The rest of a step is `IDLE`: on the CPU the
+framework's own work between its operators, and waiting; on a GPU the time when the device has no
+work.
 """
 
 import re
@@ -42,20 +44,24 @@ class Share(NamedTuple):
     kind: str
     seconds: float
     share: float
-    """Of ``whole_seconds``: a profiled step, or all its operators where they ran side by side for longer."""
+    """Of ``whole_seconds``: a profiled step, or all its operators where they ran side by side for
+    longer."""
     calls: float | None
     """None of `IDLE`."""
 
 
 def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[str, Any]:
-    """Return the content of the launch's profile as ``reports/SCHEMA.md`` describes it, a cell and `Share`s in it.
+    """Return the content of the launch's profile as ``reports/SCHEMA.md`` describes it, a cell and
+    `Share`s in it.
 
     Raises ReportError where there is no profile, or nothing in it.
     """
     profile = outcome.profile
     if profile is None:
         raise ReportError("This launch has no profile.")
-    shown = [each for each in profile.operators if each.on_device is not cell.on_cpu and each.calls > 0]
+    shown = [
+        each for each in profile.operators if each.on_device is not cell.on_cpu and each.calls > 0
+    ]
     busy = sum(each.seconds for each in shown)
     whole = max(profile.step_seconds, busy)
     if not shown or whole <= 0:
@@ -67,11 +73,17 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
     ]
     steps, software = outcome.step_seconds(), outcome.software
     seconds = median(steps) if steps else None
-    flops = None if family is None or cell.batch_size is None else family.flops(cell.batch_size, cell.infers)
+    flops = (
+        None
+        if family is None or cell.batch_size is None
+        else family.flops(cell.batch_size, cell.infers)
+    )
     products = sum(each.seconds for each in operators if each.kind in PRODUCTS)
     return {
         "cell": cell,
-        "software": " ".join(str(software[key]) for key in ("framework", "version") if software.get(key)),
+        "software": " ".join(
+            str(software[key]) for key in ("framework", "version") if software.get(key)
+        ),
         "profiler": profile.profiler,
         "steps": profile.steps,
         "on_device": not cell.on_cpu,
@@ -97,13 +109,25 @@ def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]
     for each in operators:
         seconds, calls = found.get(each.kind, (0.0, 0.0))
         found[each.kind] = seconds + each.seconds, calls + (each.calls or 0.0)
-    kinds = [Share(kind, kind, seconds, seconds / whole, calls) for kind, (seconds, calls) in found.items()]
+    kinds = [
+        Share(kind, kind, seconds, seconds / whole, calls)
+        for kind, (seconds, calls) in found.items()
+    ]
     idle = max(0.0, whole - busy)
-    return [*sorted(kinds, key=lambda each: -each.seconds), Share(IDLE, IDLE, idle, idle / whole, None)]
+    return [
+        *sorted(kinds, key=lambda each: -each.seconds),
+        Share(IDLE, IDLE, idle, idle / whole, None),
+    ]
 
 
 def _count(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}" if abs(value - round(value)) < 0.05 else f"{value:.1f}"
+    return (
+        ""
+        if value is None
+        else f"{value:.0f}"
+        if abs(value - round(value)) < 0.05
+        else f"{value:.1f}"
+    )
 
 
 def _milliseconds(seconds: float) -> str:
@@ -116,7 +140,12 @@ _NUMBERS: tuple[Column[Share], ...] = (
     Column("calls", "calls", lambda each: each.calls, lambda each: _count(each.calls)),
 )
 _OPERATORS: tuple[Column[Share], ...] = (
-    Column("name", "operator", lambda each: each.name, lambda each: one_line(_NOISE.sub("", each.name), _NAME_WIDTH)),
+    Column(
+        "name",
+        "operator",
+        lambda each: each.name,
+        lambda each: one_line(_NOISE.sub("", each.name), _NAME_WIDTH),
+    ),
     Column("kind", "kind", lambda each: each.kind),
     *_NUMBERS,
 )
@@ -128,7 +157,9 @@ _FUNCTIONS: tuple[Column[Share], ...] = (
 
 
 def _of_python(found: dict[str, Any]) -> bool:
-    """Return whether the profile has functions of Python, because no framework's profiler explains the step."""
+    """Return whether the profile has functions of Python, because no framework's profiler explains
+    the step.
+    """
     return str(found["profiler"]).startswith(PYTHON_PROFILER)
 
 
@@ -152,7 +183,10 @@ def _page(found: dict[str, Any], top: int) -> Page:
 
 def _cost_of_the_profiler(found: dict[str, Any]) -> str:
     seconds, slowdown = found["seconds"], found["slowdown"]
-    profiled = f"{_milliseconds(found['profiled_seconds'])} under {found['profiler']} (mean of {found['steps']})"
+    profiled = (
+        f"{_milliseconds(found['profiled_seconds'])} under {found['profiler']} (mean of "
+        f"{found['steps']})"
+    )
     if seconds is None:
         return f"A step takes {profiled}."
     against = "not slower" if slowdown < 1 else f"{100 * (slowdown - 1):.0f} % longer"
@@ -165,37 +199,57 @@ def _notes(found: dict[str, Any]) -> list[str]:
     lines = []
     seconds, slowdown, busy = found["seconds"], found["slowdown"], found["busy_seconds"]
     if slowdown is not None and slowdown > SLOWER:
-        hence = f"many short {'functions' if _of_python(found) else 'operators'} weigh more than they do without it."
+        hence = (
+            f"many short {'functions' if _of_python(found) else 'operators'} weigh more than they "
+            "do without it."
+        )
         if found["on_device"]:
-            hence = "kernel times hold, but without it the device is idle less often than it seems here."
+            hence = (
+                "kernel times hold, but without it the device is idle less often than it seems "
+                "here."
+            )
         lines.append(f"The profiler makes a step {slowdown:.1f} times as long: {hence}")
     if found["product_rate"] is not None and found["step_rate"] is not None:
-        own = f" Its own large matrix product: {_rate(found['own_rate'])}." if found["own_rate"] else ""
+        own = (
+            f" Its own large matrix product: {_rate(found['own_rate'])}."
+            if found["own_rate"]
+            else ""
+        )
         lines.append(
             f"The network's {number(found['flops'] * 1e-9)} GFLOP a step take "
-            f"{_milliseconds(found['product_seconds'])} in products, convolutions and recurrent operators: "
-            f"{_rate(found['product_rate'])} there, {_rate(found['step_rate'])} over the step.{own}"
+            f"{_milliseconds(found['product_seconds'])} in products, convolutions and recurrent "
+            f"operators: {_rate(found['product_rate'])} there, {_rate(found['step_rate'])} over "
+            f"the step.{own}"
         )
     if found["on_device"] and seconds:
         share = min(1.0, busy / seconds)
         rest = ", and waits for the CPU for the rest" if share < 1 - _REMARKABLE_IDLE else ""
-        lines.append(f"Without the profiler, the device works for {100 * share:.0f} % of a step{rest}.")
+        lines.append(
+            f"Without the profiler, the device works for {100 * share:.0f} % of a step{rest}."
+        )
     what = "kernels and copies" if found["on_device"] else "operators"
     mean = busy / found["calls"]
     each = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
     if _of_python(found):
-        lines.append(f"A step makes {_count(found['calls'])} calls of functions, which take {each} on average.")
         lines.append(
-            "Each is without the functions that it calls. Operators are not shown: the file imports no framework whose "
-            "profiler explains the step."
+            f"A step makes {_count(found['calls'])} calls of functions, which take {each} on "
+            "average."
+        )
+        lines.append(
+            "Each is without the functions that it calls. Operators are not shown: the file "
+            "imports no framework whose profiler explains the step."
         )
         return lines
     lines.append(f"A step launches {_count(found['calls'])} {what}, which take {each} on average.")
     if starting := found["starting"]:
         lines.append(f"{starting[0].upper()}{starting[1:]}.")
     if busy > found["profiled_seconds"]:
-        lines.append("Some operators overlapped: shares are of the sum of operator times, not of the step.")
-    lines.append("Operators are classified by name; a recurrent operator includes its matrix products.")
+        lines.append(
+            "Some operators overlapped: shares are of the sum of operator times, not of the step."
+        )
+    lines.append(
+        "Operators are classified by name; a recurrent operator includes its matrix products."
+    )
     return lines
 
 

@@ -1,4 +1,5 @@
-"""Results as pandas DataFrames: `dlbench.launches` and `dlbench.cells`, for notebooks and own analyses.
+"""Results as pandas DataFrames: `dlbench.launches` and `dlbench.cells`, for notebooks and own
+analyses.
 
     import dlbench
 
@@ -6,11 +7,12 @@
     cells.pivot_table("seconds", ["framework", "mode"], "threads")
     dlbench.launches("dlbench.sqlite").groupby("framework").first_step_seconds.median()
 
-A store is a file, a database URL, or several of these. By default the launches of the newest run of each cell count, as
-in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a comparison both sides' launches): its
-id, the beginning of that, ``latest`` or ``previous``.
-Keyword arguments select values of axes as the command line does: names with commas between them, patterns too
-(``network="lstm*"``). A name counts before a pattern and before a list (``network="tests/test_a.py::test_c[1,2]"``).
+A store is a file, a database URL, or several of these. By default the launches of the newest run of
+each cell count, as in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a
+comparison both sides' launches): its id, the beginning of that, ``latest`` or ``previous``. Keyword
+arguments select values of axes as the command line does: names with commas between them, patterns
+too (``network="lstm*"``). A name counts before a pattern and before a list
+(``network="tests/test_a.py::test_c[1,2]"``).
 """
 
 import math
@@ -54,21 +56,31 @@ def launches(
 ) -> "pd.DataFrame":
     """Return one row for each launch that counts, in the order of their start.
 
-    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``, ``framework``, ``threads``,
-    ...), ``run``, ``suite``, ``environment``, ``variables`` (given by --env: "A=1 B=2"), ``side`` and ``stage`` (of a
-    comparison), ``block`` (index of the launch, from 0), ``group`` (that of the launches which took turns with it;
-    empty: none did) and ``rounds`` (in which they did), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
-    ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
-    ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``,
-    ``cpu_joules`` (of a step, by the CPU packages), ``faults`` (minor page faults of a step) and ``faults_share`` (of
-    its seconds, at most); ``flags`` (names, with spaces between), ``parity`` (agrees,
-    disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or
-    waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``.
-    Missing values are NaN, NaT or None. Raises StoreError and ReportError.
+    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``,
+    ``framework``, ``threads``, ...), ``run``, ``suite``, ``environment``, ``variables`` (given by
+    --env: "A=1 B=2"), ``side`` and ``stage`` (of a comparison), ``block`` (index of the launch,
+    from 0), ``group`` (that of the launches which took turns with it; empty: none did) and
+    ``rounds`` (in which they did), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
+    ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``,
+    ``prepare_seconds``, ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the
+    whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages),
+    ``faults`` (minor page faults of a step) and ``faults_share`` (of its seconds, at most);
+    ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked),
+    ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or waiting
+    for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and
+    ``contended``. Missing values are NaN, NaT or None. Raises StoreError and ReportError.
     """
     import pandas as pd
 
-    results = _read(store, values_of_axes, run=run, suite=suite, machine=machine, newest=run is None, all_runs=all_runs)
+    results = _read(
+        store,
+        values_of_axes,
+        run=run,
+        suite=suite,
+        machine=machine,
+        newest=run is None,
+        all_runs=all_runs,
+    )
     records = sorted(last_attempts(results.records), key=lambda record: record.started)
     rows = [_launch(record, results.hosts.get(record.machine)) for record in records]
     frame = pd.DataFrame(rows, columns=list(LAUNCHES))
@@ -84,37 +96,51 @@ def cells(
     all_runs: bool = False,
     **values_of_axes: str,
 ) -> "pd.DataFrame":
-    """Return one row for each cell on each machine, missing ones with their reason, in the order of the matrix.
+    """Return one row for each cell on each machine, missing ones with their reason, in the order of
+    the matrix.
 
-    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell, ``status``, ``reason``; ``seconds`` per
-    mini-batch with ``low`` and ``high`` (95 % interval), ``method`` (of the interval), ``launches``, ``steps``;
-    ``items_per_second``, ``gflops`` (10^9 floating-point operations per second), ``ceiling_fraction`` (of the measured
-    ceiling), ``best`` (the fastest of its column, or not distinguishable from it), ``parity``, ``flags`` (names, with
-    spaces between), ``first_step_seconds``, ``start_seconds`` (import, building and first step), ``peak_memory_bytes``,
-    ``cpu_joules`` (of a step, by the CPU packages), ``break_even_steps`` (against the mode of its framework that starts
-    first; infinite where it never makes up for its start), ``run``, ``environment``, ``variables`` (given by --env) and
-    ``interpreter``. These are the
-    values of `dlbench report matrix --json`. Raises StoreError and ReportError.
+    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell, ``status``,
+    ``reason``; ``seconds`` per mini-batch with ``low`` and ``high`` (95 % interval), ``method`` (of
+    the interval), ``launches``, ``steps``; ``items_per_second``, ``gflops`` (10^9 floating-point
+    operations per second), ``ceiling_fraction`` (of the measured ceiling), ``best`` (the fastest of
+    its column, or not distinguishable from it), ``parity``, ``flags`` (names, with spaces between),
+    ``first_step_seconds``, ``start_seconds`` (import, building and first step),
+    ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages), ``break_even_steps``
+    (against the mode of its framework that starts first; infinite where it never makes up for its
+    start), ``run``, ``environment``, ``variables`` (given by --env) and ``interpreter``. These are
+    the values of `dlbench report matrix --json`. Raises StoreError and ReportError.
     """
     import pandas as pd
 
-    parts = {"seconds": "median", "steps": "samples"} | {name: name for name in ("low", "high", "method", "launches")}
-    results = _read(store, values_of_axes, run=run, suite=suite, machine=machine, newest=True, all_runs=all_runs)
+    parts = {"seconds": "median", "steps": "samples"} | {
+        name: name for name in ("low", "high", "method", "launches")
+    }
+    results = _read(
+        store, values_of_axes, run=run, suite=suite, machine=machine, newest=True, all_runs=all_runs
+    )
     rows = []
     for cell in matrix_cells(build_matrix(results)):
         seconds, parity = cell["seconds_per_minibatch"] or {}, cell["parity"] or {}
-        same = {**cell, "parity": parity.get("verdict"), "flags": " ".join(flag["name"] for flag in cell["flags"])}
+        same = {
+            **cell,
+            "parity": parity.get("verdict"),
+            "flags": " ".join(flag["name"] for flag in cell["flags"]),
+        }
         costs = {name: (cell["costs"][of] or {}).get("median") for name, of in _OF_COSTS}
         if cell["break_even"]:
             costs["break_even_steps"] = cell["break_even"]["steps"] or math.inf
         times = {name: seconds.get(part) for name, part in parts.items()}
-        rows.append({**same, **costs, **times, "variables": variables_in_a_field(cell["variables"])})
+        rows.append(
+            {**same, **costs, **times, "variables": variables_in_a_field(cell["variables"])}
+        )
     return _with_whole_batch_sizes(pd.DataFrame(rows, columns=list(CELLS)))
 
 
 def _with_whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return a table whose mini-batch sizes are whole numbers though some are unknown."""
-    if frame["batch_size"].isna().any():  # pandas' usual integers cannot be missing: 8 would become 8.0
+    if (
+        frame["batch_size"].isna().any()
+    ):  # pandas' usual integers cannot be missing: 8 would become 8.0
         frame["batch_size"] = frame["batch_size"].astype("Int64")
     return frame
 
@@ -122,7 +148,16 @@ def _with_whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
 LAUNCHES = (
     *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "variables"),
     *("side", "stage", "block", "group", "rounds", "attempt"),
-    *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
+    *(
+        "started",
+        "status",
+        "reason",
+        "seconds",
+        "steps",
+        "import_seconds",
+        "prepare_seconds",
+        "first_step_seconds",
+    ),
     *(
         "wall_seconds",
         "peak_memory_bytes",
@@ -137,14 +172,49 @@ LAUNCHES = (
     *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
 )
 CELLS = (
-    *("machine", "machine_name", *axes.NAMES, "status", "reason", "seconds", "low", "high", "method", "launches"),
+    *(
+        "machine",
+        "machine_name",
+        *axes.NAMES,
+        "status",
+        "reason",
+        "seconds",
+        "low",
+        "high",
+        "method",
+        "launches",
+    ),
     *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
-    *("first_step_seconds", "start_seconds", "peak_memory_bytes", "cpu_joules", "break_even_steps", "run"),
+    *(
+        "first_step_seconds",
+        "start_seconds",
+        "peak_memory_bytes",
+        "cpu_joules",
+        "break_even_steps",
+        "run",
+    ),
     *("environment", "variables", "interpreter"),
 )
 _OF_COSTS = (("start_seconds", "start"), ("cpu_joules", "cpu_joules"))
-_OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "group", "attempt", "started", "wall_seconds")
-_OF_OUTCOME = ("reason", "import_seconds", "prepare_seconds", "first_step_seconds", "peak_memory_bytes")
+_OF_RECORD = (
+    "machine",
+    "run",
+    "suite",
+    "environment",
+    "side",
+    "stage",
+    "group",
+    "attempt",
+    "started",
+    "wall_seconds",
+)
+_OF_OUTCOME = (
+    "reason",
+    "import_seconds",
+    "prepare_seconds",
+    "first_step_seconds",
+    "peak_memory_bytes",
+)
 _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
 
 
@@ -175,9 +245,13 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     }
 
 
-def _read(store: Target | Iterable[Target], values_of_axes: dict[str, str], **asked: Any) -> Results:
+def _read(
+    store: Target | Iterable[Target], values_of_axes: dict[str, str], **asked: Any
+) -> Results:
     if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
-        raise ReportError(f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}.")
+        raise ReportError(
+            f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}."
+        )
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
     if asked["run"] is not None:
         asked["run"] = run_named(asked["run"], _runs_of(targets))

@@ -23,8 +23,10 @@ _SHOWN = ("start", "import", "build", "first step", "warm-up", "timed", "check")
 _OLDER = "No launch here has the times of its phases; `dlbench run` keeps them."
 _LEGEND = (
     "p: threads. Seconds, medians over launches. beside: all but the timed steps.",
-    "start: before the import; build: weights, mini-batch and network; check: the parity check; rest: "
-    "a matrix product, the description of the software, the end of the processes.",
+    (
+        "start: before the import; build: weights, mini-batch and network; check: the parity "
+        "check; rest: a matrix product, the description of the software, the end of the processes."
+    ),
 )
 
 
@@ -41,14 +43,17 @@ class Phases(NamedTuple):
 
 
 def seconds_of_phases(record: Record) -> dict[str, float]:
-    """Return the seconds of each phase of a launch, in order; without any where the record does not have them."""
+    """Return the seconds of each phase of a launch, in order; without any where the record does not
+    have them.
+    """
     begun = sorted(record.outcome.phases.items(), key=lambda phase: phase[1])
     if not begun:
         return {}
     ends = [time for _, time in begun[1:]] + [begun[0][1] + record.wall_seconds]
     seconds = {name: max(0.0, end - time) for (name, time), end in zip(begun, ends, strict=True)}
     outcome = record.outcome
-    # Its wall seconds leave out already that it waited for CPUs before its first step, and stood still between turns.
+    # Its wall seconds leave out already that it waited for CPUs before its first step, and stood
+    # still between turns.
     others_ran = seconds.pop("waiting", 0.0)
     if outcome.turns and outcome.outside is not None and "timed" in seconds:
         between_turns = max(0.0, seconds["timed"] - outcome.outside.timed_seconds)
@@ -64,11 +69,17 @@ def phases_of_cells(records: Iterable[Record]) -> list[Phases]:
     """Return the phases of each cell that was timed, those of one machine and network together."""
     timed = [each for each in records if each.outcome.phases and each.outcome.samples_ns]
     found = []
-    for place, launches in grouped(timed, lambda record: Place(record.machine, record.cell)).items():
+    for place, launches in grouped(
+        timed, lambda record: Place(record.machine, record.cell)
+    ).items():
         spent = [seconds_of_phases(record) for record in launches]
         seconds = {name: median(each.get(name, 0.0) for each in spent) for name in _SHOWN}
-        seconds["rest"] = median(sum(each[name] for name in each if name not in _SHOWN) for each in spent)
-        beside = median(record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9 for record in launches)
+        seconds["rest"] = median(
+            sum(each[name] for name in each if name not in _SHOWN) for each in spent
+        )
+        beside = median(
+            record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9 for record in launches
+        )
         found.append(Phases(*place, len(launches), seconds, beside))
 
     def order(each: Phases) -> tuple[Any, ...]:
@@ -104,7 +115,12 @@ def _page(results: Results) -> Page:
         return Page((_OLDER,), (table(_COLUMNS, found, title, "cells"),))
     tables = [
         table(
-            _COLUMNS, rows, f"{title}, on {results.hosts[name].name}", "cells", lambda row: group_name(row.cell), keys=2
+            _COLUMNS,
+            rows,
+            f"{title}, on {results.hosts[name].name}",
+            "cells",
+            lambda row: group_name(row.cell),
+            keys=2,
         )
         for name, rows in groupby(found, lambda row: row.machine)
     ]
@@ -113,8 +129,13 @@ def _page(results: Results) -> Page:
 
 REPORT = Report(
     name="launches",
-    summary="Where the time of a launch goes: imports, building, warm-up, timed steps, parity check.",
-    examples=("dlbench report launches", "dlbench report launches --run latest --networks fcn5 --threads 1"),
+    summary=(
+        "Where the time of a launch goes: imports, building, warm-up, timed steps, parity check."
+    ),
+    examples=(
+        "dlbench report launches",
+        "dlbench report launches --run latest --networks fcn5 --threads 1",
+    ),
     analyse=lambda source: source.results(),
     page=lambda results, options: _page(results),
     options=frozenset({ALL_RUNS}),

@@ -38,10 +38,14 @@ def why_left_out(cell: CellResult) -> str:
 
 
 def left_out(cells: Iterable[CellResult]) -> list[str]:
-    """Return a sentence for each reason why cells are left out, with their number and the first of their names."""
+    """Return a sentence for each reason why cells are left out, with their number and the first of
+    their names.
+    """
     lines = []
     for reason, several in grouped(cells, why_left_out).items():
         names = "; ".join(name_of(cell.cell) for cell in several[:_NAMED])
         more = f"; and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
-        lines.append(f"Left out: {counted(len(several), 'cell')} ({names}{more}): {reason.rstrip('.')}.")
+        lines.append(
+            f"Left out: {counted(len(several), 'cell')} ({names}{more}): {reason.rstrip('.')}."
+        )
     return lines

@@ -1,14 +1,16 @@
-"""`dlbench report noise`: what the differences between the launches of a cell consist of, and what would lessen them.
+"""`dlbench report noise`: what the differences between the launches of a cell consist of, and what
+would lessen them.
 
-The variance of the logarithms of a cell's launches is divided in steps, each of which takes one cause off with what the
-records themselves say about it, so that nothing is fitted:
+The variance of the logarithms of a cell's launches is divided in steps, each of which takes one
+cause off with what the records themselves say about it, so that nothing is fitted:
 
 - page faults: their number times the cost of one, which each launch measured (`memory_evidence`);
 - waiting: the time for which threads were ready and had no CPU, divided by the threads;
-- the machine: what the launches of one group, or else of one block of the run, have in common over all cells.
+- the machine: what the launches of one group, or else of one block of the run, have in common over
+  all cells.
 
-What a step lessens the variance by is the part of its cause; what is left at the end is the rest. A step that would
-raise the variance has no part.
+What a step lessens the variance by is the part of its cause; what is left at the end is the rest. A
+step that would raise the variance has no part.
 """
 
 import math
@@ -42,10 +44,15 @@ _MATTERING = 0.25
 _SENTENCES = 6
 _NOTHING = f"No cell here has {ENOUGH_LAUNCHES} launches; fewer do not show how launches differ."
 _LEGEND = (
-    "p: threads; ±: standard deviation of the launches' medians. The next four columns divide its square: page faults, "
-    "waiting for a CPU, the machine (what all launches of a group or block share), and the rest.",
-    "within: standard deviation of a launch's samples; lost: turns in which other programs used its CPUs (-: it took "
-    "no turns, or has more threads than there are CPUs).",
+    (
+        "p: threads; ±: standard deviation of the launches' medians. The next four columns divide "
+        "its square: page faults, waiting for a CPU, the machine (what all launches of a group or "
+        "block share), and the rest."
+    ),
+    (
+        "within: standard deviation of a launch's samples; lost: turns in which other programs "
+        "used its CPUs (-: it took no turns, or has more threads than there are CPUs)."
+    ),
 )
 
 
@@ -71,7 +78,8 @@ class Noise:
     keeps_heap: bool
     """Whether freed memory stays with its processes already."""
     fits: bool
-    """Whether there is a CPU for each of its threads: else they wait for one another, and no turn shows a neighbour."""
+    """Whether there is a CPU for each of its threads: else they wait for one another, and no turn
+    shows a neighbour."""
 
 
 def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
@@ -79,18 +87,31 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     timed = [
         record
         for record in last_attempts(records)
-        if record.outcome.status is Status.OK and record.outcome.samples_ns and not record.outcome.too_short()
+        if record.outcome.status is Status.OK
+        and record.outcome.samples_ns
+        and not record.outcome.too_short()
     ]
     plain = [math.log(record.outcome.median_seconds() or math.nan) for record in timed]
-    faulted = [log + math.log1p(-_lost_to_faults(record)) for log, record in zip(plain, timed, strict=True)]
-    waited = [log + math.log1p(-_lost_to_waiting(record)) for log, record in zip(faulted, timed, strict=True)]
+    faulted = [
+        log + math.log1p(-_lost_to_faults(record)) for log, record in zip(plain, timed, strict=True)
+    ]
+    waited = [
+        log + math.log1p(-_lost_to_waiting(record))
+        for log, record in zip(faulted, timed, strict=True)
+    ]
     steady = _without_the_machine(waited, timed)
-    cells = grouped(range(len(timed)), lambda number: (timed[number].machine, timed[number].cell, timed[number].side))
+    cells = grouped(
+        range(len(timed)),
+        lambda number: (timed[number].machine, timed[number].cell, timed[number].side),
+    )
     found = []
     for (machine, cell, _), numbers in cells.items():
         if len(numbers) < ENOUGH_LAUNCHES:
             continue
-        steps = [variance([series[number] for number in numbers]) for series in (plain, faulted, waited, steady)]
+        steps = [
+            variance([series[number] for number in numbers])
+            for series in (plain, faulted, waited, steady)
+        ]
         of_cell = [timed[number] for number in numbers]
         host = hosts.get(machine)
         cpus = math.inf if host is None or host.effective_cpus is None else host.effective_cpus
@@ -98,13 +119,22 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
 
     def order(each: Noise) -> tuple[object, ...]:
         group = group_of(each.place.cell)
-        return each.place.machine, in_order(group.network), axes.sort_key(group), axes.sort_key(each.place.cell)
+        return (
+            each.place.machine,
+            in_order(group.network),
+            axes.sort_key(group),
+            axes.sort_key(each.place.cell),
+        )
 
     return sorted(found, key=order)
 
 
-def _noise(place: Place, records: Sequence[Record], variances: Sequence[float], fits: bool) -> Noise:
-    """Return the noise of a cell; ``variances`` are those after each cause was taken off, the plain one first."""
+def _noise(
+    place: Place, records: Sequence[Record], variances: Sequence[float], fits: bool
+) -> Noise:
+    """Return the noise of a cell; ``variances`` are those after each cause was taken off, the plain
+    one first.
+    """
     whole = variances[0]
     parts, left = {}, whole
     for cause, after in zip((FAULTS, WAITING, MACHINE), variances[1:], strict=True):
@@ -148,21 +178,36 @@ def _lost_to_faults(record: Record) -> float:
 
 
 def _lost_to_waiting(record: Record) -> float:
-    """Return the share of its time for which each of a launch's threads waited for a CPU, on average."""
+    """Return the share of its time for which each of a launch's threads waited for a CPU, on
+    average.
+    """
     threads, contention = record.outcome.threads, record.outcome.contention
-    if threads is None or contention is None or not contention.run_queue_seconds or not threads.wall_seconds:
+    if (
+        threads is None
+        or contention is None
+        or not contention.run_queue_seconds
+        or not threads.wall_seconds
+    ):
         return 0.0
     waited = contention.run_queue_seconds / max(1, record.cell.all_threads)
     return min(_MOST_LOST, waited / threads.wall_seconds)
 
 
 def _without_the_machine(logs: Sequence[float], records: Sequence[Record]) -> list[float]:
-    """Return the logarithms less what launches that were made together share, as far as that is not the cells' own.
+    """Return the logarithms less what launches that were made together share, as far as that is not
+    the cells' own.
 
-    What a launch itself adds to the mean of the others is no part of that: the mean is of the others alone.
+    What a launch itself adds to the mean of the others is no part of that: the mean is of the
+    others alone.
     """
-    cells = grouped(range(len(records)), lambda number: (records[number].machine, records[number].cell))
-    levels = {number: fmean(logs[other] for other in numbers) for numbers in cells.values() for number in numbers}
+    cells = grouped(
+        range(len(records)), lambda number: (records[number].machine, records[number].cell)
+    )
+    levels = {
+        number: fmean(logs[other] for other in numbers)
+        for numbers in cells.values()
+        for number in numbers
+    }
     deviations = [log - levels[number] for number, log in enumerate(logs)]
     together = grouped(range(len(records)), lambda number: _made_together(records[number]))
     found = list(logs)
@@ -180,21 +225,32 @@ def _made_together(record: Record) -> tuple[object, ...]:
 
 
 def sentences(found: Sequence[Noise]) -> list[str]:
-    """Return what the noticeable differences between launches mostly consist of, and the remedies."""
+    """Return what the noticeable differences between launches mostly consist of, and the
+    remedies.
+    """
     of_cause = grouped([each for each in found if _main_cause(each) is not None], _main_cause)
     lines = [_of_faults(each) for each in of_cause.get(FAULTS, [])]
     if len(lines) > _SENTENCES:
-        lines = [*lines[:_SENTENCES], f"... and {counted(len(lines) - _SENTENCES, 'more cell')}; --json has all."]
+        lines = [
+            *lines[:_SENTENCES],
+            f"... and {counted(len(lines) - _SENTENCES, 'more cell')}; --json has all.",
+        ]
     crowded = [each for each in of_cause.get(WAITING, []) if not each.fits]
     disturbed = [each for each in of_cause.get(WAITING, []) if each.fits]
     if crowded:
-        lines.append(f"{_of_cells(crowded, WAITING)} waiting for a CPU: more threads than CPUs wait for one another.")
+        lines.append(
+            f"{_of_cells(crowded, WAITING)} waiting for a CPU: more threads than CPUs wait for one "
+            "another."
+        )
     if disturbed:
-        lines.append(f"{_of_cells(disturbed, WAITING)} waiting for a CPU: other programs ran meanwhile. End them.")
+        lines.append(
+            f"{_of_cells(disturbed, WAITING)} waiting for a CPU: other programs ran meanwhile. End "
+            "them."
+        )
     if moved := of_cause.get(MACHINE, []):
         lines.append(
-            f"{_of_cells(moved, MACHINE)} the machine's speed, which changed for all cells alike. Ratios of launches "
-            "that took turns are free of it."
+            f"{_of_cells(moved, MACHINE)} the machine's speed, which changed for all cells alike. "
+            "Ratios of launches that took turns are free of it."
         )
     return lines
 
@@ -208,17 +264,20 @@ def _main_cause(noise: Noise) -> str | None:
 def _of_cells(found: Sequence[Noise], cause: str) -> str:
     most = max(found, key=lambda noise: noise.parts[cause])
     if len(found) == 1:
-        return f"{name_of(most.place.cell)}: {most.parts[cause]:.0%} of the variation between launches is"
+        return (
+            f"{name_of(most.place.cell)}: {most.parts[cause]:.0%} of the variation between "
+            "launches is"
+        )
     return (
-        f"In {len(found)} cells much of the variation between launches (most in {name_of(most.place.cell)}, "
-        f"{most.parts[cause]:.0%}) is"
+        f"In {len(found)} cells much of the variation between launches (most in "
+        f"{name_of(most.place.cell)}, {most.parts[cause]:.0%}) is"
     )
 
 
 def _of_faults(noise: Noise) -> str:
     found = (
-        f"{name_of(noise.place.cell)}: {noise.parts[FAULTS]:.0%} of the variation between launches is page faults, "
-        f"{noise.fewest_faults or 0:,.0f} to {noise.most_faults or 0:,.0f} a step"
+        f"{name_of(noise.place.cell)}: {noise.parts[FAULTS]:.0%} of the variation between launches "
+        f"is page faults, {noise.fewest_faults or 0:,.0f} to {noise.most_faults or 0:,.0f} a step"
     )
     if noise.keeps_heap:
         return f"{found}, though freed memory stays with the process."
@@ -246,7 +305,9 @@ _COLUMNS: tuple[Column[Noise], ...] = (
         "disturbed_turns",
         "lost",
         lambda each: each.disturbed_turns,
-        lambda each: f"{each.disturbed_turns / each.turns:.0%}" if each.turns and each.fits else "-",
+        lambda each: (
+            f"{each.disturbed_turns / each.turns:.0%}" if each.turns and each.fits else "-"
+        ),
     ),
     Column("turns", None, lambda each: each.turns),
     Column("fewest_faults", None, lambda each: each.fewest_faults),
@@ -271,12 +332,19 @@ def _page(results: Results) -> Page:
         )
         for machine, rows in grouped(found, lambda each: each.place.machine).items()
     ]
-    return Page(tuple(sentences(found)), tuple(tables), (*_LEGEND, *axes.legends(each.place.cell for each in found)))
+    return Page(
+        tuple(sentences(found)),
+        tuple(tables),
+        (*_LEGEND, *axes.legends(each.place.cell for each in found)),
+    )
 
 
 REPORT = Report(
     name="noise",
-    summary="What the differences between launches consist of: page faults, waiting, the machine; and the remedy.",
+    summary=(
+        "What the differences between launches consist of: page faults, waiting, the machine; and "
+        "the remedy."
+    ),
     examples=("dlbench report noise", "dlbench report noise --run latest --frameworks torch"),
     analyse=lambda source: source.results(),
     page=lambda results, options: _page(results),

@@ -1,4 +1,6 @@
-"""A report: an object that every command and format uses in the same way (``reports/README.md``)."""
+"""A report: an object that every command and format uses in the same way
+(``reports/README.md``).
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +25,16 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = "quantity", "reference", "against", "all_runs", "all_modes"
+QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = (
+    "quantity",
+    "reference",
+    "against",
+    "all_runs",
+    "all_modes",
+)
 PAPER, CLAIMS, FAIL_ON, FLEET, TOP, WITHIN = "paper", "claims", "fail_on", "fleet", "top", "within"
-"""Options that a report may take; every report takes stores, a run, a suite, a machine and the axes."""
+"""Options that a report may take; every report takes stores, a run, a suite, a machine and the
+axes."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,8 @@ class Report(Generic[Found]):
     """Whether the page has a section of this content."""
     options: frozenset[str] = frozenset()
     published: tuple[str, ...] = ()
-    """Published tables that it shows beside the results (`--against`); without any the report `against` does."""
+    """Published tables that it shows beside the results (`--against`); without any the report
+    `against` does."""
     families: frozenset[str] = frozenset()
     """Families of networks that it covers; empty: all."""
     quantities: tuple[str, ...] = ()
@@ -145,11 +155,15 @@ class Report(Generic[Found]):
         return self.analyse is not _by_its_own_command
 
     def check(self, options: ReportOptions) -> None:
-        """Raise ReportError for a quantity that it does not have, and for other option values that it does not know."""
+        """Raise ReportError for a quantity that it does not have, and for other option values that
+        it does not know.
+        """
         self.validate(options)
         if self.quantities and options.quantity not in self.quantities:
             known = ", ".join(self.quantities)
-            raise ReportError(f"There is no quantity {options.quantity!r} to show here; choose one of {known}.")
+            raise ReportError(
+                f"There is no quantity {options.quantity!r} to show here; choose one of {known}."
+            )
 
     def as_data(self, found: Found) -> Any:
         """Return its content as plain JSON types."""
@@ -168,4 +182,8 @@ class Report(Generic[Found]):
             return self.rows(found)
         tables = [each for each in self.page(found, ReportOptions()).tables if each.key]
         same = [each for each in tables if each.key == tables[0].key]
-        return csv_rows(same[0].columns, [row for each in same for row in each.objects]) if same else Rows((), ())
+        return (
+            csv_rows(same[0].columns, [row for each in same for row in each.objects])
+            if same
+            else Rows((), ())
+        )

@@ -10,7 +10,11 @@ _COLUMNS: tuple[Column[tuple[Run, int]], ...] = (
     Column("suite", "suite", lambda line: line[0].suite),
     Column("machine", None, lambda line: line[0].machine),
     Column("started", None, lambda line: f"{line[0].started:%Y-%m-%d %H:%M}"),
-    Column("finished", "finished", lambda line: f"{end:%Y-%m-%d %H:%M}" if (end := line[0].finished) else "unfinished"),
+    Column(
+        "finished",
+        "finished",
+        lambda line: f"{end:%Y-%m-%d %H:%M}" if (end := line[0].finished) else "unfinished",
+    ),
     Column("cells", "cells", lambda line: len(line[0].plan)),
     Column("records", "records", lambda line: line[1]),
 )

@@ -1,8 +1,10 @@
-"""`dlbench report serving`: for each network and row the mini-batch, threads and instances that answer most examples.
+"""`dlbench report serving`: for each network and row the mini-batch, threads and instances that
+answer most examples.
 
-A choice counts where its slowest call in a hundred stays within a limit (`--within`). Beside the best choice stands the
-usual one of the same mini-batch: one process with the framework's own number of threads, or the most that was measured.
-These are MLPerf's scenarios: SingleStream is the percentile of single calls, Offline the throughput without a limit.
+A choice counts where its slowest call in a hundred stays within a limit (`--within`). Beside the
+best choice stands the usual one of the same mini-batch: one process with the framework's own number
+of threads, or the most that was measured. These are MLPerf's scenarios: SingleStream is the
+percentile of single calls, Offline the throughput without a limit.
 """
 
 import re
@@ -41,7 +43,11 @@ class Served(NamedTuple):
     @property
     def times(self) -> float | None:
         """Examples per second of the best choice over those of the usual one."""
-        if self.best is None or not self.usual.items_per_second or self.best.items_per_second is None:
+        if (
+            self.best is None
+            or not self.usual.items_per_second
+            or self.best.items_per_second is None
+        ):
             return None
         return self.best.items_per_second / self.usual.items_per_second
 
@@ -58,12 +64,16 @@ class Serving(NamedTuple):
 
 
 def limit_of(text: str) -> float | None:
-    """Return the seconds of a limit such as "20ms"; None for an empty text. Raises ReportError for any other."""
+    """Return the seconds of a limit such as "20ms"; None for an empty text. Raises ReportError for
+    any other.
+    """
     if not text:
         return None
     read = _LIMIT.fullmatch(text.strip())
     if read is None or float(read[1]) == 0:
-        raise ReportError(f"--within {text[:40]!r} cannot be read. Write a time such as 20ms or 0.5s.")
+        raise ReportError(
+            f"--within {text[:40]!r} cannot be read. Write a time such as 20ms or 0.5s."
+        )
     return float(read[1]) * (1e-3 if read[2] == "ms" else 1.0)
 
 
@@ -73,14 +83,20 @@ def tail_of(cell: CellResult) -> Summary | None:
 
 
 def serving(matrix: Matrix, within: float | None) -> Serving:
-    """Return for each network and row the choice with the most examples per second within the limit."""
+    """Return for each network and row the choice with the most examples per second within the
+    limit.
+    """
     cells = [each for each in matrix.cells.values() if each.cell.infers and each.timed is not None]
     known = [each for each in cells if each.items_per_second is not None]
     found = []
-    for choices in grouped(known, lambda each: (each.machine, axes.without(each.cell, *_CHOSEN))).values():
+    for choices in grouped(
+        known, lambda each: (each.machine, axes.without(each.cell, *_CHOSEN))
+    ).values():
         allowed = [each for each in choices if within is None or _ends_within(each, within)]
         best = max(allowed, key=_examples, default=None)
-        alike = [each for each in choices if best is None or each.cell.batch_size == best.cell.batch_size]
+        alike = [
+            each for each in choices if best is None or each.cell.batch_size == best.cell.batch_size
+        ]
         judged = [each for each in choices if within is None or tail_of(each) is not None]
         found.append(Served(best, min(alike, key=_unusual), len(choices), len(judged)))
     lacking = () if within is None else tuple(each for each in known if tail_of(each) is None)
@@ -97,7 +113,9 @@ def _examples(cell: CellResult) -> float:
 
 
 def _unusual(cell: CellResult) -> tuple[bool, bool, int, int]:
-    """Return a key whose least is the usual choice: one process, its own number of threads or else the most."""
+    """Return a key whose least is the usual choice: one process, its own number of threads or else
+    the most.
+    """
     at = cell.cell
     return at.instances > 1, at.threads != 0, -at.threads, at.batch_size or 0
 
@@ -116,7 +134,9 @@ def _none(served: Served) -> str:
 
 
 def _name(cell: CellResult) -> str:
-    """Return the name of its row, and what else tells it from others: "torch eager q1" under a CPU quota of 1."""
+    """Return the name of its row, and what else tells it from others: "torch eager q1" under a CPU
+    quota of 1.
+    """
     return short_extra(row_name(cell.row), axes.without(cell.cell, *_CHOSEN))
 
 
@@ -156,7 +176,9 @@ _COLUMNS = (
 def _page(found: Serving) -> Page:
     columns = (
         *host_columns(lambda each: found.matrix.hosts[each.usual.machine]),
-        *axis_columns(lambda each: each.usual.cell, [name for name in axes.NAMES if name not in _CHOSEN]),
+        *axis_columns(
+            lambda each: each.usual.cell, [name for name in axes.NAMES if name not in _CHOSEN]
+        ),
         *_COLUMNS,
     )
     if not found.rows:
@@ -175,8 +197,8 @@ def _network(cell: CellResult) -> str:
 
 def _notes(found: Serving) -> Iterator[str]:
     yield (
-        "times: as many examples as by the usual choice for that mini-batch, which is one process with the framework's "
-        "own number of threads, or else the most that was measured."
+        "times: as many examples as by the usual choice for that mini-batch, which is one process "
+        "with the framework's own number of threads, or else the most that was measured."
     )
     if any(each.usual.cell.cpu_quota for each in found.rows):
         yield "qN: under a CPU quota of N."
@@ -189,15 +211,16 @@ def _notes(found: Serving) -> Iterator[str]:
     if found.without_tail:
         lacking = counted(len(found.without_tail), "cell")
         yield (
-            f"Without the slowest in a hundred, since calls are too few: {lacking}, not counted. Give launches more "
-            "`seconds` in the suite's [protocol]."
+            f"Without the slowest in a hundred, since calls are too few: {lacking}, not counted. "
+            "Give launches more `seconds` in the suite's [protocol]."
         )
     yield from found.matrix.notes
 
 
 REPORT = Report(
     name="serving",
-    summary="""The mini-batch, threads and instances with the most examples per second, and what the usual choice costs.
+    summary="""The mini-batch, threads and instances with the most examples per second, and what the
+usual choice costs.
 
 With --within only choices count whose slowest call in a hundred ends in time.""",
     examples=(

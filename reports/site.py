@@ -1,4 +1,5 @@
-"""A site of many nights: its contents, its file names, the feed of confirmed regressions, its index and histories.
+"""A site of many nights: its contents, its file names, the feed of confirmed regressions, its index
+and histories.
 
 A site remembers its contents from call to call, so that only a new night is read.
 """
@@ -19,7 +20,15 @@ from dlbench.reports.compare.report import GRAVE, sentence_of
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import ChangePoint, Drift, History, Series
-from dlbench.reports.history.report import CLOSE, REPORT, changes_page, drift_words, significance, size, what_else
+from dlbench.reports.history.report import (
+    CLOSE,
+    REPORT,
+    changes_page,
+    drift_words,
+    significance,
+    size,
+    what_else,
+)
 from dlbench.reports.page.render import asset, policy
 from dlbench.reports.page.sections import pictures
 from dlbench.reports.report import ReportOptions
@@ -99,16 +108,20 @@ class Night:
 
 @dataclass(frozen=True)
 class Shift:
-    """A confirmed change point after which a cell is slower, or a drift along which it became slower."""
+    """A confirmed change point after which a cell is slower, or a drift along which it became
+    slower.
+    """
 
     key: str
     cell: str
     run: str
-    """The first slower night, of a drift its last one, as first published: later nights may move it a little."""
+    """The first slower night, of a drift its last one, as first published: later nights may move it
+    a little."""
     started: AwareDatetime
     sentence: str
     near: tuple[str, ...]
-    """Runs of the nights around it, or along it: a gate that found the cell slower in one of them found the same."""
+    """Runs of the nights around it, or along it: a gate that found the cell slower in one of them
+    found the same."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +156,9 @@ class Contents:
         return sorted(self.nights.values(), key=lambda each: (each.started, each.id), reverse=True)
 
     def machine_name(self, fingerprint: str) -> str:
-        """Return a machine's name, with the start of its fingerprint where another has the same name."""
+        """Return a machine's name, with the start of its fingerprint where another has the same
+        name.
+        """
         name = self.machines.get(fingerprint, fingerprint[:12])
         same = sum(each == name for each in self.machines.values())
         return f"{name} [{fingerprint[:6]}]" if same > 1 else name
@@ -164,8 +179,9 @@ class Notice(NamedTuple):
 def notices(contents: Contents) -> list[Notice]:
     """Return every confirmed regression once, the newest first.
 
-    A cell that gates find slower night after night is announced once for each baseline, and again only after a gate has
-    shown it not to be slower. A change point of the history is announced if no gate has announced it.
+    A cell that gates find slower night after night is announced once for each baseline, and again
+    only after a gate has shown it not to be slower. A change point of the history is announced if
+    no gate has announced it.
     """
     found, announced = [], set()
     for key, night, slower in _first_nights(contents):
@@ -178,9 +194,14 @@ def notices(contents: Contents) -> list[Notice]:
         for shift in page.shifts:
             if any((shift.key, run) in announced for run in shift.near):
                 continue
-            where = f"History of {page.suite} on {contents.machine_name(page.machine)}, run {shift.run}."
+            where = (
+                f"History of {page.suite} on {contents.machine_name(page.machine)}, run "
+                f"{shift.run}."
+            )
             words = f"{shift.cell}: slower", f"{shift.sentence}. {where}"
-            found.append(Notice(_urn("history", shift.key, shift.run), shift.started, *words, page.file))
+            found.append(
+                Notice(_urn("history", shift.key, shift.run), shift.started, *words, page.file)
+            )
     return sorted(found, key=lambda each: (each.when, each.id), reverse=True)
 
 
@@ -209,16 +230,28 @@ _CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 
 def findings_of(comparison: Comparison) -> dict[str, Any]:
-    """Return `Night.slower` and `Night.cleared` of a gate; for any other comparison both are empty."""
+    """Return `Night.slower` and `Night.cleared` of a gate; for any other comparison both are
+    empty.
+    """
     if comparison.purpose != "gate":
         return {}
-    cells = {_key_of_judged(comparison.hosts[0].fingerprint, cell): cell for cell in comparison.cells}
+    cells = {
+        _key_of_judged(comparison.hosts[0].fingerprint, cell): cell for cell in comparison.cells
+    }
     slower = {
-        key: Slower(one_line(cell.name), cell.verdict.name, one_line(sentence_of(cell)), cell.baseline.environment)
+        key: Slower(
+            one_line(cell.name),
+            cell.verdict.name,
+            one_line(sentence_of(cell)),
+            cell.baseline.environment,
+        )
         for key, cell in cells.items()
         if cell.verdict in GRAVE
     }
-    return {"slower": slower, "cleared": tuple(sorted(key for key, cell in cells.items() if cell.verdict in _CLEARED))}
+    return {
+        "slower": slower,
+        "cleared": tuple(sorted(key for key, cell in cells.items() if cell.verdict in _CLEARED)),
+    }
 
 
 def _key_of_judged(machine: str, cell: CellComparison) -> str:
@@ -229,11 +262,15 @@ def _key_of_judged(machine: str, cell: CellComparison) -> str:
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     """Return the confirmed slowdowns, the oldest first, and then the drifts.
 
-    ``before`` are those that the site already has. They stay as published, even if further nights change their size or
-    move them by a few nights, so that nothing is announced twice.
+    ``before`` are those that the site already has. They stay as published, even if further nights
+    change their size or move them by a few nights, so that nothing is announced twice.
     """
     known = {(each.key, each.run): each for each in before}
-    changes = ((cell, change) for cell, change in reversed(history.changes) if change.slower and not change.pending)
+    changes = (
+        (cell, change)
+        for cell, change in reversed(history.changes)
+        if change.slower and not change.pending
+    )
     drifts = ((cell, drift) for cell, drift in history.drifts if drift.slower)
     return (
         *(_shift(cell, change, known) for cell, change in changes),
@@ -252,10 +289,13 @@ def _shift(series: Series, change: ChangePoint, known: dict[tuple[str, str], Shi
         return replace(moved, near=near)
     _, low, high = change.percent
     words = (
-        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(series, change)}"
+        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: "
+        f"{what_else(series, change)}"
     )
     started = datetime.fromisoformat(change.night.started)
-    return Shift(key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near)
+    return Shift(
+        key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near
+    )
 
 
 def _shift_of_drift(series: Series, drift: Drift, known: dict[tuple[str, str], Shift]) -> Shift:
@@ -266,16 +306,30 @@ def _shift_of_drift(series: Series, drift: Drift, known: dict[tuple[str, str], S
     if published:
         return replace(published[0], near=along)
     night = drift.last_night
-    words = one_line(f"{drift_words(series, drift)}, from {drift.first_night.started[:10]} to {night.started[:10]}")
-    return Shift(key, one_line(name_of(series.cell)), night.run, datetime.fromisoformat(night.started), words, along)
+    words = one_line(
+        f"{drift_words(series, drift)}, from {drift.first_night.started[:10]} to "
+        f"{night.started[:10]}"
+    )
+    return Shift(
+        key,
+        one_line(name_of(series.cell)),
+        night.run,
+        datetime.fromisoformat(night.started),
+        words,
+        along,
+    )
 
 
 def feed(contents: Contents, title: str, address: str = "") -> str:
-    """Return the feed as an XML document; ``address``, with a slash at its end, goes before every link."""
+    """Return the feed as an XML document; ``address``, with a slash at its end, goes before every
+    link.
+    """
     found = notices(contents)[:MOST_ENTRIES]
     nights = contents.newest_first()
     # Never the moment of making it: without a new entry the file stays as it is.
-    updated = found[0].when if found else nights[-1].started if nights else datetime.fromtimestamp(0, UTC)
+    updated = (
+        found[0].when if found else nights[-1].started if nights else datetime.fromtimestamp(0, UTC)
+    )
     return rendered(
         "feed.xml.j2",
         one_line,
@@ -288,9 +342,14 @@ def feed(contents: Contents, title: str, address: str = "") -> str:
 
 
 def index_page(contents: Contents, title: str, version: str) -> str:
-    """Return the index: confirmed regressions, machines with their suites, and every night, the newest first."""
+    """Return the index: confirmed regressions, machines with their suites, and every night, the
+    newest first.
+    """
     found = notices(contents)
-    histories = sorted(contents.histories.values(), key=lambda each: (contents.machine_name(each.machine), each.suite))
+    histories = sorted(
+        contents.histories.values(),
+        key=lambda each: (contents.machine_name(each.machine), each.suite),
+    )
     return _page(
         title,
         version,
@@ -303,7 +362,9 @@ def index_page(contents: Contents, title: str, version: str) -> str:
 
 
 def history_page(history: History, suite: str, where: str, version: str) -> str:
-    """Return the page of a history: its picture, its change points with what changed that night, and all series."""
+    """Return the page of a history: its picture, its change points with what changed that night,
+    and all series.
+    """
     ends = [night for _, drift in history.drifts for night in (drift.first_night, drift.last_night)]
     nights = dict.fromkeys([*(change.night for _, change in history.changes), *ends])
     return _page(

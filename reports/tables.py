@@ -1,4 +1,6 @@
-"""`dlbench report tables`: software, networks and hardware behind the numbers, as Tables 1 to 3 of the paper."""
+"""`dlbench report tables`: software, networks and hardware behind the numbers, as Tables 1 to 3 of
+the paper.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -28,9 +30,13 @@ _FACTS = ("blas", "execution", "onednn", "openmp", "cpu_capability", "compiler",
 
 
 def tables(results: Results) -> list[Table]:
-    """Return Tables 1 to 3 for these results: software, the networks that were measured, hardware."""
+    """Return Tables 1 to 3 for these results: software, the networks that were measured,
+    hardware.
+    """
     measured = {
-        (record.cell.network, record.cell.specification, record.cell.batch_size): family_of_record(record)
+        (record.cell.network, record.cell.specification, record.cell.batch_size): family_of_record(
+            record
+        )
         for record in results.records
         if record.cell.adapter != IMPORTED
     }
@@ -42,12 +48,22 @@ def tables(results: Results) -> list[Table]:
 
 
 def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
-    """Return a row for each framework, mode and environment: version, interpreter, environment hash, libraries."""
+    """Return a row for each framework, mode and environment: version, interpreter, environment
+    hash, libraries.
+    """
     several = len(hosts) > 1
     newest: dict[tuple[str, str, str, str, str], Record] = {}
-    for record in sorted(records, key=lambda each: (bool(each.outcome.software), each.started), reverse=True):
+    for record in sorted(
+        records, key=lambda each: (bool(each.outcome.software), each.started), reverse=True
+    ):
         cell = record.cell
-        key = record.machine if several else "", cell.framework, cell.mode, record.environment, cell.tuning
+        key = (
+            record.machine if several else "",
+            cell.framework,
+            cell.mode,
+            record.environment,
+            cell.tuning,
+        )
         newest.setdefault(key, record)
     rows, notes = [], []
     for (machine, framework, mode, environment, tuning), record in sorted(newest.items()):
@@ -56,26 +72,45 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
         version = str(software.get("version", "?"))
         if software.get("framework", framework) != framework:
             version = f"{software['framework']} {version}"
-        rows.append(entries(name, version, record.interpreter, str(software.get("numpy", "?")), environment[:12]))
+        rows.append(
+            entries(
+                name, version, record.interpreter, str(software.get("numpy", "?")), environment[:12]
+            )
+        )
         facts = [f"{key} {_words(software[key])}" for key in _FACTS if software.get(key)]
         variables = software.get("variables")
         if isinstance(variables, dict):
             threads = str(record.cell.threads)
             for key, value in sorted(variables.items()):
-                facts.append(f"{key}={'the threads asked' if 'THREADS' in key and value == threads else value}")
+                of_threads = "THREADS" in key and value == threads
+                facts.append(f"{key}={'the threads asked' if of_threads else value}")
         if facts:
             notes.append(f"{name}{'' if tuning == TUNED else ', ' + tuning}: " + "; ".join(facts))
     head = ("framework", "version", "interpreter", "NumPy", "environment")
-    return Table("Table 1. Software", head, tuple(dict.fromkeys(rows)), tuple(dict.fromkeys(notes)), words=True)
+    return Table(
+        "Table 1. Software",
+        head,
+        tuple(dict.fromkeys(rows)),
+        tuple(dict.fromkeys(notes)),
+        words=True,
+    )
 
 
-def networks_table(workloads: Iterable[tuple[str, Family | None, int | None]] | None = None) -> Table:
-    """Return a row for each network, family and mini-batch; by default for the paper's networks and mini-batches."""
+def networks_table(
+    workloads: Iterable[tuple[str, Family | None, int | None]] | None = None,
+) -> Table:
+    """Return a row for each network, family and mini-batch; by default for the paper's networks and
+    mini-batches.
+    """
     if workloads is None:
-        workloads = [(network.name, network.family, network.batch_size) for network in FIRST.values()]
+        workloads = [
+            (network.name, network.family, network.batch_size) for network in FIRST.values()
+        ]
     wanted = list(workloads)
     rows = []
-    for name, family, batch in sorted(wanted, key=lambda each: (in_order(each[0]), axes.order_of(each[2]))):
+    for name, family, batch in sorted(
+        wanted, key=lambda each: (in_order(each[0]), axes.order_of(each[2]))
+    ):
         size = "?" if batch is None else str(batch)
         if family is None:
             rows.append(entries(name, "?", "?", "?", size, "?"))
@@ -87,7 +122,10 @@ def networks_table(workloads: Iterable[tuple[str, Family | None, int | None]] | 
         rows.append(entries(name, family.words(), family.size_words(), flops, size, loss))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
     notes = (
-        "GFLOP of one training step, matrix products and convolutions only; a multiply-add counts as two.",
+        (
+            "GFLOP of one training step, matrix products and convolutions only; a multiply-add "
+            "counts as two."
+        ),
         *_of_losses([family for _, family, _ in wanted if family is not None and family.specified]),
         *_as_published([name for name, _, _ in wanted]),
     )
@@ -98,25 +136,39 @@ def _of_losses(families: Sequence[Family]) -> list[str]:
     """Return a line for each loss that these networks are trained with."""
     lines = []
     if any(family.loss == "cross_entropy" for family in families):
-        lines.append("Softmax cross-entropy, mean over the mini-batch; for LSTMs over the time steps too.")
+        lines.append(
+            "Softmax cross-entropy, mean over the mini-batch; for LSTMs over the time steps too."
+        )
     if any(family.loss == "squares" for family in families):
         lines.append("Mean squared error: over the mini-batch, its steps and the outputs.")
     if any(family.clip for family in families):
-        lines.append("Clip: the largest global gradient norm; a step scales larger gradients down to it.")
+        lines.append(
+            "Clip: the largest global gradient norm; a step scales larger gradients down to it."
+        )
     trained = [*lines[:-1], f"{lines[-1]} SGD, learning rate 0.01."] if lines else []
     if any(not family.trains for family in families):
-        trained.append("Activity and clock are means over the chains of sampling machines, which are not trained.")
+        trained.append(
+            "Activity and clock are means over the chains of sampling machines, which are not "
+            "trained."
+        )
     return trained
 
 
 def _as_published(names: Iterable[str]) -> list[str]:
-    """Return a line on the different parameter counts that Table 2 of the 2016 paper gives for these networks."""
+    """Return a line on the different parameter counts that Table 2 of the 2016 paper gives for
+    these networks.
+    """
     shown = [name for name in PARAMETERS_OF_2016 if name in set(names)]
     if not shown:
         return []
     given = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
     multiply_adds = " (resnet50's are multiply-adds)" if "resnet50" in shown else ""
-    return [f"Parameters in the 2016 paper's Table 2: {given}{multiply_adds}; its scripts' networks are those above."]
+    return [
+        (
+            f"Parameters in the 2016 paper's Table 2: {given}{multiply_adds}; its scripts' "
+            "networks are those above."
+        )
+    ]
 
 
 def hardware_table(host: Host) -> Table:

@@ -5,7 +5,9 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line; Ctrl-C while it is still being loaded ends it as quietly as later on."""
+    """Run the command line; Ctrl-C while it is still being loaded ends it as quietly as later
+    on.
+    """
     try:
         from .cli import main as run
     except KeyboardInterrupt:

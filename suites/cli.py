@@ -22,7 +22,10 @@ COMMANDS = {
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
     "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
-    "releases": ("commands.releases", "Measure a framework's releases, and show where its speed changed."),
+    "releases": (
+        "commands.releases",
+        "Measure a framework's releases, and show where its speed changed.",
+    ),
     "gate": ("commands.gate", "Judge a candidate against a baseline, with exit codes for CI."),
     "bisect": ("commands.bisect", "Find the release or commit that made a step slower."),
     "history": ("commands.history", "Show each cell over many runs, and when it changed."),
@@ -38,7 +41,8 @@ COMMANDS = {
     "new": ("commands.new", "Create a starter file."),
     "try": ("commands.try_step", "Run a training step of your own twice, with its output shown."),
 }
-"""Each command's module, and its line in --help: only the module of the command given is imported."""
+"""Each command's module, and its line in --help: only the module of the command given is
+imported."""
 _SINGULAR = ("history", "explain", "tune", "releases", "bisect")
 """Commands whose axes may be named in the singular, too."""
 
@@ -54,7 +58,14 @@ def _print_version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True, metavar="")
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version.",
+            callback=_print_version,
+            is_eager=True,
+            metavar="",
+        ),
     ] = False,
 ) -> None:
     """Take the options before a command, and register the adapters that need no option."""
@@ -70,8 +81,9 @@ def build_app(chosen: str) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help=(
-            "Which deep-learning framework, which build of it, on how many threads, at which mini-batch size, is "
-            "fastest on this machine, and can the number be believed?\n\nStart with `dlbench run quick`."
+            "Which deep-learning framework, which build of it, on how many threads, at which "
+            "mini-batch size, is fastest on this machine, and can the number be believed?\n\nStart "
+            "with `dlbench run quick`."
         ),
     )
     app.callback()(_options)
@@ -94,7 +106,8 @@ def build_app(chosen: str) -> typer.Typer:
 
 
 _ENDING_SECONDS = 10.0
-"""Further signals are ignored for this long after the first, while launches end and the store closes."""
+"""Further signals are ignored for this long after the first, while launches end and the store
+closes."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -111,7 +124,9 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
             signal.signal(each, again)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    raise (HungUp if number == signal.SIGHUP else Terminated)(f"Ended by {signal.Signals(number).name}.")
+    raise (HungUp if number == signal.SIGHUP else Terminated)(
+        f"Ended by {signal.Signals(number).name}."
+    )
 
 
 def _end_for_usage(error: Any) -> NoReturn:
@@ -126,11 +141,16 @@ def _end_for_usage(error: Any) -> NoReturn:
 
 
 def _check_surroundings() -> None:
-    """Make output work in any encoding; raises UsageError if stdout is closed or the working folder is gone."""
+    """Make output work in any encoding; raises UsageError if stdout is closed or the working folder
+    is gone.
+    """
     if sys.stderr is None:  # print() to None would go to standard output
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process lasts
+        # for as long as the process lasts
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     if sys.stdout is None:
-        raise UsageError("Standard output is closed, so results have nowhere to go. Redirect it: > /dev/null.")
+        raise UsageError(
+            "Standard output is closed, so results have nowhere to go. Redirect it: > /dev/null."
+        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -155,14 +175,20 @@ def _check_words(words: list[str]) -> None:
         if not word.strip():
             is_value = before.startswith("--") and "=" not in before
             raise UsageError(
-                empty.format(before) if is_value else "An argument is empty. Give its value, or leave it out."
+                empty.format(before)
+                if is_value
+                else "An argument is empty. Give its value, or leave it out."
             )
 
 
 def main() -> NoReturn:
-    """Run the command line; every expected error is one line on stderr and a documented exit code."""
+    """Run the command line; every expected error is one line on stderr and a documented exit
+    code.
+    """
     for each in _ENDING:
-        if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup, or in a script's background job
+        if (
+            signal.getsignal(each) is not signal.SIG_IGN
+        ):  # as under nohup, or in a script's background job
             signal.signal(each, _end)
     # A reader that leaves a pipe early (head) ends this command as it ends any other.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -188,5 +214,7 @@ def main() -> NoReturn:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG):
             raise
         complain(f"the output cannot be written: {error.strerror}. All measurements are stored.")
-        os._exit(UsageError.exit_code)  # a second flush at the interpreter's end would fail in the same way
+        os._exit(
+            UsageError.exit_code
+        )  # a second flush at the interpreter's end would fail in the same way
     sys.exit(code)

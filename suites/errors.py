@@ -1,4 +1,5 @@
-"""The errors of the host side and every exit code; each error is one full sentence or two: what is wrong, what to do.
+"""The errors of the host side and every exit code; each error is one full sentence or two: what is
+wrong, what to do.
 
 The constants below are the nonzero exit codes of commands that completed.
 """
@@ -6,7 +7,9 @@ The constants below are the nonzero exit codes of commands that completed.
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from dlbench.reports.results.errors import DlbenchError as DlbenchError  # of this room's modules, too
+from dlbench.reports.results.errors import (
+    DlbenchError as DlbenchError,
+)  # of this room's modules, too
 from dlbench.reports.results.selection import suggestion
 
 NOTHING_MEASURED = 1  # `run` and `explain`: not one cell gave a number; `tune`: no pair
@@ -73,5 +76,7 @@ def interruptible(resume: str) -> Iterator[None]:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], most: int = 1) -> UsageError:
-    """Return the error for a name that does not exist, with the nearest ones that do, at most so many."""
+    """Return the error for a name that does not exist, with the nearest ones that do, at most so
+    many.
+    """
     return UsageError(f"There is no {kind} named {name!r}. {suggestion(name, known, most)}")

@@ -2,8 +2,8 @@
 
 import dlbench
 
-cells = dlbench.run("quick", networks="fcn5", frameworks=["torch", "jax"], threads=[1, 2], budget="5m")
-cells.pivot_table("seconds", ["framework", "mode"], "threads")
+cells = dlbench.run("quick", networks="fcn5", frameworks=["torch", "jax"], threads=[1, 2],
+budget="5m") cells.pivot_table("seconds", ["framework", "mode"], "threads")
 """
 
 import json
@@ -25,29 +25,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _REPEATED = ("python", "adapter", "step", "env")
-"""Options of `dlbench run` that are repeated for several values. The others take a list with commas."""
+"""Options of `dlbench run` that are repeated for several values. The others take a list with
+commas."""
 _PREFIX = "dlbench: "
 
 
 def run(
-    suite: str | os.PathLike[str] = "quick", store: str | os.PathLike[str] | None = None, **options: Any
+    suite: str | os.PathLike[str] = "quick",
+    store: str | os.PathLike[str] | None = None,
+    **options: Any,
 ) -> "pd.DataFrame":
     """Measure a suite on this machine as the command `dlbench run` does, and return its cells.
 
     Options are those of the command with underscores: ``batch_sizes=[16, 64]``, ``budget="10m"``,
-    ``step="train_step.py"``, ``env={"OMP_WAIT_POLICY": "passive"}``. True adds a flag: ``resume=True``. Progress goes
-    to ``sys.stderr``. The command runs in a process of its own, so that nothing in this one is measured.
+    ``step="train_step.py"``, ``env={"OMP_WAIT_POLICY": "passive"}``. True adds a flag:
+    ``resume=True``. Progress goes to ``sys.stderr``. The command runs in a process of its own, so
+    that nothing in this one is measured.
 
-    Returns the rows of `dlbench.cells` for this run, also where no cell gave a number: the reasons are in them. Stores
-    the launches in ``store``, by default in ``$DLBENCH_STORE`` or dlbench.sqlite. Raises DlbenchError with the line
-    that the command ended with.
+    Returns the rows of `dlbench.cells` for this run, also where no cell gave a number: the reasons
+    are in them. Stores the launches in ``store``, by default in ``$DLBENCH_STORE`` or
+    dlbench.sqlite. Raises DlbenchError with the line that the command ended with.
     """
     target = os.fspath(store or os.environ.get("DLBENCH_STORE") or DEFAULT_STORE)
     words = ["run", os.fspath(suite), "--store", target, "--json", *_words(options)]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         code, last_line = _call([sys.executable, "-m", "dlbench", *words], output)
         if code not in (0, NOTHING_MEASURED):
-            raise DlbenchError(last_line.removeprefix(_PREFIX) or f"`dlbench run` ended with exit code {code}.")
+            raise DlbenchError(
+                last_line.removeprefix(_PREFIX) or f"`dlbench run` ended with exit code {code}."
+            )
         output.seek(0)
         identifier = _run_of(output.read())
     return cells(delivery.local_or(target), run=identifier)
@@ -80,7 +86,8 @@ def _values(value: Any) -> list[str]:
 
 
 def _call(command: list[str], output: Any) -> tuple[int, str]:
-    """Run a command with its standard output in a file; return its exit code and the last line of its errors.
+    """Run a command with its standard output in a file; return its exit code and the last line of
+    its errors.
 
     Ctrl-C in a notebook reaches this process alone, and is passed on.
     """

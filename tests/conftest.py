@@ -1,4 +1,5 @@
-"""What every test shares: the frameworks' interpreters, and one launch carried out as the product does it."""
+"""What every test shares: the frameworks' interpreters, and one launch carried out as the product
+does it."""
 
 import gc
 import os
@@ -22,11 +23,20 @@ from dlbench.suites.environments import digests
 from dlbench.suites.planning import own
 from dlbench.suites.planning.framework import catalogue
 
-#: The longest come first, so that none is left alone at the end; one that waits beside one that computes.
+#: The longest come first, so that none is left alone at the end; one that waits beside one that
+#: computes.
 _FIRST = (
     *("slurm", "browser", "tests/reports/storage/test_postgresql.py", "guest of torch"),
-    *("tests/suites/fleet/test_fleet.py", "guest of tensorflow", "tests/suites/environments/test_releases.py"),
-    *("guest of jax", "tests/suites/environments/test_debian.py", "tests/suites/planning/test_own_steps.py"),
+    *(
+        "tests/suites/fleet/test_fleet.py",
+        "guest of tensorflow",
+        "tests/suites/environments/test_releases.py",
+    ),
+    *(
+        "guest of jax",
+        "tests/suites/environments/test_debian.py",
+        "tests/suites/planning/test_own_steps.py",
+    ),
     *("tests/hardening/test_kills.py", "tests/suites/environments/test_packages.py"),
     *("tests/suites/in_pytest/test_pytest_plugin.py", "tests/suites/run/test_schedules.py"),
     *("tests/suites/in_pytest/test_pytest_processes.py", "tests/suites/planning/test_variables.py"),
@@ -40,7 +50,8 @@ load_profile()
 own.register_adapters(None)
 
 
-# What is collected stays: neither while it is made nor during the tests need it be searched for garbage.
+# What is collected stays: neither while it is made nor during the tests need it be searched for
+# garbage.
 gc.disable()
 
 
@@ -51,7 +62,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Keep on one worker the tests of a framework's interpreter, which starts slowly, and those of any other file."""
+    """Keep on one worker the tests of a framework's interpreter, which starts slowly, and those of
+    any other file."""
     groups = {}
     for item in items:
         marked = item.get_closest_marker("xdist_group")
@@ -60,7 +72,9 @@ def pytest_collection_modifyitems(items):
         groups[item] = of_file if marked is None else marked.args[0]
         if marked is None:
             item.add_marker(pytest.mark.xdist_group(groups[item]))
-    items.sort(key=lambda item: _FIRST.index(groups[item]) if groups[item] in _FIRST else len(_FIRST))
+    items.sort(
+        key=lambda item: _FIRST.index(groups[item]) if groups[item] in _FIRST else len(_FIRST)
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -73,16 +87,20 @@ def lock_of_all_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(scope="session", autouse=True)
 def variables_of_the_shell() -> Iterator[None]:
-    """Hide the variables that commands would name: some machines set OPENBLAS_CORETYPE for everybody."""
+    """Hide the variables that commands would name: some machines set OPENBLAS_CORETYPE for
+    everybody."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if any(fnmatch(name, each) for each in TELLING_VARIABLES)]:
+        for name in [
+            name for name in os.environ if any(fnmatch(name, each) for each in TELLING_VARIABLES)
+        ]:
             patch.delenv(name)
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def digests_of_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let all homes of tests share the digests of builds: each reads the 12,000 files of an environment."""
+    """Let all homes of tests share the digests of builds: each reads the 12,000 files of an
+    environment."""
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
     (shared / "cache" / "contents").mkdir(parents=True, exist_ok=True)
@@ -94,7 +112,8 @@ def digests_of_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(scope="module")
 def few_replicates() -> Iterator[None]:
-    """Simulate the fits of scaling laws nine times: all of them are most of the time of a report of threads."""
+    """Simulate the fits of scaling laws nine times: all of them are most of the time of a report of
+    threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dlbench.reports.curve.fits.REPLICATES", 9)
         yield
@@ -108,7 +127,8 @@ def framework_python() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
-    """Give ``launch_once`` by the framework's name, with one adapter cache for the whole session."""
+    """Give ``launch_once`` by the framework's name, with one adapter cache for the whole
+    session."""
     cache = Path(os.environ.get("DLBENCH_TEST_CACHE") or tmp_path_factory.mktemp("adapter-cache"))
 
     def carry_out(name: str, mode: str, network: str, **options: Any) -> Outcome:
@@ -129,7 +149,8 @@ def postgresql() -> Iterator[postgresql_server.Server]:
 
 @pytest.fixture
 def database(postgresql: postgresql_server.Server) -> str:
-    """Give the name of an empty database on the server, which is started where a test left it stopped."""
+    """Give the name of an empty database on the server, which is started where a test left it
+    stopped."""
     return postgresql.database()
 
 
@@ -137,7 +158,8 @@ def database(postgresql: postgresql_server.Server) -> str:
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[Any, str, str]]]:
-    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
+    """Give a function that runs the command in this process, in an empty folder: exit code, output,
+    complaints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DLBENCH_STORE", raising=False)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("suites", "reports", "hardware_probe", "adapters")
-#: What both sides must agree on: what is asked of a guest and what it answers, and the names in the answer.
+#: What both sides must agree on: what is asked of a guest and what it answers, and the names in the
+#: answer.
 SHARED = (
     "adapters.protocol",
     "adapters.axes",
@@ -27,11 +28,19 @@ MAY_IMPORT = {
     "hardware_probe": (),
     "adapters": (),
 }
-#: What suites and the formats of reports may import of reports: the results and their formats, and no analysis.
+#: What suites and the formats of reports may import of reports: the results and their formats, and
+#: no analysis.
 RESULTS, FORMATS = "dlbench.reports.results", "dlbench.reports.formats"
-#: The parts of suites that show a report, and the suite of claims, which the claims' report defines.
-SHOW_REPORTS = ("suites/commands/", "suites/in_pytest/", "suites/from_python.py", "suites/planning/claims.py")
-#: What a folder of a framework may import beside the standard library and NumPy: itself by its own name, and these.
+#: The parts of suites that show a report, and the suite of claims, which the claims' report
+#: defines.
+SHOW_REPORTS = (
+    "suites/commands/",
+    "suites/in_pytest/",
+    "suites/from_python.py",
+    "suites/planning/claims.py",
+)
+#: What a folder of a framework may import beside the standard library and NumPy: itself by its own
+#: name, and these.
 FURTHER = {
     "caffe": {"google"},
     "chainer": {"chainermn", "ideep4py"},
@@ -66,7 +75,11 @@ def imported(path: Path) -> Iterator[str]:
 
 def room_of(name: str) -> str | None:
     first = name.removeprefix("dlbench.")
-    return first if first.split(".")[0] in ROOMS and (first != name or name.split(".")[0] in ROOMS) else None
+    return (
+        first
+        if first.split(".")[0] in ROOMS and (first != name or name.split(".")[0] in ROOMS)
+        else None
+    )
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -91,7 +104,9 @@ def of_reports(path: Path) -> list[str]:
 def test_results_import_no_report() -> None:
     wrong = []
     for path in modules("reports/results"):
-        wrong += [f"{path}: {name}" for name in of_reports(path) if not name.startswith(f"{RESULTS}.")]
+        wrong += [
+            f"{path}: {name}" for name in of_reports(path) if not name.startswith(f"{RESULTS}.")
+        ]
     for path in modules("reports/formats"):
         allowed = RESULTS, FORMATS, "dlbench.reports.report"
         wrong += [f"{path}: {name}" for name in of_reports(path) if not name.startswith(allowed)]
@@ -103,7 +118,11 @@ def test_suites_import_results_and_no_report() -> None:
     for path in modules("suites"):
         if path.relative_to(ROOT).as_posix().startswith(SHOW_REPORTS):
             continue
-        wrong += [f"{path}: {name}" for name in of_reports(path) if not name.startswith((RESULTS, FORMATS))]
+        wrong += [
+            f"{path}: {name}"
+            for name in of_reports(path)
+            if not name.startswith((RESULTS, FORMATS))
+        ]
     assert wrong == []
 
 
@@ -114,7 +133,9 @@ def test_the_guest_imports_the_standard_library_numpy_and_its_framework_alone() 
         allowed = {"numpy", folder, *FURTHER.get(folder, ()), *sys.stdlib_module_names, "adapters"}
         wrong += [f"{path}: {name}" for name in imported(path) if name.split(".")[0] not in allowed]
         absolute = "import adapters", "from adapters", "import dlbench", "from dlbench"
-        wrong += [str(path) for line in path.read_text().splitlines() if line.strip().startswith(absolute)]
+        wrong += [
+            str(path) for line in path.read_text().splitlines() if line.strip().startswith(absolute)
+        ]
     assert wrong == []
 
 

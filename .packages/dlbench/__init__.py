@@ -1,7 +1,8 @@
-"""A comparative benchmark suite of deep-learning frameworks in the style of DLBench (Shi et al. 2016).
+"""A comparative benchmark suite of deep-learning frameworks in the style of DLBench (Shi et al.
+2016).
 
-`run` measures a suite, `launches` and `cells` return the results of a store as pandas DataFrames. Whatever a user can
-put right is raised as `DlbenchError`. All are loaded at their first use.
+`run` measures a suite, `launches` and `cells` return the results of a store as pandas DataFrames.
+Whatever a user can put right is raised as `DlbenchError`. All are loaded at their first use.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """Caffe 1.0: nets of layers written by hand in C++, over a BLAS, driven by Caffe's own SGD solver.
 
-Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIHW) but for the LSTM, whose gates come
-in the order input, forget, output, cell and whose data are time-major.
+Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIHW) but for the LSTM,
+whose gates come in the order input, forget, output, cell and whose data are time-major.
 """
 
 import ctypes
@@ -28,7 +28,9 @@ LOSS = "loss"
 
 
 def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
-    """Turn an LSTM's parameter from the canonical order of gates to Caffe's, and back; others stay."""
+    """Turn an LSTM's parameter from the canonical order of gates to Caffe's, and back; others
+    stay.
+    """
     if not name.startswith("lstm"):
         return value
     first, second, third, fourth = np.split(value, 4)
@@ -36,7 +38,9 @@ def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
 
 
 class CaffeFunctions(Functions):
-    """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that name."""
+    """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that
+    name.
+    """
 
     activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
     rows = staticmethod(as_they_are)
@@ -49,7 +53,9 @@ class CaffeFunctions(Functions):
 
     def _add(self, name: str, top: Any, *parts: str) -> Any:
         self.spec[name] = top
-        self.places.update(("%s.%s" % (name, part), (name, blob)) for blob, part in enumerate(parts))
+        self.places.update(
+            ("%s.%s" % (name, part), (name, blob)) for blob, part in enumerate(parts)
+        )
         return top
 
     def _numbered(self, kind: str, top: Any) -> Any:
@@ -61,25 +67,40 @@ class CaffeFunctions(Functions):
         return self._numbered(activation, self.activations[activation](values, in_place=True))
 
     def dense(self, name: str, values: Any) -> Any:
-        outputs = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".weight")
+        outputs = next(
+            each.shape[0] for each in self.family.parameters() if each.name == name + ".weight"
+        )
         options = {"axis": 2} if self.family.time_major else {}
-        return self._add(name, L.InnerProduct(values, num_output=outputs, **options), "weight", "bias")
+        return self._add(
+            name, L.InnerProduct(values, num_output=outputs, **options), "weight", "bias"
+        )
 
     def convolution(self, spec: Layer, values: Any) -> Any:
-        sizes = {"num_output": spec.outputs, "kernel_size": spec.kernel, "stride": spec.stride, "pad": spec.padding}
+        sizes = {
+            "num_output": spec.outputs,
+            "kernel_size": spec.kernel,
+            "stride": spec.stride,
+            "pad": spec.padding,
+        }
         parts = ("weight",) if spec.norm else ("weight", "bias")
         return self._add(spec.name, L.Convolution(values, bias_term=not spec.norm, **sizes), *parts)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         # FLOOR: Caffe's own rule rounds the output's size up.
         options = {"pool": P.Pooling.MAX, "round_mode": P.Pooling.FLOOR}
-        return self._numbered("pool", L.Pooling(values, kernel_size=kernel, stride=stride, pad=padding, **options))
+        return self._numbered(
+            "pool", L.Pooling(values, kernel_size=kernel, stride=stride, pad=padding, **options)
+        )
 
     def flatten(self, values: Any) -> Any:
         return values  # InnerProduct takes everything behind the first axis as one
 
     def norm(self, name: str, values: Any) -> Any:
-        options = {"use_global_stats": self.infers, "eps": self.family.epsilon, "param": [{"lr_mult": 0.0}] * 3}
+        options = {
+            "use_global_stats": self.infers,
+            "eps": self.family.epsilon,
+            "param": [{"lr_mult": 0.0}] * 3,
+        }
         values = self._add(name + ".statistics", L.BatchNorm(values, in_place=True, **options))
         return self._add(name, L.Scale(values, in_place=True, bias_term=True), "gamma", "beta")
 
@@ -110,8 +131,12 @@ def feeds_of(family: Family, batch: Batch, infers: bool = False) -> Dict[str, np
     return {"inputs": batch.inputs.swapaxes(0, 1), "continues": continues, "labels": batch.labels.T}
 
 
-def build(family: Family, batch: Batch, infers: bool = False) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
-    """Return a net for mini-batches like this one, as a protocol buffer, and the places of its parameters."""
+def build(
+    family: Family, batch: Batch, infers: bool = False
+) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
+    """Return a net for mini-batches like this one, as a protocol buffer, and the places of its
+    parameters.
+    """
     spec: Any = NetSpec()
     tops = {}
     for name, value in feeds_of(family, batch, infers).items():
@@ -125,7 +150,8 @@ def build(family: Family, batch: Batch, infers: bool = False) -> Tuple[Any, Dict
     return spec.to_proto(), functions.places
 
 
-# A handle of the extension module finds the symbols of every library it depends on: libcaffe, and Caffe's own BLAS.
+# A handle of the extension module finds the symbols of every library it depends on: libcaffe, and
+# Caffe's own BLAS.
 LINKED = ctypes.CDLL(caffe._caffe.__file__)
 _ROW_MAJOR, _NOT_TRANSPOSED = 101, 111  # CBLAS
 
@@ -135,14 +161,28 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 
 
 def blas_product(size: int) -> Callable[[], object]:
-    """Return a call of the BLAS routine that carries Caffe's dense layers and convolutions, on square matrices."""
-    left, right, out = (np.full((size, size), value, dtype=np.float32) for value in (0.5, 0.25, 0.0))
+    """Return a call of the BLAS routine that carries Caffe's dense layers and convolutions, on
+    square matrices.
+    """
+    left, right, out = (
+        np.full((size, size), value, dtype=np.float32) for value in (0.5, 0.25, 0.0)
+    )
     one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
     def multiply() -> np.ndarray:
         operands = _address(left), size, _address(right), size
         LINKED.cblas_sgemm(
-            _ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED, size, size, size, one, *operands, zero, _address(out), size
+            _ROW_MAJOR,
+            _NOT_TRANSPOSED,
+            _NOT_TRANSPOSED,
+            size,
+            size,
+            size,
+            one,
+            *operands,
+            zero,
+            _address(out),
+            size,
         )
         return out
 
@@ -150,10 +190,12 @@ def blas_product(size: int) -> Callable[[], object]:
 
 
 class CaffeAdapter(Adapter):
-    """Drives Caffe's SGD solver, whose ``step(1)`` is forward, loss, backward and update of one mini-batch.
+    """Drives Caffe's SGD solver, whose ``step(1)`` is forward, loss, backward and update of one
+    mini-batch.
 
-    The mode chooses the build of OpenBLAS before this process starts; there are no settings. A check that fails in
-    Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's message.
+    The mode chooses the build of OpenBLAS before this process starts; there are no settings. A
+    check that fails in Caffe's C++ (a failed allocation too) ends the process: the launch then
+    counts as crashed, with Caffe's message.
     """
 
     one_hot = True
@@ -173,13 +215,19 @@ class CaffeAdapter(Adapter):
         self.reset(weights, batch)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy weights and mini-batch into the net's blobs; without momentum the solver keeps nothing that counts."""
+        """Copy weights and mini-batch into the net's blobs; without momentum the solver keeps
+        nothing that counts.
+        """
         for name, (layer, blob) in self.places.items():
             self.net.params[layer][blob].data[...] = reorder_gates(name, weights[name])
         self.show(batch)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         net, self.places = build(network.family, batch, infers=True)
         self.family = network.family
@@ -197,7 +245,9 @@ class CaffeAdapter(Adapter):
         self.last = self.net.outputs[0]
 
     def infer(self) -> None:
-        self.net._forward(0, len(self.net.layers) - 1)  # as ``Net.forward``, which also copies the outputs' names
+        self.net._forward(
+            0, len(self.net.layers) - 1
+        )  # as ``Net.forward``, which also copies the outputs' names
 
     def show(self, batch: Batch) -> None:
         for name, value in feeds_of(self.family, batch, self.cell.infers).items():
@@ -205,7 +255,9 @@ class CaffeAdapter(Adapter):
 
     def outputs(self) -> np.ndarray:
         found = np.array(self.net.blobs[self.last].data)
-        return by_example(self.family, found.reshape(-1, found.shape[-1]), self.cell.known_batch_size)
+        return by_example(
+            self.family, found.reshape(-1, found.shape[-1]), self.cell.known_batch_size
+        )
 
     def step(self) -> None:
         self.solver.step(1)
@@ -228,7 +280,10 @@ class CaffeAdapter(Adapter):
             "framework": "caffe",
             "version": caffe.__version__,
             "blas": blas.describe_openblas(LINKED),
-            "execution": "one layer after another; convolutions as im2col and a matrix product for each image",
+            "execution": (
+                "one layer after another; convolutions as im2col and a matrix product for each "
+                "image"
+            ),
             "optimizer": None if self.cell.infers else "SGDSolver, momentum 0, weight decay 0",
         }
 
@@ -238,7 +293,10 @@ class CaffeAdapter(Adapter):
                 hasattr(LINKED, "cublasSgemm_v2"),
                 "whether it is linked to cuBLAS, as every build with GPU code is",
             ),
-            "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),
+            "automatic_gradients": (
+                callable(getattr(caffe.Net, "backward", None)),
+                "whether a Net has backward()",
+            ),
             "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
         }
 

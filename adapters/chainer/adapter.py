@@ -1,8 +1,9 @@
 """Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has.
 
-Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm`` takes the gates of
-one cell side by side, in the order candidate, input, forget, output. Chainer's ``n_step_lstm``, ``n_step_gru`` and
-``n_step_rnn_tanh`` have other biases; here the inputs' products of all steps are made at once.
+Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm``
+takes the gates of one cell side by side, in the order candidate, input, forget, output. Chainer's
+``n_step_lstm``, ``n_step_gru`` and ``n_step_rnn_tanh`` have other biases; here the inputs' products
+of all steps are made at once.
 """
 
 import ctypes
@@ -22,13 +23,16 @@ from ..libraries import blas
 from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
 from ..networks import Network
 
-# Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
+# Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other
+# way round.
 _TO_CHAINER = [2, 0, 1, 3]
 _FROM_CHAINER = [1, 2, 0, 3]
 
 
 def held(name: str, value: np.ndarray) -> np.ndarray:
-    """Return a copy of a parameter as Chainer has it: an LSTM's gates, (4, hidden, ...), side by side in each cell."""
+    """Return a copy of a parameter as Chainer has it: an LSTM's gates, (4, hidden, ...), side by
+    side in each cell.
+    """
     if not name.startswith("lstm"):
         return value.copy()
     gates = value.reshape((4, -1) + value.shape[1:])[_TO_CHAINER]
@@ -95,15 +99,24 @@ class ChainerFunctions(Functions):
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         self.zero = np.zeros((len(values) // self.family.steps, self.family.hidden), np.float32)
         shares = F.linear(values, self.w[name + ".input_weight"], self.w[name + ".bias"])
-        return F.concat(self.step_by_step(turn, (self.zero,) * states, F.split_axis(shares, self.family.steps, 0)), 0)
+        return F.concat(
+            self.step_by_step(
+                turn, (self.zero,) * states, F.split_axis(shares, self.family.steps, 0)
+            ),
+            0,
+        )
 
     def positioned(self, tokens: Any) -> Any:
         shape = tokens.shape + (self.family.width,)
-        values = self.embedded("embedding", tokens) + F.broadcast_to(self.w["position.weight"], shape)
+        values = self.embedded("embedding", tokens) + F.broadcast_to(
+            self.w["position.weight"], shape
+        )
         return F.reshape(values, (-1, self.family.width))
 
     def layer_norm(self, name: str, values: Any) -> Any:
-        return F.layer_normalization(values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon)
+        return F.layer_normalization(
+            values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon
+        )
 
     def attended(self, name: str, values: Any) -> Any:
         steps, heads, width = self.family.steps, self.family.heads, self.family.width
@@ -130,8 +143,9 @@ LOSSES = {"cross_entropy": F.softmax_cross_entropy, "squares": F.mean_squared_er
 class ChainerAdapter(EveryFamily):
     """Drives Chainer.
 
-    Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
-    "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the processor runs, or its own choice.
+    Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false);
+    ``kernels``, "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the
+    processor runs, or its own choice.
     """
 
     further_axes = ("task",)
@@ -150,7 +164,9 @@ class ChainerAdapter(EveryFamily):
 
     def _build(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.by_name = {name: chainer.Parameter(held(name, value)) for name, value in weights.items()}
+        self.by_name = {
+            name: chainer.Parameter(held(name, value)) for name, value in weights.items()
+        }
         self.model = chainer.Link()
         with self.model.init_scope():
             for name, parameter in self.by_name.items():
@@ -169,7 +185,11 @@ class ChainerAdapter(EveryFamily):
         self.criterion = LOSSES[network.family.loss]
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self._build(network, weights, batch)
         self.functions.statistics = statistics
@@ -185,7 +205,9 @@ class ChainerAdapter(EveryFamily):
         return by_example(self.family, np.array(self.found.array), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain SGD keeps nothing."""
+        """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain
+        SGD keeps nothing.
+        """
         for name, parameter in self.by_name.items():
             parameter.array[...] = held(name, weights[name])  # NumPy's or iDeep's
         self.inputs, self.labels = in_rows(self.family, batch)
@@ -207,7 +229,11 @@ class ChainerAdapter(EveryFamily):
             yield name, canonical(name, np.array(parameter.array))
 
     def effective_threads(self) -> Optional[int]:
-        return ideep_threads() if self.ideep else blas.openblas_threads(blas.loaded_openblas_of_numpy())
+        return (
+            ideep_threads()
+            if self.ideep
+            else blas.openblas_threads(blas.loaded_openblas_of_numpy())
+        )
 
     def describe(self) -> Dict[str, Any]:
         available = bool(intel64.is_ideep_available())

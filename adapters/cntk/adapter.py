@@ -1,7 +1,8 @@
 """CNTK 2.7: one static graph, trained by CNTK's own ``Trainer`` and SGD learner.
 
-CNTK's layouts are the canonical ones, where a dense layer multiplies by the transposed weight. Only its LSTM block
-has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
+CNTK's layouts are the canonical ones, where a dense layer multiplies by the transposed weight. Only
+its LSTM block has others: weights (inputs, 4 x hidden), and the gates in the order input, cell,
+forget, output.
 """
 
 import ctypes
@@ -11,7 +12,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-# At import it warns of every Linux but Ubuntu 16.04, and of the GPU's libraries, which its CPU build never loads.
+# At import it warns of every Linux but Ubuntu 16.04, and of the GPU's libraries, which its CPU
+# build never loads.
 warnings.filterwarnings("ignore", module=r"cntk\.")
 
 import cntk
@@ -24,7 +26,8 @@ from ..libraries import blas
 from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
 
-#: A trainable parameter, and the functions that turn its value to the canonical layout and back to CNTK's.
+#: A trainable parameter, and the functions that turn its value to the canonical layout and back to
+#: CNTK's.
 Trained = Tuple[Any, Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 
@@ -33,12 +36,15 @@ def _as_it_is(value: np.ndarray) -> np.ndarray:
 
 
 def swap_gates(value: np.ndarray) -> np.ndarray:
-    """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own inverse."""
+    """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own
+    inverse.
+    """
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate((first, third, second, fourth))
 
 
-#: How the bias and the weights of a block lie: to the canonical layout, and back. By whether it is a weight.
+#: How the bias and the weights of a block lie: to the canonical layout, and back. By whether it is
+#: a weight.
 _GATES = (
     (swap_gates, swap_gates),
     (lambda value: swap_gates(value.T), lambda value: np.ascontiguousarray(swap_gates(value).T)),
@@ -50,18 +56,24 @@ def _over_channels(value: np.ndarray) -> np.ndarray:
     return value.reshape(-1, 1, 1)
 
 
-def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0) -> Tuple[Any, bool]:
-    """Return the input of a window, and whether CNTK is to pad it itself, so that the padding is symmetric.
+def padded(
+    inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0
+) -> Tuple[Any, bool]:
+    """Return the input of a window, and whether CNTK is to pad it itself, so that the padding is
+    symmetric.
 
-    CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres in the middle of
-    the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves at most one row over. Anything else
-    is padded by a separate operation, with ``value``. ``inputs`` (channels, side, side).
+    CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres
+    in the middle of the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves
+    at most one row over. Anything else is padded by a separate operation, with ``value``.
+    ``inputs`` (channels, side, side).
     """
     if padding == 0:
         return inputs, False
     if 2 * padding == kernel - 1 and (inputs.shape[-1] - 1) % stride < 2:
         return inputs, True
-    return cntk.pad(inputs, [(0, 0), (padding, padding), (padding, padding)], constant_value=value), False
+    return cntk.pad(
+        inputs, [(0, 0), (padding, padding), (padding, padding)], constant_value=value
+    ), False
 
 
 def max_pool(inputs: Any, kernel: int, stride: int, padding: int) -> Any:
@@ -75,7 +87,9 @@ ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh}
 
 
 class CntkFunctions(Functions):
-    """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in ``trained``."""
+    """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in
+    ``trained``.
+    """
 
     activations = ACTIVATIONS
     pool = staticmethod(max_pool)
@@ -92,12 +106,16 @@ class CntkFunctions(Functions):
         return made
 
     def dense(self, name: str, values: Any) -> Any:
-        return cntk.times_transpose(values, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
+        return cntk.times_transpose(values, self.parameter(name + ".weight")) + self.parameter(
+            name + ".bias"
+        )
 
     def convolution(self, spec: Layer, values: Any) -> Any:
         values, automatic = padded(values, spec.kernel, spec.stride, spec.padding)
         strides, padding = (spec.stride, spec.stride), [False, automatic, automatic]
-        values = cntk.convolution(self.parameter(spec.name + ".weight"), values, strides, auto_padding=padding)
+        values = cntk.convolution(
+            self.parameter(spec.name + ".weight"), values, strides, auto_padding=padding
+        )
         if spec.norm:
             return values
         value = self.w[spec.name + ".bias"]
@@ -112,7 +130,10 @@ class CntkFunctions(Functions):
         # Running statistics are constants that it updates itself.
         channels = values.shape[0]
         if self.statistics:
-            running = [cntk.Constant(self.statistics["%s.%s" % (name, part)]) for part in ("mean", "variance")]
+            running = [
+                cntk.Constant(self.statistics["%s.%s" % (name, part)])
+                for part in ("mean", "variance")
+            ]
         else:
             running = [cntk.Constant(0.0, (channels,)), cntk.Constant(0.0, (channels,))]
         return cntk.batch_normalization(
@@ -136,11 +157,15 @@ class CntkFunctions(Functions):
         if self.family.cell == "gru":
             return self._gru(name, values)
         if self.family.cell == "rnn":
-            return self._block(name, values, cntk.layers.RNNStep(self.family.hidden, activation=cntk.tanh), _TURNED)
+            return self._block(
+                name, values, cntk.layers.RNNStep(self.family.hidden, activation=cntk.tanh), _TURNED
+            )
         return self._block(name, values, cntk.layers.LSTM(self.family.hidden), _GATES)
 
     def elman_layer(self, values: Any) -> Any:
-        block = cntk.layers.RNNStep(self.family.hidden, activation=ACTIVATIONS[self.family.activation])
+        block = cntk.layers.RNNStep(
+            self.family.hidden, activation=ACTIVATIONS[self.family.activation]
+        )
         return self._block("rnn", values, block, _TURNED)
 
     def _block(self, name: str, values: Any, block: Any, layouts: Any) -> Any:
@@ -150,22 +175,34 @@ class CntkFunctions(Functions):
         parameters = {parameter.name: parameter for parameter in block.parameters}
         for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
             canonical = "%s.%s" % (name, part)
-            parameter, _, held = self.trained[canonical] = (parameters[theirs], *layouts[part != "bias"])
+            parameter, _, held = self.trained[canonical] = (
+                parameters[theirs],
+                *layouts[part != "bias"],
+            )
             parameter.value = held(self.w[canonical])
         return outputs
 
     def _gru(self, name: str, values: Any) -> Any:
-        """Return the outputs of a GRU by single operators: CNTK's own block resets the state before its product."""
+        """Return the outputs of a GRU by single operators: CNTK's own block resets the state before
+        its product.
+        """
         hidden = self.family.hidden
-        shares = cntk.times_transpose(values, self.parameter(name + ".input_weight")) + self.parameter(name + ".bias")
-        weight, bias = self.parameter(name + ".hidden_weight"), self.parameter(name + ".hidden_bias")
+        shares = cntk.times_transpose(
+            values, self.parameter(name + ".input_weight")
+        ) + self.parameter(name + ".bias")
+        weight, bias = (
+            self.parameter(name + ".hidden_weight"),
+            self.parameter(name + ".hidden_bias"),
+        )
 
         def gate(values: Any, number: int) -> Any:
             return cntk.slice(values, -1, number * hidden, (number + 1) * hidden)
 
         def turn(before: Any, share: Any) -> Any:
             product = cntk.times_transpose(before, weight) + bias
-            reset, update = [cntk.sigmoid(gate(share, number) + gate(product, number)) for number in (0, 1)]
+            reset, update = [
+                cntk.sigmoid(gate(share, number) + gate(product, number)) for number in (0, 1)
+            ]
             new = cntk.tanh(gate(share, 2) + reset * gate(product, 2))
             return new + update * (before - new)
 
@@ -181,7 +218,9 @@ def input_of(spec: Family) -> Any:
     return cntk.input_variable(spec.drawn_inputs().shape)
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray]) -> Tuple[Any, Dict[str, Trained], Tuple[Any, Any]]:
+def build(
+    spec: Family, weights: Dict[str, np.ndarray]
+) -> Tuple[Any, Dict[str, Trained], Tuple[Any, Any]]:
     """Build the network with copies of these weights."""
     functions, inputs = CntkFunctions(spec, weights), input_of(spec)
     if spec.loss == "squares":
@@ -198,7 +237,9 @@ def build(spec: Family, weights: Dict[str, np.ndarray]) -> Tuple[Any, Dict[str, 
 
 
 def values_of(spec: Family, batch: Batch) -> List[Any]:
-    """Return copies of inputs and labels; labels and tokens are sparse one-hot vectors, CNTK's form of an index."""
+    """Return copies of inputs and labels; labels and tokens are sparse one-hot vectors, CNTK's form
+    of an index.
+    """
     if isinstance(spec, Elman):
         return [cntk.Value(np.array(each)) for each in batch]
     labels = cntk.Value.one_hot(batch.labels.tolist(), spec.drawn_labels().below)
@@ -220,16 +261,22 @@ def describe_mkl() -> Dict[str, Any]:
     if not paths:
         return {}
     library = ctypes.CDLL(paths[0])
-    version = (ctypes.c_int * 32)()  # MKL's ``MKLVersion``, which begins with major, minor and update
+    version = (
+        ctypes.c_int * 32
+    )()  # MKL's ``MKLVersion``, which begins with major, minor and update
     library.MKL_Get_Version(ctypes.byref(version))
-    return {"name": "mkl", "version": "%d.%d.%d" % tuple(version[:3]), "threads": int(library.MKL_Get_Max_Threads())}
+    return {
+        "name": "mkl",
+        "version": "%d.%d.%d" % tuple(version[:3]),
+        "threads": int(library.MKL_Get_Max_Threads()),
+    }
 
 
 class CntkAdapter(Adapter):
     """Drives CNTK, whose step on the CPU is over when its call returns.
 
-    Setting: ``kernels`` ("mkl", the default, or "widest"): whether MKL takes the widest vector kernels that the
-    processor runs, or chooses by its maker.
+    Setting: ``kernels`` ("mkl", the default, or "widest"): whether MKL takes the widest vector
+    kernels that the processor runs, or chooses by its maker.
     """
 
     families = (*Adapter.families, "elman")
@@ -263,7 +310,11 @@ class CntkAdapter(Adapter):
         self.trainer = cntk.Trainer(None, (loss, None), [self.learner])
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.family = network.family
         functions, self.variable = CntkFunctions(network.family, weights), input_of(network.family)
@@ -279,7 +330,9 @@ class CntkAdapter(Adapter):
 
     def outputs(self) -> np.ndarray:
         examples = self.cell.known_batch_size
-        return np.array(self.found.data.asarray(), dtype=np.float32).reshape(examples, -1, self.forward.shape[-1])
+        return np.array(self.found.data.asarray(), dtype=np.float32).reshape(
+            examples, -1, self.forward.shape[-1]
+        )
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters; the mini-batch is an argument of the trainer."""
@@ -318,8 +371,12 @@ class CntkAdapter(Adapter):
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         cuda = any("libcudart" in path or "libcublas" in path for path in loaded_libraries())
         variable = cntk.input_variable(1, needs_gradient=True)
-        slope = float(np.ravel(cntk.square(variable).grad({variable: np.array([[3.0]], np.float32)}))[0])
-        several = callable(getattr(cntk.train.distributed, "data_parallel_distributed_learner", None))
+        slope = float(
+            np.ravel(cntk.square(variable).grad({variable: np.array([[3.0]], np.float32)}))[0]
+        )
+        several = callable(
+            getattr(cntk.train.distributed, "data_parallel_distributed_learner", None)
+        )
         return {
             "gpu": (cuda, "linked with %s" % ("CUDA" if cuda else "no CUDA library")),
             "automatic_gradients": slope_found(slope),

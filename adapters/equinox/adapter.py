@@ -1,8 +1,9 @@
 """Equinox: its layers, mapped over the mini-batch, in JAX's one jitted step.
 
-A layer of Equinox's works on one example and is mapped over the mini-batch. Layers are made while JAX traces the loss,
-from parameters that stand in a dictionary by canonical name, so that the adapter of JAX can hold and update them.
-Equinox's layouts are the canonical ones. Sequences are time-major.
+A layer of Equinox's works on one example and is mapped over the mini-batch. Layers are made while
+JAX traces the loss, from parameters that stand in a dictionary by canonical name, so that the
+adapter of JAX can hold and update them. Equinox's layouts are the canonical ones. Sequences are
+time-major.
 """
 
 from functools import partial
@@ -27,11 +28,15 @@ PROJECTIONS = ("query", "key", "value")
 
 
 def held(name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
-    """Return the arrays held of a parameter: one each of the projections for attention, which are one here."""
+    """Return the arrays held of a parameter: one each of the projections for attention, which are
+    one here.
+    """
     before, projections, after = name.partition("qkv.")
     if not projections:
         return {name: value}
-    return dict(zip(("%s%s.%s" % (before, which, after) for which in PROJECTIONS), np.split(value, 3)))
+    return dict(
+        zip(("%s%s.%s" % (before, which, after) for which in PROJECTIONS), np.split(value, 3))
+    )
 
 
 def canonical(parameters: Arrays) -> Iterator[Tuple[str, np.ndarray]]:
@@ -47,11 +52,15 @@ def canonical(parameters: Arrays) -> Iterator[Tuple[str, np.ndarray]]:
 
 def _with(make: Callable[[Any], Any], **values: Any) -> Any:
     layer = eqx.filter_eval_shape(make, jax.random.key(0))
-    return eqx.tree_at(lambda made: [getattr(made, name) for name in values], layer, list(values.values()))
+    return eqx.tree_at(
+        lambda made: [getattr(made, name) for name in values], layer, list(values.values())
+    )
 
 
 class EquinoxFunctions(Functions):
-    """Networks of Equinox's layers; ``in_rows``: the logits of all steps of all examples are one product."""
+    """Networks of Equinox's layers; ``in_rows``: the logits of all steps of all examples are one
+    product.
+    """
 
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
     gelu = staticmethod(partial(jax.nn.gelu, approximate=True))
@@ -62,7 +71,11 @@ class EquinoxFunctions(Functions):
 
     def _linear(self, name: str) -> Any:
         weight, bias = self.w[name + ".weight"], self.w[name + ".bias"]
-        return _with(lambda key: nn.Linear(weight.shape[1], weight.shape[0], key=key), weight=weight, bias=bias)
+        return _with(
+            lambda key: nn.Linear(weight.shape[1], weight.shape[0], key=key),
+            weight=weight,
+            bias=bias,
+        )
 
     def dense(self, name: str, values: Any) -> Any:
         layer = self._linear(name)
@@ -74,7 +87,9 @@ class EquinoxFunctions(Functions):
         weight = self.w[spec.name + ".weight"]
         given = {} if spec.norm else {"bias": self.w[spec.name + ".bias"].reshape(-1, 1, 1)}
         sizes = weight.shape[1], weight.shape[0], weight.shape[2], spec.stride, spec.padding
-        layer = _with(lambda key: nn.Conv2d(*sizes, use_bias=not spec.norm, key=key), weight=weight, **given)
+        layer = _with(
+            lambda key: nn.Conv2d(*sizes, use_bias=not spec.norm, key=key), weight=weight, **given
+        )
         return jax.vmap(layer)(values)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
@@ -92,7 +107,9 @@ class EquinoxFunctions(Functions):
             running = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
             layer, state = eqx.nn.inference_mode(layer), state.set(layer.ema_state_index, running)
         # Running statistics are not kept, so that XLA leaves their update out.
-        return jax.vmap(layer, axis_name=BATCH, in_axes=(0, None), out_axes=(0, None))(values, state)[0]
+        return jax.vmap(layer, axis_name=BATCH, in_axes=(0, None), out_axes=(0, None))(
+            values, state
+        )[0]
 
     def pixel_mean(self, values: Any) -> Any:
         return jnp.mean(values, axis=(2, 3))
@@ -145,20 +162,24 @@ class EquinoxFunctions(Functions):
         return jax.vmap(lambda each: layer(each, each, each, mask=earlier))(values)
 
     def positioned(self, tokens: Any) -> Any:
-        return self.embedded("embedding", tokens) + self.embedded("position", jnp.arange(tokens.shape[1]))
+        return self.embedded("embedding", tokens) + self.embedded(
+            "position", jnp.arange(tokens.shape[1])
+        )
 
     def dense_of_steps(self, name: str, values: Any) -> Any:
         return values if name.endswith("project") else self.dense(name, values)
 
     def logits_of_steps(self, values: Any) -> Any:
-        return super().logits_of_steps(values) if self.in_rows else self.rows(self.dense("fc", values))
+        return (
+            super().logits_of_steps(values) if self.in_rows else self.rows(self.dense("fc", values))
+        )
 
 
 class EquinoxAdapter(JaxAdapter):
     """Trains as `JaxAdapter` does, with networks of Equinox's layers.
 
-    Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`; ``rows`` (default false) makes the logits of all steps
-    of all examples by one product, outside what is mapped over the mini-batch.
+    Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`; ``rows`` (default false) makes the
+    logits of all steps of all examples by one product, outside what is mapped over the mini-batch.
     """
 
     families = (*Adapter.families, "attention")

@@ -1,8 +1,9 @@
 """Families of networks: one module holds everything about a family.
 
-A new family is a module here, which is found by itself; its model in ``adapters/reference`` (float64, differentiated by
-hand), and its name in ``Adapter.families`` of each adapter that builds it: every other adapter refuses it.
-Standard library only, and the syntax of Python 3.6: host and guest both import this.
+A new family is a module here, which is found by itself; its model in ``adapters/reference``
+(float64, differentiated by hand), and its name in ``Adapter.families`` of each adapter that builds
+it: every other adapter refuses it. Standard library only, and the syntax of Python 3.6: host and
+guest both import this.
 """
 
 import importlib

@@ -1,18 +1,29 @@
-"""Transformers as language models: embedding, causal self-attention and feedforward layers, a dense softmax."""
+"""Transformers as language models: embedding, causal self-attention and feedforward layers, a dense
+softmax.
+"""
 
 import math
 from typing import List
 
-from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, norm_parameters, number
+from .family import (
+    Drawn,
+    Family,
+    Numbers,
+    Parameter,
+    ParityRecipe,
+    dense_parameters,
+    norm_parameters,
+    number,
+)
 
 
 class Attention(Family):
     """A decoder with normalisation first (Radford et al. 2019), loss: mean over batch and steps.
 
-    x = embedding[token] + position[step]; in each layer x += attention(norm1(x)), then
-    x += lower(gelu(upper(norm2(x)))); logits = fc(norm(x)), whose weight is not the embedding's. A step sees itself and
-    the earlier ones; scores are divided by the root of a head's width; there is no dropout. gelu is the approximation
-    by tanh. ``epsilon`` is that of the layer normalisations.
+    x = embedding[token] + position[step]; in each layer x += attention(norm1(x)), then x +=
+    lower(gelu(upper(norm2(x)))); logits = fc(norm(x)), whose weight is not the embedding's. A step
+    sees itself and the earlier ones; scores are divided by the root of a head's width; there is no
+    dropout. gelu is the approximation by tanh. ``epsilon`` is that of the layer normalisations.
     """
 
     name = "attention"
@@ -33,9 +44,11 @@ class Attention(Family):
             raise numbers.error("heads", text)
 
     def parameters(self) -> List[Parameter]:
-        """Return the embeddings, each layer's parameters, and those of the last normalisation and dense layer.
+        """Return the embeddings, each layer's parameters, and those of the last normalisation and
+        dense layer.
 
-        Rows of ``qkv`` are those of queries, then keys, then values; within each, one head after another.
+        Rows of ``qkv`` are those of queries, then keys, then values; within each, one head after
+        another.
         """
         width, hidden = self.width, self.feedforward
         made = [
@@ -59,7 +72,10 @@ class Attention(Family):
         return Drawn((self.steps,), self.vocabulary)
 
     def parity(self) -> ParityRecipe:
-        why = "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake"
+        why = (
+            "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and "
+            "would hide a mistake"
+        )
         return ParityRecipe(2, 1.0, 3e-6, 4e-4, why)
 
     def words(self) -> str:

@@ -20,7 +20,9 @@ from .family import (
 
 
 class Chain(Family):
-    """A chain of layers that ends in a dense one, the logits; loss: softmax cross-entropy, mean over the batch."""
+    """A chain of layers that ends in a dense one, the logits; loss: softmax cross-entropy, mean
+    over the batch.
+    """
 
     #: Half-width of the uniform distribution of the synthetic inputs.
     input_scale: float
@@ -39,11 +41,16 @@ class Chain(Family):
         made = []
         for layer in self.layers:
             if layer.kind == "convolution":
-                made += [convolution_weight(layer), Parameter(layer.name + ".bias", (layer.outputs,), 0.01)]
+                made += [
+                    convolution_weight(layer),
+                    Parameter(layer.name + ".bias", (layer.outputs,), 0.01),
+                ]
             elif layer.kind == "dense":
                 # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
                 fans = layer.inputs if layer.activation == "relu" else layer.inputs + layer.outputs
-                made += dense_parameters(layer.name, layer.outputs, layer.inputs, math.sqrt(6.0 / fans), 0.01)
+                made += dense_parameters(
+                    layer.name, layer.outputs, layer.inputs, math.sqrt(6.0 / fans), 0.01
+                )
         return made
 
     def multiply_adds(self) -> List[int]:
@@ -79,10 +86,14 @@ class Chain(Family):
     def parity(self) -> ParityRecipe:
         """Return one step at a low rate where there are kinks, or two at a high rate."""
         if self.kinked():
-            why = "ReLU and max-pool ties make float32 trajectories part after it, and move single entries in it"
+            why = (
+                "ReLU and max-pool ties make float32 trajectories part after it, and move single "
+                "entries in it"
+            )
             return ParityRecipe(1, LEARNING_RATE, 3e-6, 5e-2, "one step: " + why)
-        # Each further sigmoid layer shrinks the first layers' updates towards the rounding of the weights. Seen of the
-        # reference's code in float32 at a mini-batch of 64: 1.2e-2 with 13 layers of 256, 4.2e-2 with 25 of 64.
+        # Each further sigmoid layer shrinks the first layers' updates towards the rounding of the
+        # weights. Seen of the reference's code in float32 at a mini-batch of 64: 1.2e-2 with 13
+        # layers of 256, 4.2e-2 with 25 of 64.
         weights = len(self.multiply_adds())
         update = 2e-3 if weights <= 4 else min(0.5, 1e-2 * max(1.0, weights / 7.0) ** 3.5)
         why = "learning rate 1: at 0.01 the updates sink towards float32 resolution of the weights"
@@ -91,7 +102,9 @@ class Chain(Family):
     def words(self) -> str:
         kinds = [layer.kind for layer in self.layers]
         words = (("convolution", "conv"), ("pool", "pool"), ("dense", "dense"))
-        return ", ".join("%d %s" % (kinds.count(kind), word) for kind, word in words if kind in kinds)
+        return ", ".join(
+            "%d %s" % (kinds.count(kind), word) for kind, word in words if kind in kinds
+        )
 
 
 class Feedforward(Chain):
@@ -121,7 +134,9 @@ class Feedforward(Chain):
         )
 
 
-_EXAMPLE = "[{ convolution = 32, kernel = 3, padding = 1 }, { pool = 2, stride = 2 }, { dense = 128 }]"
+_EXAMPLE = (
+    "[{ convolution = 32, kernel = 3, padding = 1 }, { pool = 2, stride = 2 }, { dense = 128 }]"
+)
 _ACTIVATIONS = ACTIVATIONS + ("none",)
 
 
@@ -137,12 +152,13 @@ class Convolutional(Chain):
     input_scale: float = number(Numbers.real, usual=1.0, least=1e-6, most=1e6)
 
     def check(self, numbers: Numbers) -> None:
-        """Make layers of the tables of numbers, and read ``outputs``, the size of the last, fully connected layer.
+        """Make layers of the tables of numbers, and read ``outputs``, the size of the last, fully
+        connected layer.
 
-        A layer is a table: of a convolution its number of outputs under ``convolution``, with ``kernel`` and, where
-        they are not usual, ``stride`` (1), ``padding`` (0) and ``activation`` ("relu"); of a pool its window's side
-        under ``pool``, with ``stride`` (the side) and ``padding`` (0); of a fully connected layer its size under
-        ``dense``, and ``activation``.
+        A layer is a table: of a convolution its number of outputs under ``convolution``, with
+        ``kernel`` and, where they are not usual, ``stride`` (1), ``padding`` (0) and ``activation``
+        ("relu"); of a pool its window's side under ``pool``, with ``stride`` (the side) and
+        ``padding`` (0); of a fully connected layer its size under ``dense``, and ``activation``.
         """
         tables: Any = self.layers
         self.layers = ()
@@ -152,7 +168,10 @@ class Convolutional(Chain):
                 text = "a layer has exactly one of these keys, as in %s." % _EXAMPLE
                 raise table.error("convolution, pool or dense", text)
             if kinds[0] == "dense":
-                size, activation = table.whole("dense"), table.word("activation", _ACTIVATIONS, "relu")
+                size, activation = (
+                    table.whole("dense"),
+                    table.word("activation", _ACTIVATIONS, "relu"),
+                )
                 table.finish()
                 self._add_dense(size, activation)
             else:
@@ -167,16 +186,30 @@ class Convolutional(Chain):
         kernel = size if kind == "pool" else table.whole("kernel", example="3", most=1000)
         stride = table.whole("stride", kernel if kind == "pool" else 1, most=1000)
         # A window must not lie in the padding alone.
-        padding = table.whole("padding", 0, least=0, most=(kernel - 1) if kind == "convolution" else kernel // 2)
-        activation = table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
+        padding = table.whole(
+            "padding", 0, least=0, most=(kernel - 1) if kind == "convolution" else kernel // 2
+        )
+        activation = (
+            table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
+        )
         table.finish()
         if any(layer.kind == "dense" for layer in self.layers):
-            raise table.error(kind, "it comes after a fully connected layer. Put all dense layers last.")
+            raise table.error(
+                kind, "it comes after a fully connected layer. Put all dense layers last."
+            )
         side, _, channels = self.flattened
         if kernel > side + 2 * padding:
-            text = "%d is larger than the image, which has a side of %d here. Make it smaller, or side larger."
+            text = (
+                "%d is larger than the image, which has a side of %d here. Make it smaller, or "
+                "side larger."
+            )
             raise table.error("kernel" if kind == "convolution" else kind, text % (kernel, side))
-        window: Dict[str, Any] = {"kernel": kernel, "stride": stride, "padding": padding, "activation": activation}
+        window: Dict[str, Any] = {
+            "kernel": kernel,
+            "stride": stride,
+            "padding": padding,
+            "activation": activation,
+        }
         if kind == "convolution":
             window.update(name=self._name("conv"), inputs=channels, outputs=size)
         self.layers += (Layer(kind, **window),)
@@ -196,7 +229,11 @@ class Convolutional(Chain):
             if layer.kind == "flatten":
                 continue
             pools = layer.kind == "pool"
-            usual = {"stride": layer.kernel if pools else 1, "padding": 0, "activation": "none" if pools else "relu"}
+            usual = {
+                "stride": layer.kernel if pools else 1,
+                "padding": 0,
+                "activation": "none" if pools else "relu",
+            }
             kept = {} if pools or layer.kind == "dense" else {"kernel": layer.kernel}
             kept.update((key, getattr(layer, key)) for key in ("stride", "padding", "activation"))
             kept = {key: value for key, value in kept.items() if value != usual.get(key)}

@@ -1,16 +1,29 @@
-"""Simple recurrent networks (Elman): one recurrent layer, a dense output at each step, float targets.
+"""Simple recurrent networks (Elman): one recurrent layer, a dense output at each step, float
+targets.
 
-As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within +-5, the gradients clipped together.
+As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within +-5, the gradients
+clipped together.
 """
 
 import math
 from typing import List, Tuple
 
-from .family import ACTIVATIONS, Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, number
+from .family import (
+    ACTIVATIONS,
+    Drawn,
+    Family,
+    Numbers,
+    Parameter,
+    ParityRecipe,
+    dense_parameters,
+    number,
+)
 
 
 class OneRecurrentLayer(Family):
-    """A recurrent layer called ``rnn`` and a dense one called ``out``; inputs are uniform within +-``input_scale``."""
+    """A recurrent layer called ``rnn`` and a dense one called ``out``; inputs are uniform within
+    +-``input_scale``.
+    """
 
     kind = "recurrent"
     time_major = True
@@ -32,8 +45,16 @@ class OneRecurrentLayer(Family):
     def parameters(self) -> List[Parameter]:
         of_inputs, of_state = self.gains
         return [
-            Parameter("rnn.input_weight", (self.hidden, self.inputs), of_inputs * math.sqrt(3.0 / self.inputs)),
-            Parameter("rnn.hidden_weight", (self.hidden, self.hidden), of_state * math.sqrt(3.0 / self.hidden)),
+            Parameter(
+                "rnn.input_weight",
+                (self.hidden, self.inputs),
+                of_inputs * math.sqrt(3.0 / self.inputs),
+            ),
+            Parameter(
+                "rnn.hidden_weight",
+                (self.hidden, self.hidden),
+                of_state * math.sqrt(3.0 / self.hidden),
+            ),
             Parameter("rnn.bias", (self.hidden,), 0.01),
             *dense_parameters("out", self.outputs, self.hidden, 1.0 / math.sqrt(self.hidden), 0.01),
         ]
@@ -43,10 +64,12 @@ class OneRecurrentLayer(Family):
 
 
 class Elman(OneRecurrentLayer):
-    """The recurrence h = (1 - alpha) h' + alpha phi(W_in x + W_rec h' + b) from a zero state, dense outputs.
+    """The recurrence h = (1 - alpha) h' + alpha phi(W_in x + W_rec h' + b) from a zero state, dense
+    outputs.
 
-    Loss: squared error, mean over batch, steps and outputs. One bias in the recurrence. Where ``alpha`` is below 1 the
-    units are leaky; ``clip`` is the largest norm of all gradients together (0: no limit); targets are drawn as inputs.
+    Loss: squared error, mean over batch, steps and outputs. One bias in the recurrence. Where
+    ``alpha`` is below 1 the units are leaky; ``clip`` is the largest norm of all gradients together
+    (0: no limit); targets are drawn as inputs.
     """
 
     name = "elman"
@@ -78,7 +101,8 @@ class Elman(OneRecurrentLayer):
             0.1 if self.clip else 1.0 / max(10, self.hidden),
             max(3e-6, 6e-8 * self.hidden) if self.clip else 3e-6,
             max(2e-3, 8e-7 * self.hidden) if self.clip else 7e-3,
-            "learning rate 0.1, at most the norm of a clipped update; where nothing is clipped, less for more units",
+            "learning rate 0.1, at most the norm of a clipped update; where nothing is clipped, "
+            "less for more units",
         )
 
     def words(self) -> str:

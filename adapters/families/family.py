@@ -1,7 +1,8 @@
 """The interface of every family of networks.
 
-A family is a module of this folder. Its class holds the numbers of one network and everything that dlbench needs to
-know about it; an adapter builds the network from the numbers and never from a name.
+A family is a module of this folder. Its class holds the numbers of one network and everything that
+dlbench needs to know about it; an adapter builds the network from the numbers and never from a
+name.
 """
 
 import math
@@ -16,7 +17,9 @@ MOST_PARAMETERS = 10000000000
 
 
 class NumbersError(Exception):
-    """A number of a network that cannot be used: ``key`` names it, the text says what is wrong and how to fix it."""
+    """A number of a network that cannot be used: ``key`` names it, the text says what is wrong and
+    how to fix it.
+    """
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -45,14 +48,20 @@ class Numbers:
             raise self.error(key, "it is missing. Add it, as in %s = %s." % (key, example))
         return usual
 
-    def whole(self, key: str, usual: Any = None, least: int = 1, most: int = LARGEST, example: str = "512") -> int:
+    def whole(
+        self, key: str, usual: Any = None, least: int = 1, most: int = LARGEST, example: str = "512"
+    ) -> int:
         """Return a whole number from ``least`` to ``most``."""
         value = self._take(key, usual, example)
         if not _is_whole(value, least, most):
-            raise self.error(key, "%s is not a whole number from %d to %d." % (_shown(value), least, most))
+            raise self.error(
+                key, "%s is not a whole number from %d to %d." % (_shown(value), least, most)
+            )
         return int(value)
 
-    def wholes(self, key: str, shortest: int = 1, longest: int = 1000, example: str = "[512, 512]") -> Tuple[int, ...]:
+    def wholes(
+        self, key: str, shortest: int = 1, longest: int = 1000, example: str = "[512, 512]"
+    ) -> Tuple[int, ...]:
         """Return a list of whole numbers from 1 on."""
         value = self._take(key, None, example)
         right = isinstance(value, (list, tuple)) and shortest <= len(value) <= longest
@@ -66,22 +75,43 @@ class Numbers:
 
     def real(self, key: str, usual: float, least: float, most: float) -> float:
         value = self._take(key, usual, "")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise self.error(key, "%s is not a number from %g to %g." % (_shown(value), least, most))
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not least <= value <= most
+        ):
+            raise self.error(
+                key, "%s is not a number from %g to %g." % (_shown(value), least, most)
+            )
         return float(value)
 
     def word(self, key: str, known: Sequence[str], usual: Any = None) -> str:
         value = self._take(key, usual, '"%s"' % known[0])
         if value not in known:
-            raise self.error(key, "%s is not one of %s." % (_shown(value), ", ".join('"%s"' % each for each in known)))
+            raise self.error(
+                key,
+                "%s is not one of %s."
+                % (_shown(value), ", ".join('"%s"' % each for each in known)),
+            )
         return str(value)
 
     def tables(self, key: str, example: str) -> "List[Numbers]":
         value = self._take(key, None, example)
-        if not isinstance(value, (list, tuple)) or not value or not all(isinstance(each, dict) for each in value):
-            raise self.error(key, "%s is not a list of tables. Write it as in %s = %s." % (_shown(value), key, example))
+        if (
+            not isinstance(value, (list, tuple))
+            or not value
+            or not all(isinstance(each, dict) for each in value)
+        ):
+            raise self.error(
+                key,
+                "%s is not a list of tables. Write it as in %s = %s."
+                % (_shown(value), key, example),
+            )
         where = self._where + key
-        return [Numbers(each, "%s, table %d, key " % (where, place)) for place, each in enumerate(value, 1)]
+        return [
+            Numbers(each, "%s, table %d, key " % (where, place))
+            for place, each in enumerate(value, 1)
+        ]
 
     def finish(self) -> None:
         for key in self._data:
@@ -109,18 +139,18 @@ def number(read: Callable[..., Any], **options: Any) -> Any:
 
 # The layers of networks, and the parameters of any network.
 #
-# Canonical layouts, which every adapter converts from and back to: dense weight (outputs, inputs), convolution weight
-# (outputs, inputs, height, width), images (batch, channels, height, width), tokens (batch, steps), LSTM weights
-# (4 x hidden, inputs) with the gates in the order input, forget, cell, output, GRU weights (3 x hidden, inputs) in the
-# order reset, update, new.
+# Canonical layouts, which every adapter converts from and back to: dense weight (outputs, inputs),
+# convolution weight (outputs, inputs, height, width), images (batch, channels, height, width),
+# tokens (batch, steps), LSTM weights (4 x hidden, inputs) with the gates in the order input,
+# forget, cell, output, GRU weights (3 x hidden, inputs) in the order reset, update, new.
 
 
 class Layer(NamedTuple):
     """A layer of a chain, or a convolution of a residual network.
 
-    ``kind``: "dense", ``activation(inputs @ weight.T + bias)``; "convolution", square, with symmetric zero padding;
-    "pool", the maxima of square windows, sizes round down; or "flatten", (batch, channels, height, width) to (batch,
-    channels * height * width).
+    ``kind``: "dense", ``activation(inputs @ weight.T + bias)``; "convolution", square, with
+    symmetric zero padding; "pool", the maxima of square windows, sizes round down; or "flatten",
+    (batch, channels, height, width) to (batch, channels * height * width).
     """
 
     kind: str
@@ -143,7 +173,9 @@ ACTIVATIONS = ("relu", "sigmoid", "tanh")
 
 
 class Parameter(NamedTuple):
-    """A tensor of the step: uniform in [-bound, bound] at the start, or constant where ``constant`` is given."""
+    """A tensor of the step: uniform in [-bound, bound] at the start, or constant where ``constant``
+    is given.
+    """
 
     name: str
     shape: Tuple[int, ...]
@@ -159,22 +191,31 @@ def output_side(side: int, kernel: int, stride: int, padding: int) -> int:
 
 
 def convolution_weight(layer: Layer) -> Parameter:
-    """Return a convolution's weight: He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform distribution."""
+    """Return a convolution's weight: He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform
+    distribution.
+    """
     shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
-    return Parameter(layer.name + ".weight", shape, math.sqrt(6.0 / (layer.inputs * layer.kernel**2)))
+    return Parameter(
+        layer.name + ".weight", shape, math.sqrt(6.0 / (layer.inputs * layer.kernel**2))
+    )
 
 
 def dense_parameters(
     name: str, outputs: int, inputs: int, bound: float, bias: Optional[float] = None
 ) -> List[Parameter]:
-    """Return a fully connected layer's weight, and its bias with its own bound where one is given."""
+    """Return a fully connected layer's weight, and its bias with its own bound where one is
+    given.
+    """
     weight = Parameter(name + ".weight", (outputs, inputs), bound)
     return [weight, Parameter(name + ".bias", (outputs,), bound if bias is None else bias)]
 
 
 def norm_parameters(name: str, size: int, gamma: float = 1.0) -> List[Parameter]:
     """Return a normalisation's gamma and beta."""
-    return [Parameter(name + ".gamma", (size,), 0.0, gamma), Parameter(name + ".beta", (size,), 0.0, 0.0)]
+    return [
+        Parameter(name + ".gamma", (size,), 0.0, gamma),
+        Parameter(name + ".beta", (size,), 0.0, 0.0),
+    ]
 
 
 #: Of the timed steps; a parity recipe has another rate.
@@ -183,7 +224,8 @@ LEARNING_RATE = 0.01
 #: Largest number of symbols in a text; networks that are trained on one take so many.
 ALPHABET = 96
 
-#: Names for tables, by a family's ``loss``; each is a mean over the mini-batch and, where there are any, steps.
+#: Names for tables, by a family's ``loss``; each is a mean over the mini-batch and, where there are
+#: any, steps.
 LOSSES = {
     "cross_entropy": "cross-entropy",
     "squares": "mean squared error",
@@ -196,17 +238,22 @@ class Drawn(NamedTuple):
     """An example's part of a synthetic mini-batch, see ``launch/batches.py``."""
 
     shape: Tuple[int, ...]  # of one example
-    below: Optional[int] = None  # whole numbers from 0 to less than this; None: uniform within +-scale
+    below: Optional[int] = (
+        None  # whole numbers from 0 to less than this; None: uniform within +-scale
+    )
     scale: float = 1.0
-    one_hot: bool = False  # each whole number as a float32 vector of zeros and a one, along the last axis
+    one_hot: bool = (
+        False  # each whole number as a float32 vector of zeros and a one, along the last axis
+    )
     probabilities: bool = False  # uniform between 0 and 1 instead, and neither of them
 
 
 class ParityRecipe(NamedTuple):
     """How the first steps of a launch are compared with the reference.
 
-    Tolerances are about ten times the errors of honest float32 implementations (five where rounding flips ReLUs), and
-    far below those of mistakes. The errors seen, by which they were chosen: adapters/README.md.
+    Tolerances are about ten times the errors of honest float32 implementations (five where rounding
+    flips ReLUs), and far below those of mistakes. The errors seen, by which they were chosen:
+    adapters/README.md.
     """
 
     steps: int
@@ -219,25 +266,30 @@ class ParityRecipe(NamedTuple):
 class Family:
     """A family with the numbers of one network, each declared by `number`.
 
-    Numbers at their usual value are left out of `data`, so that a number which a family is given later changes no
-    digest where its usual value means what was so before.
+    Numbers at their usual value are left out of `data`, so that a number which a family is given
+    later changes no digest where its usual value means what was so before.
     """
 
     #: What suites call it.
     name = ""
-    #: What it demands of a framework, for tables: "dense", "convolutional", "recurrent", "attention" or "sampling".
+    #: What it demands of a framework, for tables: "dense", "convolutional", "recurrent",
+    #: "attention" or "sampling".
     kind = ""
     #: How the last layer's outputs are compared with the labels, a key of `LOSSES`.
     loss = "cross_entropy"
-    #: Largest norm of the gradients of all parameters together, to which a step scales them down; 0: no limit.
+    #: Largest norm of the gradients of all parameters together, to which a step scales them down;
+    #: 0: no limit.
     clip: float = 0.0
     #: Whether adapters turn a mini-batch so that the steps come first and the examples second.
     time_major = False
-    #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need equal parts.
+    #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need
+    #: equal parts.
     normalises = False
-    #: Whether a step updates its parameters by gradients; a sampling machine's moves the states of its chains.
+    #: Whether a step updates its parameters by gradients; a sampling machine's moves the states of
+    #: its chains.
     trains = True
-    #: Whether its mathematics is known. Where it is not, launches are compared with one another; see `Own`.
+    #: Whether its mathematics is known. Where it is not, launches are compared with one another;
+    #: see `Own`.
     specified = True
     #: Its numbers; and the names of those that are lists themselves.
     fields: "Dict[str, partial[Any]]" = {}
@@ -245,15 +297,23 @@ class Family:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.fields = {name: value for name, value in vars(cls).items() if isinstance(value, partial)}
-        cls.lists = tuple(name for name, field in cls.fields.items() if field.func in (Numbers.wholes, Numbers.tables))
+        cls.fields = {
+            name: value for name, value in vars(cls).items() if isinstance(value, partial)
+        }
+        cls.lists = tuple(
+            name
+            for name, field in cls.fields.items()
+            if field.func in (Numbers.wholes, Numbers.tables)
+        )
 
     def __init__(self, *values: Any, **named: Any) -> None:
         """Take the numbers in the order of their declarations, or by name."""
         given = dict(zip(self.fields, values), **named)
         needed = {name for name, field in self.fields.items() if "usual" not in field.keywords}
         if len(values) > len(self.fields) or not needed <= set(given) <= set(self.fields):
-            raise TypeError("%s takes %s, not %s" % (type(self).__name__, ", ".join(self.fields), given))
+            raise TypeError(
+                "%s takes %s, not %s" % (type(self).__name__, ", ".join(self.fields), given)
+            )
         for name in self._in_order():
             setattr(self, name, given[name] if name in given else self.usual(name))
 
@@ -274,14 +334,19 @@ class Family:
         return hash((type(self), *(getattr(self, name) for name in self.fields)))
 
     def __repr__(self) -> str:
-        return "%s(%s)" % (type(self).__name__, ", ".join("%s=%r" % item for item in vars(self).items()))
+        return "%s(%s)" % (
+            type(self).__name__,
+            ", ".join("%s=%r" % item for item in vars(self).items()),
+        )
 
     def _replace(self, **changed: Any) -> "Family":
         return type(self)(**dict(vars(self), **changed))
 
     @property
     def learns_inputs(self) -> bool:
-        """Whether a step needs the gradient by the mini-batch's inputs, as where these are looked up in a weight."""
+        """Whether a step needs the gradient by the mini-batch's inputs, as where these are looked
+        up in a weight.
+        """
         return False
 
     @property
@@ -322,7 +387,9 @@ class Family:
         return []
 
     def multiply_adds(self) -> List[int]:
-        """Return the multiply-adds of one example's forward pass by layer: matrix products and convolutions only."""
+        """Return the multiply-adds of one example's forward pass by layer: matrix products and
+        convolutions only.
+        """
         raise NotImplementedError
 
     def drawn_inputs(self) -> Drawn:
@@ -333,7 +400,8 @@ class Family:
         steps: Any = getattr(self, "steps", 0)
         return Drawn((steps,), self.alphabet)
 
-    #: Largest relative error of an example's outputs in inference, in float32; the errors seen: adapters/README.md.
+    #: Largest relative error of an example's outputs in inference, in float32; the errors seen:
+    #: adapters/README.md.
     output_tolerance = 2e-5
 
     def kinked(self) -> bool:
@@ -357,13 +425,19 @@ class Family:
 
     def batch_bytes(self, batch_size: int) -> int:
         """Return the bytes of a mini-batch, inputs and labels, with 4 bytes for each number."""
-        return 4 * batch_size * sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
+        return (
+            4
+            * batch_size
+            * sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
+        )
 
     def least_bytes(self, batch_size: int, workers: int = 1, inference: bool = False) -> int:
-        """Return a lower bound for the memory of a step in any framework, in bytes of float32; ``inference`` or not.
+        """Return a lower bound for the memory of a step in any framework, in bytes of float32;
+        ``inference`` or not.
 
-        The weights of each worker, in training their gradients, and the mini-batch. Activations depend on the framework
-        and are not counted: a network beyond this never fits, one below may not fit either.
+        The weights of each worker, in training their gradients, and the mini-batch. Activations
+        depend on the framework and are not counted: a network beyond this never fits, one below may
+        not fit either.
         """
         copies = 2 if self.trains and not inference else 1
         return 4 * copies * workers * self.parameter_count() + self.batch_bytes(batch_size)
@@ -373,15 +447,18 @@ class Family:
         return self.forward_flops(batch_size) if inference else self.training_flops(batch_size)
 
     def forward_flops(self, batch_size: int) -> int:
-        """Return the floating-point operations of one forward pass, counted as in `training_flops`."""
+        """Return the floating-point operations of one forward pass, counted as in
+        `training_flops`.
+        """
         return 2 * sum(self.multiply_adds()) * batch_size
 
     def training_flops(self, batch_size: int) -> int:
         """Return the floating-point operations of one step (a multiply-add is two).
 
-        Forward, gradient by the weights and gradient by the inputs cost the same each; the first layer needs no
-        gradient by its inputs unless these are learnt. Element-wise work, pooling, normalisation and the update are not
-        counted: the figure is for comparison with a matrix-product ceiling.
+        Forward, gradient by the weights and gradient by the inputs cost the same each; the first
+        layer needs no gradient by its inputs unless these are learnt. Element-wise work, pooling,
+        normalisation and the update are not counted: the figure is for comparison with a
+        matrix-product ceiling.
         """
         if not self.trains:
             return self.forward_flops(batch_size)

@@ -1,4 +1,6 @@
-"""Language models: embedded or one-hot symbols, stacked recurrent layers, a dense softmax at each step."""
+"""Language models: embedded or one-hot symbols, stacked recurrent layers, a dense softmax at each
+step.
+"""
 
 import math
 from typing import List, Tuple
@@ -10,13 +12,14 @@ CELLS = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
 class Recurrent(Family):
-    """Stacked recurrent layers from a zero state, dense softmax at each step; loss: mean over batch and steps.
+    """Stacked recurrent layers from a zero state, dense softmax at each step; loss: mean over batch
+    and steps.
 
     Of a step's inputs x and the state h before it, with weights W (of x), U (of h) and biases b, c:
 
-    ``lstm``  gates i, f, g, o: m' = s(f) m + s(i) tanh(g); h' = s(o) tanh(m'); no forget-gate offset
-    ``gru``   gates r, z, n: n = tanh(W x + b + r (U h + c)), reset after the product; h' = (1 - z) n + z h
-    ``rnn``   h' = tanh(W x + U h + b)
+    ``lstm``  gates i, f, g, o: m' = s(f) m + s(i) tanh(g); h' = s(o) tanh(m'); no forget-gate
+    offset ``gru``   gates r, z, n: n = tanh(W x + b + r (U h + c)), reset after the product; h' =
+    (1 - z) n + z h ``rnn``   h' = tanh(W x + U h + b)
 
     Where ``embedding`` is 0 symbols are given as one-hot vectors.
     """
@@ -45,32 +48,45 @@ class Recurrent(Family):
     def parts(self) -> Tuple[str, ...]:
         """Names of a layer's parameters, behind the layer's and a dot.
 
-        One bias for each gate, but in the GRU, whose reset gate weighs one of two. Frameworks that have two everywhere
-        keep the second one of the others at zero.
+        One bias for each gate, but in the GRU, whose reset gate weighs one of two. Frameworks that
+        have two everywhere keep the second one of the others at zero.
         """
-        return ("input_weight", "hidden_weight", "bias") + (("hidden_bias",) if self.cell == "gru" else ())
+        return ("input_weight", "hidden_weight", "bias") + (
+            ("hidden_bias",) if self.cell == "gru" else ()
+        )
 
     def layer_names(self) -> List[str]:
         """Return the recurrent layers' names, the first one's first."""
         return ["%s%d" % (self.cell, layer) for layer in range(1, self.layers + 1)]
 
     def parameters(self) -> List[Parameter]:
-        """Return the embedding, where there is one, each layer's weights and biases, and the last layer's.
+        """Return the embedding, where there is one, each layer's weights and biases, and the last
+        layer's.
 
-        One-hot networks start as those of Karpathy et al. 2015, arXiv 1506.02078, do: uniform within +-0.08.
+        One-hot networks start as those of Karpathy et al. 2015, arXiv 1506.02078, do: uniform
+        within +-0.08.
         """
         bound = 1.0 / math.sqrt(self.hidden) if self.embedding else 0.08
-        made = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)] if self.embedding else []
+        made = (
+            [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)]
+            if self.embedding
+            else []
+        )
         rows, inputs = CELLS[self.cell] * self.hidden, self.width
         for name in self.layer_names():
             shapes = {"input_weight": (rows, inputs), "hidden_weight": (rows, self.hidden)}
-            made += [Parameter("%s.%s" % (name, part), shapes.get(part, (rows,)), bound) for part in self.parts]
+            made += [
+                Parameter("%s.%s" % (name, part), shapes.get(part, (rows,)), bound)
+                for part in self.parts
+            ]
             inputs = self.hidden
         return made + dense_parameters("fc", self.vocabulary, self.hidden, bound)
 
     def multiply_adds(self) -> List[int]:
         unit = self.steps * CELLS[self.cell] * self.hidden
-        products = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (self.layers - 1)
+        products = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (
+            self.layers - 1
+        )
         if not self.embedding:
             products[:1] = [unit * self.width, unit * self.hidden]
         return products + [self.steps * self.vocabulary * self.hidden]
@@ -83,15 +99,25 @@ class Recurrent(Family):
     def parity(self) -> ParityRecipe:
         """Return two steps at a very high rate.
 
-        One-hot networks start nearer to zero, and a gradient is the smaller the more such layers it has come through,
-        so their rate is higher: at 10 the errors of three LSTM layers of 64 units were seven times as large.
+        One-hot networks start nearer to zero, and a gradient is the smaller the more such layers it
+        has come through, so their rate is higher: at 10 the errors of three LSTM layers of 64 units
+        were seven times as large.
         """
         rate, loss, update = 10.0, 3e-6, 2e-3 if self.steps <= 32 else 5e-3
         if not self.embedding:
             rate, loss, update = float(min(100, max(10, self.steps))), 8e-6, 3e-3
-        why = "learning rate %g: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake"
+        why = (
+            "learning rate %g: at 0.01 the update of a mean loss is below float32 resolution and "
+            "would hide a mistake"
+        )
         return ParityRecipe(2, rate, loss, update, why % rate)
 
     def words(self) -> str:
         given = "embedding" if self.embedding else "one-hot"
-        return "%s, %d %s of %d, %d steps" % (given, self.layers, self.cell.upper(), self.hidden, self.steps)
+        return "%s, %d %s of %d, %d steps" % (
+            given,
+            self.layers,
+            self.cell.upper(),
+            self.hidden,
+            self.steps,
+        )

@@ -19,14 +19,16 @@ from .family import (
     output_side,
 )
 
-_EXPANSION = 4  # a block has this many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
+# a block has this many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
+_EXPANSION = 4
 
 
 class Bottleneck(NamedTuple):
-    """One residual block: convolutions of 1x1 (with the stride), 3x3 and 1x1, each with batch normalisation.
+    """One residual block: convolutions of 1x1 (with the stride), 3x3 and 1x1, each with batch
+    normalisation.
 
-    ReLU after the first two and after the addition; ``shortcut`` is a strided 1x1 convolution with batch normalisation,
-    or None for the identity.
+    ReLU after the first two and after the addition; ``shortcut`` is a strided 1x1 convolution with
+    batch normalisation, or None for the identity.
     """
 
     name: str
@@ -35,12 +37,16 @@ class Bottleneck(NamedTuple):
 
 
 def _normalised(name: str, norm: str, inputs: int, outputs: int, kernel: int, stride: int) -> Layer:
-    """Return a convolution with half a kernel of zeros around it, and batch normalisation behind it."""
+    """Return a convolution with half a kernel of zeros around it, and batch normalisation behind
+    it.
+    """
     return Layer("convolution", name, inputs, outputs, kernel, stride, kernel // 2, norm=norm)
 
 
 @lru_cache(maxsize=None)
-def _bottlenecks(inputs: int, blocks: Tuple[int, ...], widths: Tuple[int, ...]) -> Tuple[Bottleneck, ...]:
+def _bottlenecks(
+    inputs: int, blocks: Tuple[int, ...], widths: Tuple[int, ...]
+) -> Tuple[Bottleneck, ...]:
     made = []
     for stage, (count, width) in enumerate(zip(blocks, widths), 1):
         for index in range(count):
@@ -51,19 +57,22 @@ def _bottlenecks(inputs: int, blocks: Tuple[int, ...], widths: Tuple[int, ...]) 
                 _normalised("%s.conv%d" % (name, place), "%s.norm%d" % (name, place), *size)
                 for place, size in enumerate(sizes, 1)
             ]
-            shortcut = _normalised(name + ".project", name + ".project_norm", inputs, outputs, 1, stride)
+            shortcut = _normalised(
+                name + ".project", name + ".project_norm", inputs, outputs, 1, stride
+            )
             made.append(Bottleneck(name, tuple(body), None if index else shortcut))
             inputs = outputs
     return tuple(made)
 
 
 class Residual(Family):
-    """ResNet v1: stem 7x7/2 + norm + ReLU + max-pool 3/2 pad 1, bottlenecks, global average, dense to logits.
+    """ResNet v1: stem 7x7/2 + norm + ReLU + max-pool 3/2 pad 1, bottlenecks, global average, dense
+    to logits.
 
-    Every stage but the first begins with a stride of 2; ``blocks`` and ``widths`` are those of each stage. Batch
-    normalisation uses batch statistics with biased variance (training mode); convolutions have no bias. Images are
-    square, with a side of ``side``, and uniform within +-``input_scale``; the gamma of each block's last normalisation
-    starts at ``last_gamma``.
+    Every stage but the first begins with a stride of 2; ``blocks`` and ``widths`` are those of each
+    stage. Batch normalisation uses batch statistics with biased variance (training mode);
+    convolutions have no bias. Images are square, with a side of ``side``, and uniform within
+    +-``input_scale``; the gamma of each block's last normalisation starts at ``last_gamma``.
     """
 
     name = "residual"
@@ -83,7 +92,10 @@ class Residual(Family):
     def check(self, numbers: Numbers) -> None:
         stages, blocks = len(self.blocks), sum(self.blocks)
         if len(self.widths) != stages:
-            text = "there are %d, and %d stages in blocks. Give one for each stage." % (len(self.widths), stages)
+            text = "there are %d, and %d stages in blocks. Give one for each stage." % (
+                len(self.widths),
+                stages,
+            )
             raise numbers.error("widths", text)
         if blocks > 1000:
             raise numbers.error("blocks", "%d blocks are more than 1000. Give fewer." % blocks)
@@ -121,7 +133,9 @@ class Residual(Family):
         return found + dense_parameters("fc", self.classes, self.features, bound, 0.01)
 
     def statistics(self) -> List[Parameter]:
-        """Return running means around 0 and variances around 1, as of activations that training has normalised."""
+        """Return running means around 0 and variances around 1, as of activations that training has
+        normalised.
+        """
         found: List[Parameter] = []
         for layer in self.convolutions():
             shape = (layer.outputs,)
@@ -136,7 +150,10 @@ class Residual(Family):
             side = output_side(side, 1, block.body[0].stride, 0)
             sides[block.name] = side
         products = [
-            layer.outputs * layer.inputs * layer.kernel**2 * sides[layer.name.rpartition(".")[0] or layer.name] ** 2
+            layer.outputs
+            * layer.inputs
+            * layer.kernel**2
+            * sides[layer.name.rpartition(".")[0] or layer.name] ** 2
             for layer in self.convolutions()
         ]
         return [*products, self.features * self.classes]
@@ -156,7 +173,8 @@ class Residual(Family):
             LEARNING_RATE,
             1e-5,
             1e-1,
-            "last gamma 0.2 and one step: with gamma 1 float32 conditioning swamps the comparison in every framework",
+            "last gamma 0.2 and one step: with gamma 1 float32 conditioning swamps the comparison "
+            "in every framework",
         )
 
     def words(self) -> str:

@@ -1,8 +1,10 @@
-"""Machines of units that are 0 or 1, which are sampled rather than trained: Boltzmann and McCulloch-Pitts machines.
+"""Machines of units that are 0 or 1, which are sampled rather than trained: Boltzmann and
+McCulloch-Pitts machines.
 
-An example of the mini-batch is a chain: its random numbers are the inputs, the states that it starts from the labels.
-Random numbers are data so that every framework takes the same decisions, and a step is compared like any other. A step
-uses the same numbers each time, as a training step here uses the same mini-batch: that is for timing and comparing.
+An example of the mini-batch is a chain: its random numbers are the inputs, the states that it
+starts from the labels. Random numbers are data so that every framework takes the same decisions,
+and a step is compared like any other. A step uses the same numbers each time, as a training step
+here uses the same mini-batch: that is for timing and comparing.
 """
 
 import math
@@ -16,7 +18,8 @@ ORDERS = ("sequential", "synchronous", "bipartite")
 class Machine(Family):
     """A machine of ``units`` at the temperature ``tau``; its weights stay as they are.
 
-    Its parameter ``activity`` is the sum over the steps of what a step shows of each unit, a mean over the chains.
+    Its parameter ``activity`` is the sum over the steps of what a step shows of each unit, a mean
+    over the chains.
     """
 
     kind = "sampling"
@@ -44,21 +47,26 @@ class Machine(Family):
         return Drawn((self.units,), 2)
 
     def parity(self) -> ParityRecipe:
-        why = "all decisions must be the same: mini-batches hold no number that rounding takes to the other side of one"
+        why = (
+            "all decisions must be the same: mini-batches hold no number that rounding takes to "
+            "the other side of one"
+        )
         return ParityRecipe(2, LEARNING_RATE, 3e-6, 1e-5, why)
 
 
 class Boltzmann(Machine):
     """A sweep of Gibbs sampling of exp(-E / tau), E(x) = -sum over i < j of W_ij x_i x_j - b x.
 
-    gap = W x + b; p = 1 / (1 + exp(-gap / tau)); a unit becomes 1 where its random number is below its p. By ``order``:
+    gap = W x + b; p = 1 / (1 + exp(-gap / tau)); a unit becomes 1 where its random number is below
+    its p. By ``order``:
 
-    ``sequential``  one unit after another, the gaps of all kept up to date: exact
-    ``synchronous``  all at once from one product: Little's dynamics, whose stationary law is another one
-    ``bipartite``  two halves, one after the other, without weights within a half: exact, a restricted machine
+    ``sequential``  one unit after another, the gaps of all kept up to date: exact ``synchronous``
+    all at once from one product: Little's dynamics, whose stationary law is another one
+    ``bipartite``  two halves, one after the other, without weights within a half: exact, a
+    restricted machine
 
-    A step is a sweep; it shows the p of each unit, and its loss is their mean. W is symmetric with a zero diagonal; of
-    a bipartite machine it is (units of the first half, units of the second).
+    A step is a sweep; it shows the p of each unit, and its loss is their mean. W is symmetric with
+    a zero diagonal; of a bipartite machine it is (units of the first half, units of the second).
     """
 
     name = "boltzmann"
@@ -82,7 +90,11 @@ class Boltzmann(Machine):
         return self.units
 
     def multiply_adds(self) -> List[int]:
-        return [self.halves[0] * self.halves[1]] * 2 if self.order == "bipartite" else [self.units * self.units]
+        return (
+            [self.halves[0] * self.halves[1]] * 2
+            if self.order == "bipartite"
+            else [self.units * self.units]
+        )
 
     def drawn_inputs(self) -> Drawn:
         return Drawn((self.units,), probabilities=True)
@@ -94,13 +106,13 @@ class Boltzmann(Machine):
 class McCullochPitts(Machine):
     """Transitions in continuous time: units fire as Poisson processes, and the first to fire flips.
 
-    z = W x + b, any W; a unit flips at the rate exp((1 - 2 x) z / (2 tau)). Of a transition's two random numbers u and
-    v the first chooses the unit, the smallest j whose sum of rates up to j is above u times the sum of all, and the
-    second the holding time, -ln v / the sum of all. With a symmetric W without diagonal the time spent in each state
-    follows the Boltzmann machine's law.
+    z = W x + b, any W; a unit flips at the rate exp((1 - 2 x) z / (2 tau)). Of a transition's two
+    random numbers u and v the first chooses the unit, the smallest j whose sum of rates up to j is
+    above u times the sum of all, and the second the holding time, -ln v / the sum of all. With a
+    symmetric W without diagonal the time spent in each state follows the Boltzmann machine's law.
 
-    A step is ``transitions`` of them in each chain; it shows the states that it ends with, and its loss is the mean
-    clock of the chains.
+    A step is ``transitions`` of them in each chain; it shows the states that it ends with, and its
+    loss is the mean clock of the chains.
     """
 
     name = "mcculloch_pitts"
@@ -122,7 +134,9 @@ class McCullochPitts(Machine):
         return [self.transitions * self.units]
 
     def drawn_inputs(self) -> Drawn:
-        """Return the numbers that choose units, in the order of the transitions, and behind them those of the times."""
+        """Return the numbers that choose units, in the order of the transitions, and behind them
+        those of the times.
+        """
         return Drawn((2 * self.transitions,), probabilities=True)
 
     def words(self) -> str:

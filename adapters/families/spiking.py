@@ -7,11 +7,12 @@ from .family import Drawn, Numbers, ParityRecipe, number
 
 
 class Spiking(OneRecurrentLayer):
-    """One recurrent layer of units that fire at a potential above 1, from a zero state; a dense layer of their rates.
+    """One recurrent layer of units that fire at a potential above 1, from a zero state; a dense
+    layer of their rates.
 
-    v = beta v' (1 - s') + W_in x + W_rec s' + b; s = 1 where v > 1, else 0; logits = W_out (mean of s over steps) + b.
-    Backwards the step has the slope 1 / (1 + 10 |v - 1|)^2, and the reset (1 - s') is a constant. Loss: mean over the
-    mini-batch.
+    v = beta v' (1 - s') + W_in x + W_rec s' + b; s = 1 where v > 1, else 0; logits = W_out (mean of
+    s over steps) + b. Backwards the step has the slope 1 / (1 + 10 |v - 1|)^2, and the reset (1 -
+    s') is a constant. Loss: mean over the mini-batch.
     """
 
     name = "lif"
@@ -37,7 +38,10 @@ class Spiking(OneRecurrentLayer):
 
     def parity(self) -> ParityRecipe:
         """Return one step, with room for examples that part."""
-        why = "rounding makes a unit fire or not, and all that follows in its example; learning rate 1 shows the rest"
+        why = (
+            "rounding makes a unit fire or not, and all that follows in its example; learning rate "
+            "1 shows the rest"
+        )
         return ParityRecipe(1, 1.0, 1e-2, 3e-1, why)
 
     def words(self) -> str:

@@ -1,8 +1,9 @@
 """Flax NNX: its layers in JAX's one jitted step.
 
-Layers are made while JAX traces the loss, from parameters that stand in a dictionary by canonical name, so that the
-adapter of JAX can hold and update them. They lie as Flax has them: dense kernels (inputs, outputs), convolution
-kernels (height, width, inputs, outputs), images (batch, height, width, channels). Sequences are time-major.
+Layers are made while JAX traces the loss, from parameters that stand in a dictionary by canonical
+name, so that the adapter of JAX can hold and update them. They lie as Flax has them: dense kernels
+(inputs, outputs), convolution kernels (height, width, inputs, outputs), images (batch, height,
+width, channels). Sequences are time-major.
 """
 
 from functools import partial
@@ -45,13 +46,16 @@ def canonical(name: str, value: Any) -> np.ndarray:
 def _with(make: Callable[[Any], Any], values: Mapping[Any, Any]) -> Any:
     """Return the layer with these parameters, by their paths in it.
 
-    Running statistics are kept only where they are given, so that XLA leaves their update out in training.
+    Running statistics are kept only where they are given, so that XLA leaves their update out in
+    training.
     """
     graph, state = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))))
     flat = dict(nnx.to_flat_state(state))
     for path, variable in flat.items():
         given = isinstance(variable, nnx.Param) or path in values
-        flat[path] = variable.replace(values[path] if given else jnp.zeros(variable.shape, variable.dtype))
+        flat[path] = variable.replace(
+            values[path] if given else jnp.zeros(variable.shape, variable.dtype)
+        )
     return nnx.merge(graph, nnx.from_flat_state(flat))
 
 
@@ -64,24 +68,36 @@ class FlaxFunctions(Functions):
     def _normalising(self, name: str, make: Callable[[Any], Any]) -> Any:
         given = {("scale",): self.w[name + ".gamma"], ("bias",): self.w[name + ".beta"]}
         if self.statistics:
-            given.update({("mean",): self.statistics[name + ".mean"], ("var",): self.statistics[name + ".variance"]})
+            given.update(
+                {
+                    ("mean",): self.statistics[name + ".mean"],
+                    ("var",): self.statistics[name + ".variance"],
+                }
+            )
         return _with(make, given)
 
     def dense(self, name: str, values: Any) -> Any:
         kernel = self.w[name + ".weight"]
         given = {("kernel",): kernel, ("bias",): self.w[name + ".bias"]}
-        return _with(lambda rngs: nnx.Linear(kernel.shape[0], kernel.shape[1], rngs=rngs), given)(values)
+        return _with(lambda rngs: nnx.Linear(kernel.shape[0], kernel.shape[1], rngs=rngs), given)(
+            values
+        )
 
     def convolution(self, spec: Layer, values: Any) -> Any:
         weight, added = self.w[spec.name + ".weight"], self.w.get(spec.name + ".bias")
         sizes = weight.shape[2], weight.shape[3], (spec.kernel, spec.kernel)
-        options: Dict[str, Any] = {"strides": spec.stride, "padding": ((spec.padding, spec.padding),) * 2}
+        options: Dict[str, Any] = {
+            "strides": spec.stride,
+            "padding": ((spec.padding, spec.padding),) * 2,
+        }
         options["use_bias"] = not spec.norm
         given = {("kernel",): weight, ("bias",): added}
         return _with(lambda rngs: nnx.Conv(*sizes, rngs=rngs, **options), given)(values)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return nnx.max_pool(values, (kernel, kernel), (stride, stride), ((padding, padding), (padding, padding)))
+        return nnx.max_pool(
+            values, (kernel, kernel), (stride, stride), ((padding, padding), (padding, padding))
+        )
 
     def flatten(self, values: Any) -> Any:
         return values.transpose(0, 3, 1, 2).reshape(values.shape[0], -1)
@@ -93,14 +109,18 @@ class FlaxFunctions(Functions):
             "epsilon": self.family.epsilon,
             "use_fast_variance": False,
         }
-        return self._normalising(name, lambda rngs: nnx.BatchNorm(values.shape[-1], rngs=rngs, **options))(values)
+        return self._normalising(
+            name, lambda rngs: nnx.BatchNorm(values.shape[-1], rngs=rngs, **options)
+        )(values)
 
     def pixel_mean(self, values: Any) -> Any:
         return jnp.mean(values, axis=(1, 2))
 
     def embedded(self, name: str, symbols: Any) -> Any:
         table = self.w[name + ".weight"]
-        return _with(lambda rngs: nnx.Embed(*table.shape, rngs=rngs), {("embedding",): table})(symbols)
+        return _with(lambda rngs: nnx.Embed(*table.shape, rngs=rngs), {("embedding",): table})(
+            symbols
+        )
 
     def _states(self, name: str, cell: Callable[..., Any], bias_at: str, values: Any) -> Any:
         """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
@@ -124,16 +144,22 @@ class FlaxFunctions(Functions):
         return self._states("rnn", cell, "dense_i", values)
 
     def positioned(self, tokens: Any) -> Any:
-        return self.embedded("embedding", tokens) + self.embedded("position", jnp.arange(tokens.shape[1]))
+        return self.embedded("embedding", tokens) + self.embedded(
+            "position", jnp.arange(tokens.shape[1])
+        )
 
     def layer_norm(self, name: str, values: Any) -> Any:
         options = {"epsilon": self.family.epsilon, "use_fast_variance": False}
-        return self._normalising(name, lambda rngs: nnx.LayerNorm(self.family.width, rngs=rngs, **options))(values)
+        return self._normalising(
+            name, lambda rngs: nnx.LayerNorm(self.family.width, rngs=rngs, **options)
+        )(values)
 
     def attended(self, name: str, values: Any) -> Any:
         batch, steps, width = values.shape
         parts = self.dense(name + "qkv", values).reshape(batch, steps, 3, self.family.heads, -1)
-        mixed = nnx.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
+        mixed = nnx.dot_product_attention(
+            parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True
+        )
         return mixed.reshape(batch, steps, width)
 
 
@@ -168,7 +194,10 @@ class FlaxAdapter(JaxAdapter):
         described = super().describe()
         del described["pointwise_convolutions"]
         described.update(
-            framework="flax", version=flax.__version__, jax=described["version"], recurrence="nnx.RNN, a scan"
+            framework="flax",
+            version=flax.__version__,
+            jax=described["version"],
+            recurrence="nnx.RNN, a scan",
         )
         return described
 

@@ -30,8 +30,12 @@ def _scaled(gradients: Dict[str, Any], clip: float) -> Any:
     return jnp.minimum(1.0, clip / norm)
 
 
-def training_step(differentiated: Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
+def training_step(
+    differentiated: Differentiated, clip: float
+) -> Callable[[Any, Any, Any, Any], Any]:
+    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated
+    parameters, loss).
+    """
 
     def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
         value, gradients = differentiated(parameters, inputs, labels)
@@ -49,7 +53,9 @@ def training_losses(
     blocks: Iterable[Block],
     update: RmsProp,
 ) -> Iterator[List[float]]:
-    """Train from these parameters on mini-batches that ``place`` puts on the device; yield each block's losses."""
+    """Train from these parameters on mini-batches that ``place`` puts on the device; yield each
+    block's losses.
+    """
 
     def train(parameters: Any, squares: Any, rate: Any, inputs: Any, labels: Any) -> Any:
         loss, gradients = differentiated(parameters, inputs, labels)
@@ -77,9 +83,10 @@ POOL_NAME = "tf_XLAEigen"  # of XLA's threads that compute on the CPU
 class JaxAdapter(EveryFamily):
     """Trains with jax.jit. ``step`` dispatches the program; the arrays it returns are promises.
 
-    Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones; ``keep_programs`` (default
-    true) keeps compiled programs in the adapter's cache directory; ``pointwise`` says how 1x1 convolutions are written,
-    a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
+    Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones;
+    ``keep_programs`` (default true) keeps compiled programs in the adapter's cache directory;
+    ``pointwise`` says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``:
+    "convolution" (default) or "product".
     """
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
@@ -97,14 +104,21 @@ class JaxAdapter(EveryFamily):
         self._donated: Tuple[int, ...] = (0,) if self.settings.get("donate", False) else ()
         self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
         # The CPU has float32 only; supports() refuses cells of another precision there.
-        jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"))
+        jax.config.update(
+            "jax_default_matmul_precision",
+            devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"),
+        )
         if self.cell.world_size > 1 and not devices.workers_refusal():
             devices.start_workers(self.cell)
         # Early releases of 0.4 cannot be given a folder so: they compile in each launch.
-        if self.settings.get("keep_programs", True) and hasattr(jax.config, "jax_compilation_cache_dir"):
+        if self.settings.get("keep_programs", True) and hasattr(
+            jax.config, "jax_compilation_cache_dir"
+        ):
             threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
             programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
-            jax.config.update("jax_compilation_cache_dir", os.path.join(self.cache_directory, programs))
+            jax.config.update(
+                "jax_compilation_cache_dir", os.path.join(self.cache_directory, programs)
+            )
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
     def refuses(self, network: Network) -> str:
@@ -114,14 +128,19 @@ class JaxAdapter(EveryFamily):
             return "sync async: JAX arrays are immutable, so workers cannot share parameters"
         if workers > 1 and not refused and len(devices.find_devices(self.cell.device)) < workers:
             count = len(devices.find_devices(self.cell.device))
-            return "world size %d: each worker needs its own device, and JAX sees %d" % (workers, count)
+            return "world size %d: each worker needs its own device, and JAX sees %d" % (
+                workers,
+                count,
+            )
         return refused
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
         if not network.family.trains:
             self._everywhere: Any = self._devices[0]
-            sampler = JaxSampler(network.family, partial(self._put, home=self._everywhere), bool(self._donated))
+            sampler = JaxSampler(
+                network.family, partial(self._put, home=self._everywhere), bool(self._donated)
+            )
             sampler.drive(self, weights, batch)
             return
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
@@ -129,7 +148,9 @@ class JaxAdapter(EveryFamily):
         self._differentiated = differentiated
         if self.cell.world_size == 1:
             self._everywhere = self._devices[0]
-            self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=self._donated)
+            self._step = jax.jit(
+                training_step(differentiated, network.family.clip), donate_argnums=self._donated
+            )
         else:
             self._workers = devices.Workers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
@@ -139,7 +160,9 @@ class JaxAdapter(EveryFamily):
                 self._average = jax.jit(self._workers.average, donate_argnums=self._donated)
             else:
                 step = training_step(self._workers.share(differentiated), network.family.clip)
-                self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
+                self._step = jax.jit(
+                    step, donate_argnums=self._donated, out_shardings=self._everywhere
+                )
         if self.cell.placement in COPIED:
             self.step = self._step_with_copy  # type: ignore[method-assign]
         if self.cell.local_steps:
@@ -150,7 +173,11 @@ class JaxAdapter(EveryFamily):
         self.set_learning_rate(LEARNING_RATE)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self._devices = devices.find_devices(self.cell.device)[:1]
         self._everywhere = self._devices[0]
@@ -161,7 +188,9 @@ class JaxAdapter(EveryFamily):
         self._parameters = {}
         self._family = network.family
         self.found: Any = None
-        self._statistics = {name: self._put(value, self._everywhere) for name, value in statistics.items()}
+        self._statistics = {
+            name: self._put(value, self._everywhere) for name, value in statistics.items()
+        }
         self.reset(weights, batch)
 
     def infer(self) -> None:
@@ -189,7 +218,8 @@ class JaxAdapter(EveryFamily):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put copies of them on the devices: the program's arguments."""
         for name, value in weights.items():
-            # One by one, so that no second set of parameters is held; the buffers of the old ones are given back.
+            # One by one, so that no second set of parameters is held; the buffers of the old ones
+            # are given back.
             for part, array in self._held(name, value).items():
                 self._parameters[part] = self._put_parameter(array)
         self._place(batch)
@@ -197,14 +227,18 @@ class JaxAdapter(EveryFamily):
         self._taken = 0
 
     def _put_parameter(self, array: np.ndarray) -> Any:
-        """Put a parameter on all devices; with local steps each worker has one of its own, along a further axis."""
+        """Put a parameter on all devices; with local steps each worker has one of its own, along a
+        further axis.
+        """
         if self._workers is None or not self.cell.local_steps:
             return self._put(array, self._everywhere)
         several = np.broadcast_to(array, (self.cell.world_size,) + array.shape)
         return self._put(several, self._workers.one_each)
 
     def _place(self, batch: Batch) -> None:
-        """Put a copy of the mini-batch where the cell says: on the devices, or in the host's memory, pinned or not."""
+        """Put a copy of the mini-batch where the cell says: on the devices, or in the host's
+        memory, pinned or not.
+        """
         arrays: Any
         homes: Any
         if self._workers is None:
@@ -216,7 +250,9 @@ class JaxAdapter(EveryFamily):
             return
         self._on_host = arrays
         if self.cell.placement == "pinned":
-            self._on_host = jax.device_put(arrays, tuple(devices.in_memory(home, "pinned_host") for home in homes))
+            self._on_host = jax.device_put(
+                arrays, tuple(devices.in_memory(home, "pinned_host") for home in homes)
+            )
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
 
     def hand_over(self, batch: Batch) -> Any:
@@ -238,7 +274,9 @@ class JaxAdapter(EveryFamily):
         self._parameters, self.loss = self._step(self._parameters, self._rate, *batch)
 
     def _averaging(self, own_step: Callable[[], None]) -> Callable[[], None]:
-        """Return the step of workers that average their parameters after every ``cell.local_steps`` of their own."""
+        """Return the step of workers that average their parameters after every ``cell.local_steps``
+        of their own.
+        """
 
         def step() -> None:
             own_step()
@@ -249,7 +287,9 @@ class JaxAdapter(EveryFamily):
         return step
 
     def last_loss(self) -> float:
-        """Return the mean of the workers' losses, which is one number already where they share a step."""
+        """Return the mean of the workers' losses, which is one number already where they share a
+        step.
+        """
         return float(np.mean(np.asarray(self.loss)))
 
     def synchronize(self) -> None:
@@ -300,15 +340,20 @@ class JaxAdapter(EveryFamily):
         if self._workers is not None:
             described["data_parallel"] = self._workers.describe()
             if self.cell.local_steps:
-                described["data_parallel"]["split"] = "jax.shard_map, parameters by lax.pmean after local steps"
+                described["data_parallel"]["split"] = (
+                    "jax.shard_map, parameters by lax.pmean after local steps"
+                )
         return described
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a jitted matrix product that waits for its result.
 
-        With several workers each multiplies at once, so that the time is one worker's beside the others.
+        With several workers each multiplies at once, so that the time is one worker's beside the
+        others.
         """
-        pairs = [[self._put(factor, device) for factor in factors(size)] for device in self._devices]
+        pairs = [
+            [self._put(factor, device) for factor in factors(size)] for device in self._devices
+        ]
         if self.cell.precision == "bfloat16":
             pairs = [[factor.astype(jax.numpy.bfloat16) for factor in pair] for pair in pairs]
         product = jax.jit(jax.numpy.matmul)
@@ -327,7 +372,10 @@ class JaxAdapter(EveryFamily):
 def _pool_threads() -> Optional[int]:
     """Return the threads of XLA's pool on the CPU; None where this system does not show them."""
     try:
-        names = [read_file("/proc/self/task/%s/comm" % name) or "" for name in os.listdir("/proc/self/task")]
+        names = [
+            read_file("/proc/self/task/%s/comm" % name) or ""
+            for name in os.listdir("/proc/self/task")
+        ]
     except OSError:
         return None
     return sum(name.strip() == POOL_NAME for name in names)

@@ -19,15 +19,17 @@ from ..libraries.gpus import Probe
 from ..protocol import PLACEMENTS, Cell, Profile
 from .networks import place
 
-#: The value of jax_default_matmul_precision for each precision of a cell; it holds for products and convolutions.
-#: On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
+#: The value of jax_default_matmul_precision for each precision of a cell; it holds for products and
+#: convolutions. On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
 MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
 
 
 def find_devices(name: str) -> List[Any]:
-    """Return JAX's devices for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any other platform.
+    """Return JAX's devices for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any
+    other platform.
 
-    The index is the host's: a launch sees only the GPUs of its workers, and those are JAX's, in order.
+    The index is the host's: a launch sees only the GPUs of its workers, and those are JAX's, in
+    order.
     """
     platform = name.partition(":")[0]
     jax.config.update("jax_platforms", platform)
@@ -35,9 +37,13 @@ def find_devices(name: str) -> List[Any]:
 
 
 def gpu_plugins() -> List[str]:
-    """Return the names of the GPU plugins that this interpreter's JAX would load, as they registered themselves."""
+    """Return the names of the GPU plugins that this interpreter's JAX would load, as they
+    registered themselves.
+    """
     entries = importlib.metadata.entry_points(group="jax_plugins")
-    return sorted(entry.name for entry in entries if any(maker in entry.name for maker in ("cuda", "rocm")))
+    return sorted(
+        entry.name for entry in entries if any(maker in entry.name for maker in ("cuda", "rocm"))
+    )
 
 
 def capabilities() -> Dict[str, Tuple[bool, str]]:
@@ -47,7 +53,10 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
     return {
         "gpu": (bool(plugins), "plugins found: " + (", ".join(plugins) or "none, so the CPU only")),
         "automatic_gradients": slope_found(float(jax.grad(lambda value: value * value)(3.0))),
-        "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
+        "several_processes": (
+            joins,
+            "jax.distributed.initialize is %s" % ("there" if joins else "missing"),
+        ),
     }
 
 
@@ -61,17 +70,27 @@ def refusal(adapter: Adapter) -> str:
     """Return why this interpreter's JAX cannot run the cell on a GPU; empty where it can."""
     cell, version = adapter.cell, "JAX %s" % jax.__version__
     if cell.precision == "float16":
-        return "precision float16: JAX has no scaling of the loss, without which small gradients become zero"
+        return (
+            "precision float16: JAX has no scaling of the loss, without which small gradients "
+            "become zero"
+        )
     reason = gpus.refusal(cell, "JAX", tuple(MATMUL_PRECISIONS), PLACEMENTS)
     if reason:
         return reason
     plugins = gpu_plugins()
     names = ", ".join(plugins) or "none"
     if "cuda" not in names:
-        return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, gpus.advice(cell))
+        return "%s: no plugin for CUDA is installed (found: %s): %s" % (
+            version,
+            names,
+            gpus.advice(cell),
+        )
     try:
         device = find_devices(cell.device)[0]
-    except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # a driver too old, or a GPU that does not answer
         return "%s with %s cannot use the GPU: %s" % (version, names, gpus.first_line(error))
     capability = compute_capability(device)
     return "" if capability is None else gpus.refusal_of_build(cell, version, (), capability)
@@ -84,7 +103,9 @@ def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
 
 
 def peak_memory_bytes(devices: List[Any]) -> Optional[int]:
-    """Return the peak of JAX's allocator since it started, on the device where it is largest; None if it is unknown."""
+    """Return the peak of JAX's allocator since it started, on the device where it is largest; None
+    if it is unknown.
+    """
     peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
     known = [int(peak) for peak in peaks if peak is not None]
     return max(known) if known else None
@@ -98,11 +119,13 @@ def in_memory(place: Any, kind: str) -> Any:
 
 
 def probe(name: str, size: int, device: Any) -> Optional[Probe]:
-    """Return JAX's probe of this name (see ``libraries/gpus.py``), for arrays of this many bytes, or None.
+    """Return JAX's probe of this name (see ``libraries/gpus.py``), for arrays of this many bytes,
+    or None.
 
-    It has none of the smallest operator, since a step is one program whose operators XLA starts itself, nor of the copy
-    back into ordinary memory, since an array keeps the copy that it was once read as. Every array is written to before:
-    pages of the host that never were may all be one.
+    It has none of the smallest operator, since a step is one program whose operators XLA starts
+    itself, nor of the copy back into ordinary memory, since an array keeps the copy that it was
+    once read as. Every array is written to before: pages of the host that never were may all be
+    one.
     """
     copy = _copies(size, device).get(name)
     if copy is None:
@@ -124,7 +147,9 @@ def probe(name: str, size: int, device: Any) -> Optional[Probe]:
 
 
 def _copies(size: int, device: Any) -> Dict[str, Callable[[], Callable[[], Any]]]:
-    """Return by name a call that makes the array to copy, and returns the call that copies it once."""
+    """Return by name a call that makes the array to copy, and returns the call that copies it
+    once.
+    """
     there, pinned = in_memory(device, "device"), in_memory(device, "pinned_host")
 
     def between(source: Any, target: Any) -> Callable[[], Any]:
@@ -147,21 +172,26 @@ def _filled(size: int, home: Any) -> Any:
     return jax.device_put(np.full(size, 1, np.uint8), home)
 
 
-# Data-parallel training with JAX's own sharding: one jitted program over a mesh of devices, each of them a worker.
+# Data-parallel training with JAX's own sharding: one jitted program over a mesh of devices, each of
+# them a worker.
 #
-# Parameters are replicated, the mini-batch is split. Within the program `jax.shard_map` gives every worker the loss
-# of its own part, and one all-reduce gives the mean of all gradients: a worker computes as it would alone. So batch
-# normalisation uses each worker's own part of the mini-batch, the default of data-parallel engines. Were the split left
-# to the compiler, every batch normalisation would wait for all workers, and where the steps and the rows of a recurrent
-# network become one axis there would be none.
+# Parameters are replicated, the mini-batch is split. Within the program `jax.shard_map` gives every
+# worker the loss of its own part, and one all-reduce gives the mean of all gradients: a worker
+# computes as it would alone. So batch normalisation uses each worker's own part of the mini-batch,
+# the default of data-parallel engines. Were the split left to the compiler, every batch
+# normalisation would wait for all workers, and where the steps and the rows of a recurrent network
+# become one axis there would be none.
 
 AXIS = "batch"  # the mesh's one axis, along which the mini-batch is split
-#: By default XLA kills the process where a worker on the CPU arrives at a meeting a minute after another. With fewer
-#: CPUs than workers that may be a slow step; for one that never arrives the host has its own time limit.
+#: By default XLA kills the process where a worker on the CPU arrives at a meeting a minute after
+#: another. With fewer CPUs than workers that may be a slow step; for one that never arrives the
+#: host has its own time limit.
 PATIENCE = "--xla_cpu_collective_call_terminate_timeout_seconds"
 PATIENCE_SECONDS = 3600
 
-Differentiated = Callable[[Any, Any, Any], Tuple[Any, Any]]  # (parameters, inputs, labels) -> (loss, gradients)
+Differentiated = Callable[
+    [Any, Any, Any], Tuple[Any, Any]
+]  # (parameters, inputs, labels) -> (loss, gradients)
 
 
 def workers_refusal() -> str:
@@ -175,7 +205,8 @@ def workers_refusal() -> str:
 
 
 def start_workers(cell: Cell) -> None:
-    """Ask for the threads of all workers and, on the CPU, a device for each; before JAX's first operation.
+    """Ask for the threads of all workers and, on the CPU, a device for each; before JAX's first
+    operation.
 
     All devices of the CPU compute on one pool of threads.
     """
@@ -204,10 +235,13 @@ class Workers:
     def parts(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         """Return copies of inputs and labels as `networks.place` lays them out, part by part.
 
-        Where the steps come first the labels of a part are time-major and follow those of the part before: a worker's
-        labels are contiguous, whose tokens are a slice of the second axis.
+        Where the steps come first the labels of a part are time-major and follow those of the part
+        before: a worker's labels are contiguous, whose tokens are a slice of the second axis.
         """
-        parts = [place(self._family, part_of(batch, worker, self._count)) for worker in range(self._count)]
+        parts = [
+            place(self._family, part_of(batch, worker, self._count))
+            for worker in range(self._count)
+        ]
         axis = 1 if self._family.time_major else 0
         inputs = np.concatenate([each for each, _ in parts], axis=axis)
         return inputs, np.concatenate([each for _, each in parts])
@@ -227,17 +261,22 @@ class Workers:
         return self._mapped(mean, (everywhere, inputs.spec, labels.spec), everywhere)
 
     def apart(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a step that each worker takes on parameters of its own, with its part of the mini-batch.
+        """Return a step that each worker takes on parameters of its own, with its part of the
+        mini-batch.
 
         It returns the parameters and the losses of all workers; none waits for another.
         """
         own, (inputs, labels) = self.one_each.spec, self.split()
 
         def of_worker(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
-            updated, loss = step({name: value[0] for name, value in parameters.items()}, rate, inputs, labels)
+            updated, loss = step(
+                {name: value[0] for name, value in parameters.items()}, rate, inputs, labels
+            )
             return {name: value[None] for name, value in updated.items()}, loss[None]
 
-        return self._mapped(of_worker, (own, self.everywhere.spec, inputs.spec, labels.spec), (own, own))
+        return self._mapped(
+            of_worker, (own, self.everywhere.spec, inputs.spec, labels.spec), (own, own)
+        )
 
     def average(self, parameters: Any) -> Any:
         """Return the parameters of all workers, each worker's the mean of theirs."""
@@ -245,9 +284,14 @@ class Workers:
         return self._mapped(lambda values: lax.pmean(values, AXIS), (own,), own)(parameters)
 
     def _mapped(self, function: Callable[..., Any], given: Any, returned: Any) -> Any:
-        """Return the function of all workers of what one does, with these places of its arguments and its results."""
-        # JAX cannot infer that a scan's zero state, the same everywhere, becomes a worker's own: no check.
-        return jax.shard_map(function, mesh=self._mesh, in_specs=given, out_specs=returned, check_vma=False)
+        """Return the function of all workers of what one does, with these places of its arguments
+        and its results.
+        """
+        # JAX cannot infer that a scan's zero state, the same everywhere, becomes a worker's own: no
+        # check.
+        return jax.shard_map(
+            function, mesh=self._mesh, in_specs=given, out_specs=returned, check_vma=False
+        )
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -273,4 +317,6 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         jax.profiler.stop_trace()
         lines = profiles.tsl_lines_in(directory)
-    return profiles.profile(PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu))
+    return profiles.profile(
+        PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu)
+    )

@@ -1,9 +1,9 @@
 """Networks in JAX: arrays by name, and the loss as a pure function.
 
-Images are held as (batch, height, width, channels), convolution weights as (height, width, inputs, outputs): the layout
-of XLA's convolutions on the CPU. Everything else is held in canonical layout, but tokens and their labels, which are
-turned to time-major so that each turn of a scan reads one contiguous slice. The inputs' share of all steps' sums is one
-product; the scan adds the state's.
+Images are held as (batch, height, width, channels), convolution weights as (height, width, inputs,
+outputs): the layout of XLA's convolutions on the CPU. Everything else is held in canonical layout,
+but tokens and their labels, which are turned to time-major so that each turn of a scan reads one
+contiguous slice. The inputs' share of all steps' sums is one product; the scan adds the state's.
 """
 
 from functools import partial
@@ -40,16 +40,21 @@ def canonical(value: Any) -> np.ndarray:
 
 
 def place(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
+    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the
+    family is so.
+    """
     if batch.inputs.ndim == 4:
         batch = batch._replace(inputs=batch.inputs.transpose(0, 2, 3, 1))
     return laid_out(family, batch)
 
 
-def mean_loss(network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None) -> Loss:
+def mean_loss(
+    network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None
+) -> Loss:
     """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels.
 
-    ``narrow`` is a data type of 16 bits to compute in, with float32 parameters, batch statistics and loss, or None.
+    ``narrow`` is a data type of 16 bits to compute in, with float32 parameters, batch statistics
+    and loss, or None.
     """
     family = network.family
 
@@ -67,8 +72,11 @@ def mean_loss(network: Network, functions: Callable[[Family, Arrays], Functions]
     return loss
 
 
-def forward_pass(network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None) -> Any:
-    """Return the forward pass as a function of parameters, statistics and inputs, to rows of float32 outputs.
+def forward_pass(
+    network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None
+) -> Any:
+    """Return the forward pass as a function of parameters, statistics and inputs, to rows of
+    float32 outputs.
 
     ``narrow`` is as in `mean_loss`.
     """
@@ -85,19 +93,25 @@ def forward_pass(network: Network, functions: Callable[[Family, Arrays], Functio
 
 
 def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any]:
-    """Return weights and inputs in another floating-point type; not biases and normalisations, and not tokens.
+    """Return weights and inputs in another floating-point type; not biases and normalisations, and
+    not tokens.
 
     The gradient of a bias is a sum over the mini-batch, and must not be summed up in 16 bits.
     """
     kept = (".bias", ".hidden_bias", ".gamma", ".beta")
-    cast = {name: value if name.endswith(kept) else value.astype(narrow) for name, value in parameters.items()}
+    cast = {
+        name: value if name.endswith(kept) else value.astype(narrow)
+        for name, value in parameters.items()
+    }
     return cast, inputs.astype(narrow) if jnp.issubdtype(inputs.dtype, jnp.floating) else inputs
 
 
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding."""
     around = ((padding, padding), (padding, padding))
-    return lax.conv_general_dilated(values, weight, (stride, stride), around, dimension_numbers=IMAGES)
+    return lax.conv_general_dilated(
+        values, weight, (stride, stride), around, dimension_numbers=IMAGES
+    )
 
 
 def convolve_by_products(values: Any, weight: Any, stride: int, padding: int) -> Any:
@@ -105,7 +119,9 @@ def convolve_by_products(values: Any, weight: Any, stride: int, padding: int) ->
     if weight.shape[:2] != (1, 1) or padding:
         return convolve(values, weight, stride, padding)
     kept = values[:, ::stride, ::stride, :]
-    return (kept.reshape(-1, kept.shape[-1]) @ weight[0, 0]).reshape(kept.shape[:-1] + (weight.shape[-1],))
+    return (kept.reshape(-1, kept.shape[-1]) @ weight[0, 0]).reshape(
+        kept.shape[:-1] + (weight.shape[-1],)
+    )
 
 
 CONVOLUTIONS: Dict[str, Convolve] = {"convolution": convolve, "product": convolve_by_products}
@@ -114,17 +130,25 @@ CONVOLUTIONS: Dict[str, Convolve] = {"convolution": convolve, "product": convolv
 def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
     """Pool (batch, height, width, channels); sizes round down."""
     around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-    return lax.reduce_window(values, -jnp.inf, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), around)
+    return lax.reduce_window(
+        values, -jnp.inf, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), around
+    )
 
 
 def product(values: Any, weight: Any) -> Any:
-    """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any leading axes."""
+    """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any
+    leading axes.
+    """
     return lax.dot_general(values, weight, (((values.ndim - 1,), (1,)), ((), ())))
 
 
 def plus(values: Any, bias: Any) -> Any:
     """Add a bias in the bias's type, and return the sum in the values' type."""
-    return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
+    return (
+        values + bias
+        if values.dtype == bias.dtype
+        else (values.astype(bias.dtype) + bias).astype(values.dtype)
+    )
 
 
 @jax.custom_jvp  # type: ignore[untyped-decorator]
@@ -183,7 +207,10 @@ class JaxFunctions(Functions):
         return jnp.split(values, count, axis=-1)
 
     def product(self, name: str, output: Any) -> Any:
-        found, bias = product(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
+        found, bias = (
+            product(output, self.w[name + ".hidden_weight"]),
+            self.w.get(name + ".hidden_bias"),
+        )
         return found if bias is None else plus(found, bias)
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
@@ -219,6 +246,10 @@ class JaxFunctions(Functions):
 
     def attended(self, name: str, values: Any) -> Any:
         batch, steps, width = values.shape
-        parts = self.dense_of_steps(name + "qkv", values).reshape(batch, steps, 3, self.family.heads, -1)
-        mixed = jax.nn.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
+        parts = self.dense_of_steps(name + "qkv", values).reshape(
+            batch, steps, 3, self.family.heads, -1
+        )
+        mixed = jax.nn.dot_product_attention(
+            parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True
+        )
         return mixed.reshape(batch, steps, width)

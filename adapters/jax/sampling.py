@@ -1,4 +1,6 @@
-"""Sampling machines in JAX: a step is one jitted function of the machine's arrays and the states of its chains."""
+"""Sampling machines in JAX: a step is one jitted function of the machine's arrays and the states of
+its chains.
+"""
 
 from typing import Any, Callable, Dict, Tuple
 
@@ -36,8 +38,15 @@ def boltzmann(family: Any) -> Program:
         return {"state": state}, shown
 
     def by_halves(fixed: Arrays, moving: Arrays) -> Tuple[Arrays, Any]:
-        weight, bias, numbers, half = fixed["weight"], fixed["bias"], fixed["numbers"], family.halves[0]
-        first, shown = _decided(family, weight @ moving["state"][half:] + bias[:half], numbers[:half])
+        weight, bias, numbers, half = (
+            fixed["weight"],
+            fixed["bias"],
+            fixed["numbers"],
+            family.halves[0],
+        )
+        first, shown = _decided(
+            family, weight @ moving["state"][half:] + bias[:half], numbers[:half]
+        )
         second, shown_then = _decided(family, weight.T @ first + bias[half:], numbers[half:])
         return {"state": jnp.concatenate([first, second])}, jnp.concatenate([shown, shown_then])
 
@@ -71,12 +80,17 @@ def mcculloch_pitts(family: Any) -> Program:
         start = moving["signs"], moving["fields"], moving["clock"]
         (signs, fields, clock), _ = lax.scan(transition, start, (fixed["choices"], fixed["waits"]))
         activity = moving["activity"] + jnp.mean(0.5 - 0.5 * signs, axis=0)
-        return {"signs": signs, "fields": fields, "clock": clock, "activity": activity}, jnp.mean(clock)
+        return {"signs": signs, "fields": fields, "clock": clock, "activity": activity}, jnp.mean(
+            clock
+        )
 
     return step
 
 
-PROGRAMS: Dict[str, Callable[[Any], Program]] = {"boltzmann": boltzmann, "mcculloch_pitts": mcculloch_pitts}
+PROGRAMS: Dict[str, Callable[[Any], Program]] = {
+    "boltzmann": boltzmann,
+    "mcculloch_pitts": mcculloch_pitts,
+}
 
 
 class JaxSampler(Sampler):

@@ -1,8 +1,9 @@
 """Keras 3 on the backend named by KERAS_BACKEND: TensorFlow, JAX or PyTorch.
 
-A functional model of Keras's own layers, compiled with Keras's own loss and SGD; the step is the trainer's own train
-function, called with the resident mini-batch as ``train_on_batch`` calls it, less the conversion of its arguments and
-results. Each backend has a subclass; the one in use alone is imported.
+A functional model of Keras's own layers, compiled with Keras's own loss and SGD; the step is the
+trainer's own train function, called with the resident mini-batch as ``train_on_batch`` calls it,
+less the conversion of its arguments and results. Each backend has a subclass; the one in use alone
+is imported.
 
 Settings of a mode, each Keras's own default (framework.toml lists the alternatives tried):
 
@@ -57,13 +58,16 @@ class FeedDataset(keras.utils.PyDataset):
 
 
 class KerasAdapter(EveryFamily):
-    """Trains a compiled Keras model by its train function; a backend's subclass has ``tensor``, a copy of an array."""
+    """Trains a compiled Keras model by its train function; a backend's subclass has ``tensor``, a
+    copy of an array.
+    """
 
     #: How the train function is called, for the description.
     execution = ""
     recurrence = "loop"
     feeds = True
-    #: The module of the backend's own adapter with its profiler, capabilities and errors: Keras has none of these.
+    #: The module of the backend's own adapter with its profiler, capabilities and errors: Keras has
+    #: none of these.
     backend = ""
 
     def set_up(self) -> None:
@@ -89,7 +93,9 @@ class KerasAdapter(EveryFamily):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._build(network, weights, batch)
         self.model.compile(
-            optimizer=keras.optimizers.SGD(learning_rate=LEARNING_RATE, global_clipnorm=network.family.clip or None),
+            optimizer=keras.optimizers.SGD(
+                learning_rate=LEARNING_RATE, global_clipnorm=network.family.clip or None
+            ),
             loss=LOSSES[network.family.loss](),
             jit_compile=self.jit_compile,
         )
@@ -107,7 +113,9 @@ class KerasAdapter(EveryFamily):
             variable.assign(value)
 
     def _values(self, weights: Mapping[str, np.ndarray]) -> Iterator[Tuple[Any, Any]]:
-        """Yield each variable with a copy of its weights as the backend's tensor in the layout that is held."""
+        """Yield each variable with a copy of its weights as the backend's tensor in the layout that
+        is held.
+        """
         for name, (variable, layout) in self.held.items():
             given = [weights[each] for each in layout.names(name)]
             copy = self.tensor(layout.split(given[0] if len(given) == 1 else np.stack(given)))
@@ -128,7 +136,9 @@ class KerasAdapter(EveryFamily):
         self.batches = itertools.repeat(ready)
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by the queue behind Keras's ``fit``, with threads as it has by default, two mini-batches ahead each."""
+        """Load by the queue behind Keras's ``fit``, with threads as it has by default, two
+        mini-batches ahead each.
+        """
         workers = self.cell.loader_workers
         dataset = FeedDataset(lambda number: self.hand_over(feed[number]))
         if not workers:
@@ -163,9 +173,11 @@ class KerasAdapter(EveryFamily):
         self.model.optimizer.learning_rate = rate
 
     def last_loss(self) -> float:
-        """Return Keras's loss metric, a running mean, which each step starts anew as ``train_on_batch`` does.
+        """Return Keras's loss metric, a running mean, which each step starts anew as
+        ``train_on_batch`` does.
 
-        That takes some 0.02 to 0.09 ms, and is the only way to the loss of one step through the trainer.
+        That takes some 0.02 to 0.09 ms, and is the only way to the loss of one step through the
+        trainer.
         """
         return float(self.logs["loss"])
 
@@ -206,12 +218,15 @@ class KerasAdapter(EveryFamily):
 class OnJax(KerasAdapter):
     """Keras on JAX; its number of threads is that of NPROC at its start.
 
-    Calls the train function, a pure function under jax.jit, from state to state, as ``Model.fit`` does. The state is
-    (trainable variables, others, the optimiser's, the metrics'); it stays outside the model, whose own variables are
-    given up to the first step (``train_on_batch`` would put every array back at each step).
+    Calls the train function, a pure function under jax.jit, from state to state, as ``Model.fit``
+    does. The state is (trainable variables, others, the optimiser's, the metrics'); it stays
+    outside the model, whose own variables are given up to the first step (``train_on_batch`` would
+    put every array back at each step).
     """
 
-    execution = "Model.train_function, Model.train_step under jax.jit, state to state on resident arrays"
+    execution = (
+        "Model.train_function, Model.train_step under jax.jit, state to state on resident arrays"
+    )
     recurrence = "scan"
     backend = "..jax.devices"
 
@@ -222,15 +237,28 @@ class OnJax(KerasAdapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         super().prepare(network, weights, batch)
         model, optimizer = self.model, self.model.optimizer
-        self.places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
-        self.rate = next(index for index, held in enumerate(optimizer.variables) if held is optimizer.learning_rate)
-        groups = model.trainable_variables, model.non_trainable_variables, optimizer.variables, model.metrics_variables
+        self.places = {
+            id(variable): place for place, variable in enumerate(model.trainable_variables)
+        }
+        self.rate = next(
+            index
+            for index, held in enumerate(optimizer.variables)
+            if held is optimizer.learning_rate
+        )
+        groups = (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            optimizer.variables,
+            model.metrics_variables,
+        )
         self.state = tuple([variable.value for variable in group] for group in groups)
 
     def step(self) -> None:
         weights, others, optimizer, metrics = self.state
         metrics = [jnp.zeros_like(held) for held in metrics]
-        self.logs, self.state = self.model.train_function((weights, others, optimizer, metrics), self.batches)
+        self.logs, self.state = self.model.train_function(
+            (weights, others, optimizer, metrics), self.batches
+        )
 
     def synchronize(self) -> None:
         jax.block_until_ready(self.state)
@@ -268,7 +296,11 @@ class OnTensorFlow(KerasAdapter):
     further_axes = ("task",)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         """Make Keras's own predict function, a tf.function too, as ``Model.predict`` does."""
         self._build(network, weights, batch)
@@ -292,7 +324,8 @@ class OnTensorFlow(KerasAdapter):
     def set_threads(self, threads: int) -> None:
         tf.config.set_visible_devices([], "GPU")
         if threads:
-            # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
+            # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as
+            # large as the machine.
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(1)
 
@@ -315,7 +348,9 @@ class OnTensorFlow(KerasAdapter):
         )
 
     def multiply(self, size: int) -> Callable[[], object]:
-        left, right = (tf.random.stateless_uniform([size, size], seed=seed) for seed in ([1, 2], [3, 4]))
+        left, right = (
+            tf.random.stateless_uniform([size, size], seed=seed) for seed in ([1, 2], [3, 4])
+        )
         return lambda: tf.linalg.matmul(left, right)
 
 
@@ -343,15 +378,26 @@ class OnTorch(KerasAdapter):
         return int(torch.get_num_threads())
 
     def describe(self) -> Dict[str, Any]:
-        described = dict(super().describe(), backend_version=torch.__version__, git_version=torch.version.git_version)
+        described = dict(
+            super().describe(),
+            backend_version=torch.__version__,
+            git_version=torch.version.git_version,
+        )
         return dict(described, **self.own.describe_cpu())
 
     def multiply(self, size: int) -> Callable[[], object]:
-        left, right, result = torch.rand(size, size), torch.rand(size, size), torch.empty(size, size)
+        left, right, result = (
+            torch.rand(size, size),
+            torch.rand(size, size),
+            torch.empty(size, size),
+        )
         return lambda: torch.mm(left, right, out=result)
 
 
 _BACKENDS = {"tensorflow": OnTensorFlow, "jax": OnJax, "torch": OnTorch}
 if NAME not in _BACKENDS:
-    raise ValueError("Keras was started with the backend %s; this adapter drives %s" % (NAME, ", ".join(_BACKENDS)))
+    raise ValueError(
+        "Keras was started with the backend %s; this adapter drives %s"
+        % (NAME, ", ".join(_BACKENDS))
+    )
 ADAPTER = _BACKENDS[NAME]

@@ -1,7 +1,8 @@
-"""Networks as functional models of Keras's own layers, the same on every backend; images have their channels last.
+"""Networks as functional models of Keras's own layers, the same on every backend; images have their
+channels last.
 
-Weights start as zeros and are assigned afterwards: drawing a hundred million random numbers only to replace them
-would be most of the time to prepare.
+Weights start as zeros and are assigned afterwards: drawing a hundred million random numbers only to
+replace them would be most of the time to prepare.
 """
 
 import operator
@@ -24,7 +25,9 @@ class Positions(layers.Layer):
 
     def __init__(self, family: Attention) -> None:
         super(Positions, self).__init__()
-        self.position = self.add_weight(shape=(family.steps, family.width), initializer="zeros", name="position")
+        self.position = self.add_weight(
+            shape=(family.steps, family.width), initializer="zeros", name="position"
+        )
 
     def call(self, inputs: Any) -> Any:
         return inputs + self.position
@@ -46,23 +49,35 @@ class KerasFunctions(Functions):
         super().__init__(family, {})
         self.unroll = unroll
         self.parameters: Dict[str, Tuple[Any, Layout]] = {}
-        #: Variables of running means and variances, by their normalisation's name and ".mean" or ".variance".
+        #: Variables of running means and variances, by their normalisation's name and ".mean" or
+        #: ".variance".
         self.moving: Dict[str, Any] = {}
 
-    def _applied(self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]) -> Any:
-        """Apply a layer and keep its variables: by part of the name, their attributes and layouts."""
+    def _applied(
+        self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]
+    ) -> Any:
+        """Apply a layer and keep its variables: by part of the name, their attributes and
+        layouts.
+        """
         values = layer(values)
         for part, (attribute, layout) in held.items():
-            self.parameters["%s.%s" % (name, part)] = (operator.attrgetter(attribute)(layer), layout)
+            self.parameters["%s.%s" % (name, part)] = (
+                operator.attrgetter(attribute)(layer),
+                layout,
+            )
         return values
 
     def activated(self, values: Any, activation: str) -> Any:
         return layers.Activation(activation)(values)
 
     def dense(self, name: str, values: Any, activation: str = "none", layout: Any = None) -> Any:
-        outputs = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".weight")
+        outputs = next(
+            each.shape[0] for each in self.family.parameters() if each.name == name + ".weight"
+        )
         layer = layers.Dense(
-            outputs, activation=None if activation == "none" else activation, kernel_initializer="zeros"
+            outputs,
+            activation=None if activation == "none" else activation,
+            kernel_initializer="zeros",
         )
         held = {"weight": ("kernel", layout or Layout(DENSE)), "bias": ("bias", Layout())}
         return self._applied(layer, values, name, held)
@@ -70,8 +85,8 @@ class KerasFunctions(Functions):
     def convolution(self, spec: Layer, values: Any) -> Any:
         """Apply a convolution with symmetric zero padding.
 
-        "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
-        more) the images are padded first.
+        "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it
+        may pad one side more) the images are padded first.
         """
         padding = spec.padding
         same = padding > 0 and spec.stride == 1 and spec.kernel == 2 * padding + 1
@@ -93,15 +108,20 @@ class KerasFunctions(Functions):
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         if padding:
-            # The lowest number is never chosen; max pooling's own padding is not symmetric with a stride.
+            # The lowest number is never chosen; max pooling's own padding is not symmetric with a
+            # stride.
             around, lowest = (padding, padding), float(np.finfo(np.float32).min)
             values = keras.ops.pad(values, ((0, 0), around, around, (0, 0)), constant_values=lowest)
         return layers.MaxPooling2D(kernel, stride, padding="valid")(values)
 
     def norm(self, name: str, values: Any) -> Any:
         layer = layers.BatchNormalization(epsilon=self.family.epsilon)
-        values = self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
-        self.moving.update({name + ".mean": layer.moving_mean, name + ".variance": layer.moving_variance})
+        values = self._applied(
+            layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())}
+        )
+        self.moving.update(
+            {name + ".mean": layer.moving_mean, name + ".variance": layer.moving_variance}
+        )
         return values
 
     def added(self, inner: Any, values: Any) -> Any:
@@ -132,7 +152,9 @@ class KerasFunctions(Functions):
 
     convolutional = feedforward
 
-    def recurrent_layer(self, name: str, values: Any, cell: str = "", activation: str = "tanh") -> Any:
+    def recurrent_layer(
+        self, name: str, values: Any, cell: str = "", activation: str = "tanh"
+    ) -> Any:
         cell = cell or self.family.cell
         options: Dict[str, Any] = {"return_sequences": True, "unroll": self.unroll}
         options.update(kernel_initializer="zeros", recurrent_initializer="zeros")
@@ -156,11 +178,15 @@ class KerasFunctions(Functions):
 
     def positioned(self, tokens: Any) -> Any:
         held = {"weight": ("position", Layout())}
-        return self._applied(Positions(self.family), self.embedded("embedding", tokens), "position", held)
+        return self._applied(
+            Positions(self.family), self.embedded("embedding", tokens), "position", held
+        )
 
     def layer_norm(self, name: str, values: Any) -> Any:
         layer = layers.LayerNormalization(epsilon=self.family.epsilon)
-        return self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
+        return self._applied(
+            layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())}
+        )
 
     def attended(self, name: str, values: Any) -> Any:
         # Keras's MultiHeadAttention has three weights for ``qkv``, not one.
@@ -172,19 +198,25 @@ class KerasFunctions(Functions):
 
 
 def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, KerasFunctions]:
-    """Return the model for mini-batches of this size, and its functions, which keep its variables."""
+    """Return the model for mini-batches of this size, and its functions, which keep its
+    variables.
+    """
     functions = KerasFunctions(network.family, unroll)
     drawn = network.family.drawn_inputs()
     shape = drawn.shape
     if len(shape) == 3:
         shape = shape[1:] + shape[:1]
     looked_up = drawn.below is not None and not drawn.one_hot
-    inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32")
+    inputs = keras.Input(
+        batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32"
+    )
     return keras.Model(inputs, functions.scores(inputs)), functions
 
 
 def arrays(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return the mini-batch's inputs and labels in the types and the order of axes that the model reads."""
+    """Return the mini-batch's inputs and labels in the types and the order of axes that the model
+    reads.
+    """
     inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
     if inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)

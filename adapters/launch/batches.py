@@ -1,7 +1,8 @@
 """Seeded weights and mini-batches: the same bits in every interpreter.
 
-Only ``RandomState.bytes`` is drawn from: the Mersenne Twister's byte stream is the same in every NumPy since 1.11,
-and scaling 16-bit integers is four times as fast as drawing float64 numbers (fcn5 has 118 million weights).
+Only ``RandomState.bytes`` is drawn from: the Mersenne Twister's byte stream is the same in every
+NumPy since 1.11, and scaling 16-bit integers is four times as fast as drawing float64 numbers (fcn5
+has 118 million weights).
 """
 
 import os
@@ -19,18 +20,19 @@ from ..reference.sampling import settled
 SEED = 2016
 #: Purposes of data: the parity check, for which there is a reference; warm-up and timing.
 CHECKED, TIMED = "", "timed "
-#: A larger parameter repeats this many drawn values: drawing all of them would take a second for fcn5. The number
-#: divides no layer size, so that no two rows are alike.
+#: A larger parameter repeats this many drawn values: drawing all of them would take a second for
+#: fcn5. The number divides no layer size, so that no two rows are alike.
 _DRAWN = 4194319
 
 
 class Batch(NamedTuple):
     """One mini-batch in canonical layout.
 
-    ``inputs`` float32 (batch, features) or (batch, channels, height, width), or int64 tokens (batch, steps);
-    ``labels`` int64 (batch,), or (batch, steps) for recurrent networks. One-hot inputs of these are float32
-    (batch, steps, vocabulary). Of the family ``elman`` both are float32, (batch, steps, features). Of sampling machines
-    an example is a chain: float32 random numbers between 0 and 1, and int64 states to start from.
+    ``inputs`` float32 (batch, features) or (batch, channels, height, width), or int64 tokens
+    (batch, steps); ``labels`` int64 (batch,), or (batch, steps) for recurrent networks. One-hot
+    inputs of these are float32 (batch, steps, vocabulary). Of the family ``elman`` both are
+    float32, (batch, steps, features). Of sampling machines an example is a chain: float32 random
+    numbers between 0 and 1, and int64 states to start from.
     """
 
     inputs: np.ndarray
@@ -67,8 +69,11 @@ def integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) 
     return (drawn.astype(np.int64) % below).reshape(shape)
 
 
-def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folder: Optional[str] = None) -> np.ndarray:
-    """Return the float32 starting value of a parameter, in canonical layout, for the caller to change or drop.
+def weight(
+    network: Network, parameter: Parameter, purpose: str = CHECKED, folder: Optional[str] = None
+) -> np.ndarray:
+    """Return the float32 starting value of a parameter, in canonical layout, for the caller to
+    change or drop.
 
     A large one is mapped from its file where ``folder`` has it.
     """
@@ -76,11 +81,15 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folde
         return np.full(parameter.shape, parameter.constant, dtype=np.float32)
     if folder is not None and in_file(parameter):
         try:
-            mapped = np.memmap(weight_file(folder, parameter, purpose), "<f4", "c", shape=parameter.shape)
+            mapped = np.memmap(
+                weight_file(folder, parameter, purpose), "<f4", "c", shape=parameter.shape
+            )
             return np.asarray(mapped)
         except (OSError, ValueError):
             pass  # removed or cut since the run began
-    drawn = _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
+    drawn = _repeated(
+        seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound
+    )
     if parameter.centre:
         drawn = drawn + np.float32(parameter.centre)
     if not parameter.symmetric:
@@ -90,34 +99,48 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folde
 
 
 def in_file(parameter: Parameter) -> bool:
-    """Return whether the host keeps a file of a parameter: drawing a hundred million numbers takes up to a second."""
+    """Return whether the host keeps a file of a parameter: drawing a hundred million numbers takes
+    up to a second.
+    """
     return parameter.constant is None and int(np.prod(parameter.shape)) >= 2**20
 
 
 def weight_file(folder: str, parameter: Parameter, purpose: str) -> str:
-    """Return the path of a parameter's file: its starting value as little-endian float32 numbers."""
+    """Return the path of a parameter's file: its starting value as little-endian float32
+    numbers.
+    """
     return os.path.join(folder, "%s%s.f4" % (purpose, parameter.name))
 
 
-def initial_weights(network: Network, purpose: str = CHECKED, folder: Optional[str] = None) -> Dict[str, np.ndarray]:
-    """Return the float32 starting value of every parameter, in canonical layout and forward order."""
-    return {parameter.name: weight(network, parameter, purpose, folder) for parameter in network.family.parameters()}
+def initial_weights(
+    network: Network, purpose: str = CHECKED, folder: Optional[str] = None
+) -> Dict[str, np.ndarray]:
+    """Return the float32 starting value of every parameter, in canonical layout and forward
+    order.
+    """
+    return {
+        parameter.name: weight(network, parameter, purpose, folder)
+        for parameter in network.family.parameters()
+    }
 
 
 def statistics(network: Network) -> Dict[str, np.ndarray]:
-    """Return the running means and variances of the network's batch normalisations, for inference."""
+    """Return the running means and variances of the network's batch normalisations, for
+    inference.
+    """
     return {each.name: weight(network, each) for each in network.family.statistics()}
 
 
-#: Examples whose outputs the reference of inference holds. The outputs of an example do not depend on the others, so a
-#: mini-batch of any size can consist of these.
+#: Examples whose outputs the reference of inference holds. The outputs of an example do not depend
+#: on the others, so a mini-batch of any size can consist of these.
 CHECKED_EXAMPLES = 16
 
 
 def checked_places(network: Network, batch_size: int, number: int) -> np.ndarray:
     """Return which of the checked examples stand in the mini-batch of this number, (batch,).
 
-    They stand in no order, so that outputs of one half do not fit the other, and no two numbers have them alike.
+    They stand in no order, so that outputs of one half do not fit the other, and no two numbers
+    have them alike.
     """
     drawn = integers(seeded("places", network.name, batch_size), (batch_size,), CHECKED_EXAMPLES)
     places: np.ndarray = (drawn + number) % CHECKED_EXAMPLES
@@ -125,7 +148,9 @@ def checked_places(network: Network, batch_size: int, number: int) -> np.ndarray
 
 
 def check_number(check: int, turn: int) -> int:
-    """Return the number of the mini-batch that a turn of a check shows, both from 0: never that of the turn before."""
+    """Return the number of the mini-batch that a turn of a check shows, both from 0: never that of
+    the turn before.
+    """
     return 5 * check + turn
 
 
@@ -135,7 +160,9 @@ def checked_examples(network: Network) -> Batch:
 
 
 def by_example(family: Family, rows: np.ndarray, batch_size: int) -> np.ndarray:
-    """Return rows of outputs, as frameworks compute them, as (batch, rows of an example, outputs)."""
+    """Return rows of outputs, as frameworks compute them, as (batch, rows of an example,
+    outputs).
+    """
     per_example = len(rows) // batch_size
     if family.time_major:
         return rows.reshape(per_example, batch_size, -1).swapaxes(0, 1)
@@ -143,21 +170,29 @@ def by_example(family: Family, rows: np.ndarray, batch_size: int) -> np.ndarray:
 
 
 def mini_batch(
-    network: Network, batch_size: int, repeated: Optional[int] = None, label_sets: int = 1, purpose: str = CHECKED
+    network: Network,
+    batch_size: int,
+    repeated: Optional[int] = None,
+    label_sets: int = 1,
+    purpose: str = CHECKED,
 ) -> Batch:
     """Return the synthetic mini-batch of this network at this size.
 
-    With ``repeated`` it holds the examples of the mini-batch of that size, each equally often. Mean loss, its gradients
-    and the batch statistics (means, biased variances) are then those of the small mini-batch, so that its reference
-    serves the large one too. Where the network normalises over the mini-batch, the small one is repeated as a whole, so
-    that equal parts have the same statistics; otherwise each example is repeated in a row, so that parts differ and
-    workers that do not average fail parity. For the same purpose a normalised one has ``label_sets`` sets of labels,
-    one in each equal part: the statistics depend on inputs only. Its reference is that of `with_label_sets`. Raises
-    ValueError where the one size is not a multiple of the other.
+    With ``repeated`` it holds the examples of the mini-batch of that size, each equally often. Mean
+    loss, its gradients and the batch statistics (means, biased variances) are then those of the
+    small mini-batch, so that its reference serves the large one too. Where the network normalises
+    over the mini-batch, the small one is repeated as a whole, so that equal parts have the same
+    statistics; otherwise each example is repeated in a row, so that parts differ and workers that
+    do not average fail parity. For the same purpose a normalised one has ``label_sets`` sets of
+    labels, one in each equal part: the statistics depend on inputs only. Its reference is that of
+    `with_label_sets`. Raises ValueError where the one size is not a multiple of the other.
     """
     if repeated is not None:
         if repeated < 1 or batch_size % (repeated * label_sets):
-            raise ValueError("a mini-batch of %d cannot consist of repetitions of one of %d" % (batch_size, repeated))
+            raise ValueError(
+                "a mini-batch of %d cannot consist of repetitions of one of %d"
+                % (batch_size, repeated)
+            )
         times = batch_size // repeated
         if network.family.normalises:
             several = with_label_sets(network, repeated, label_sets, purpose)
@@ -186,25 +221,39 @@ def draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.nda
         return one_hot(integers(stream, shape[:-1], drawn.below), drawn.below)
     if drawn.probabilities:  # (k + 1/2) / 65536, which float32 has exactly
         return _uniform(stream, shape, 0.5) + np.float32(0.5 + 2.0**-17)
-    return _uniform(stream, shape, drawn.scale) if drawn.below is None else integers(stream, shape, drawn.below)
+    return (
+        _uniform(stream, shape, drawn.scale)
+        if drawn.below is None
+        else integers(stream, shape, drawn.below)
+    )
 
 
-def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose: str = CHECKED) -> Batch:
-    """Return the mini-batch with several labels for each example, labels (sets, batch); the first set is its own.
+def with_label_sets(
+    network: Network, batch_size: int, label_sets: int, purpose: str = CHECKED
+) -> Batch:
+    """Return the mini-batch with several labels for each example, labels (sets, batch); the first
+    set is its own.
 
-    A loss that takes the mean over the sets has the loss and the gradients of all of them together, one after another
-    with the same inputs: both are linear in the labels' distributions, and only inputs decide batch statistics.
+    A loss that takes the mean over the sets has the loss and the gradients of all of them together,
+    one after another with the same inputs: both are linear in the labels' distributions, and only
+    inputs decide batch statistics.
     """
     batch = mini_batch(network, batch_size, purpose=purpose)
     more = [
-        draw(seeded(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
+        draw(
+            seeded(purpose + "labels", network.name, batch_size, number),
+            batch_size,
+            network.family.drawn_labels(),
+        )
         for number in range(1, label_sets)
     ]
     return Batch(batch.inputs, np.stack([batch.labels] + more))
 
 
 def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch:
-    """Return the mini-batch of a launch; of one that makes a reference, with all its sets of labels."""
+    """Return the mini-batch of a launch; of one that makes a reference, with all its sets of
+    labels.
+    """
     # A user's own step makes its own mini-batch: nothing is drawn for it, whatever its size.
     size = launch.cell.known_batch_size if network.family.specified else 1
     if launch.save_reference is not None and launch.label_sets > 1:
@@ -212,7 +261,9 @@ def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)
 
 
-def laid_out(family: Family, batch: Batch, whole: Any = np.int32, copied: bool = True) -> Tuple[np.ndarray, np.ndarray]:
+def laid_out(
+    family: Family, batch: Batch, whole: Any = np.int32, copied: bool = True
+) -> Tuple[np.ndarray, np.ndarray]:
     """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
 
     Not ``copied``: what lies so already may be the mini-batch's own memory.
@@ -233,7 +284,9 @@ def in_rows(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.nda
 
 
 def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
-    """Return the flat indices, in canonical layout, at which the parity check looks at this parameter."""
+    """Return the flat indices, in canonical layout, at which the parity check looks at this
+    parameter.
+    """
     if size <= count:
         return np.arange(size)
     return integers(seeded("entries", name), (count,), size)
@@ -241,9 +294,10 @@ def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
 
 # Training on a text: its update and its mini-batches, the same in every framework.
 #
-# The text is a file with one byte per symbol, made by the host. Each example of a mini-batch is a stretch of it from a
-# different place; the labels are the inputs shifted by one symbol. Places are drawn anew for every step, so the loss
-# before an update is that of stretches hardly ever seen before. The last tenth is kept for testing.
+# The text is a file with one byte per symbol, made by the host. Each example of a mini-batch is a
+# stretch of it from a different place; the labels are the inputs shifted by one symbol. Places are
+# drawn anew for every step, so the loss before an update is that of stretches hardly ever seen
+# before. The last tenth is kept for testing.
 
 #: Steps whose losses are read together; the curve has their mean.
 BLOCK = 50
@@ -252,7 +306,8 @@ TESTED = 10
 
 
 class RmsProp(NamedTuple):
-    """The update: v = decay v + (1 - decay) g^2, w = w - rate g / (sqrt(v) + epsilon), v = 0 at first.
+    """The update: v = decay v + (1 - decay) g^2, w = w - rate g / (sqrt(v) + epsilon), v = 0 at
+    first.
 
     Gradients are scaled down before, so that the norm of all together is at most ``clip``.
     """
@@ -293,7 +348,9 @@ def text_refusal(training: np.ndarray, kept: np.ndarray, network: Network) -> st
 def text_blocks(
     training: np.ndarray, kept: np.ndarray, network: Network, batch_size: int, steps: int
 ) -> Iterator[Block]:
-    """Yield the blocks of this many steps, and last one of mini-batches that were kept, at rate 0."""
+    """Yield the blocks of this many steps, and last one of mini-batches that were kept, at rate
+    0.
+    """
 
     def drawn(symbols: np.ndarray, name: str, numbers: Iterable[int]) -> Iterator[Batch]:
         for number in numbers:
@@ -305,7 +362,9 @@ def text_blocks(
     yield Block(drawn(kept, "test", range(TESTED)), TESTED, 0.0)
 
 
-def text_mini_batch(symbols: np.ndarray, network: Network, numbers: np.random.RandomState, batch_size: int) -> Batch:
+def text_mini_batch(
+    symbols: np.ndarray, network: Network, numbers: np.random.RandomState, batch_size: int
+) -> Batch:
     """Return a mini-batch of stretches whose places are drawn from these random numbers."""
     family = network.family
     steps = family.drawn_labels().shape[0]

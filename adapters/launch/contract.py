@@ -1,4 +1,5 @@
-"""Checks of an adapter's answers against the contract of base.py: a violation is one line, not a crash somewhere later.
+"""Checks of an adapter's answers against the contract of base.py: a violation is one line, not a
+crash somewhere later.
 
 Adapters may live outside this project (see TUTORIAL.md); the messages are for their authors.
 """
@@ -27,26 +28,35 @@ class ContractBroken(Exception):  # noqa: N818 - a finding about the adapter
 
 
 def _package(launch: Launch) -> str:
-    """Return the name of the adapter's package, importable from here on, so that its ``from ..base`` finds ours."""
+    """Return the name of the adapter's package, importable from here on, so that its ``from
+    ..base`` finds ours.
+    """
     here = str(__package__).rpartition(".")[0]  # the package of the whole guest
     name = launch.cell.adapter
     if launch.adapter_directory is None:
         return here + "." + name
     # No module of ours can have this name.
     name = "%s.%s" % (here, name if name.startswith(OUTSIDE) else OUTSIDE + name)
-    start, places = os.path.join(launch.adapter_directory, "__init__.py"), [launch.adapter_directory]
+    start, places = (
+        os.path.join(launch.adapter_directory, "__init__.py"),
+        [launch.adapter_directory],
+    )
     if not os.path.exists(start):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = places
         return name
-    spec: Any = importlib.util.spec_from_file_location(name, start, submodule_search_locations=places)
+    spec: Any = importlib.util.spec_from_file_location(
+        name, start, submodule_search_locations=places
+    )
     sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[name])
     return name
 
 
 def load(launch: Launch) -> Adapter:
-    """Import the adapter and its framework, and create the adapter; raises ContractBroken where there is none."""
+    """Import the adapter and its framework, and create the adapter; raises ContractBroken where
+    there is none.
+    """
     package = _package(launch)
     if importlib.util.find_spec(package + ".adapter") is None:
         raise ContractBroken("its folder has no adapter.py")
@@ -66,16 +76,24 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_description(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("framework", "version"))
+    return isinstance(value, dict) and all(
+        isinstance(value.get(key), str) for key in ("framework", "version")
+    )
 
 
 #: By method: whether an answer is allowed, and what is.
 ANSWERS: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "supports": (_is_pair, "(bool, reason)"),
-    "effective_threads": (lambda value: value is None or isinstance(value, int), "a whole number or None"),
+    "effective_threads": (
+        lambda value: value is None or isinstance(value, int),
+        "a whole number or None",
+    ),
     "device_name": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
     "event_nanoseconds": (_is_count, "nanoseconds as a whole number"),
-    "device_peak_memory": (lambda value: value is None or _is_count(value), "bytes as a whole number or None"),
+    "device_peak_memory": (
+        lambda value: value is None or _is_count(value),
+        "bytes as a whole number or None",
+    ),
     "device_probe": (
         lambda value: value is None or (isinstance(value, Probe) and all(map(callable, value))),
         "a Probe of two calls or None",
@@ -91,7 +109,9 @@ ANSWERS: Dict[str, Tuple[Callable[[Any], bool], str]] = {
 
 
 def ask(adapter: Adapter, method: str, *arguments: Any) -> Any:
-    """Call a method of the adapter and return its answer; raises ContractBroken for one that is not allowed."""
+    """Call a method of the adapter and return its answer; raises ContractBroken for one that is not
+    allowed.
+    """
     answer = getattr(adapter, method)(*arguments)
     allowed, words = ANSWERS[method]
     _expect(allowed(answer), method + "() returned %.80r, not " + words, answer)
@@ -104,7 +124,9 @@ def _expect(right: bool, words: str, value: Any) -> None:
 
 
 def supports(adapter: Adapter, network: Network) -> Tuple[bool, str]:
-    """Return whether the adapter builds the family, and then its answer to ``supports``; a refusal gives its reason."""
+    """Return whether the adapter builds the family, and then its answer to ``supports``; a refusal
+    gives its reason.
+    """
     refused = adapter.refuses_family(network)
     if refused:
         return False, refused
@@ -117,11 +139,17 @@ def supports(adapter: Adapter, network: Network) -> Tuple[bool, str]:
 def loss(adapter: Adapter) -> float:
     """Return the loss of the last step."""
     value: Any = adapter.last_loss()
-    _expect(np.ndim(value) == 0, "last_loss() returned an array of shape %s, not the mean loss", np.shape(value))
+    _expect(
+        np.ndim(value) == 0,
+        "last_loss() returned an array of shape %s, not the mean loss",
+        np.shape(value),
+    )
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ContractBroken("last_loss() returned %s, not a number" % type(value).__name__) from None
+        raise ContractBroken(
+            "last_loss() returned %s, not a number" % type(value).__name__
+        ) from None
 
 
 def outputs(adapter: Adapter, batch_size: int) -> np.ndarray:
@@ -135,16 +163,24 @@ def outputs(adapter: Adapter, batch_size: int) -> np.ndarray:
 
 
 def current_parameters(adapter: Adapter, network: Network) -> Iterator[Tuple[str, np.ndarray]]:
-    """Yield every parameter of the network as the adapter holds it now, each once and in canonical layout."""
+    """Yield every parameter of the network as the adapter holds it now, each once and in canonical
+    layout.
+    """
     expected = {parameter.name: parameter.shape for parameter in network.family.parameters()}
     missing = dict(expected)
     for item in adapter.parameters():
-        _expect(isinstance(item, tuple) and len(item) == 2, "parameters() yielded %.80r, not (name, array)", item)
+        _expect(
+            isinstance(item, tuple) and len(item) == 2,
+            "parameters() yielded %.80r, not (name, array)",
+            item,
+        )
         name, value = item[0], np.asarray(item[1])
         _expect(name in expected, "parameters() yielded %r, which the network does not have", name)
         _expect(missing.pop(name, None) is not None, "parameters() yielded %s twice", name)
         if value.shape != expected[name]:
-            raise ContractBroken("%s has shape %s, the network's is %s" % (name, value.shape, expected[name]))
+            raise ContractBroken(
+                "%s has shape %s, the network's is %s" % (name, value.shape, expected[name])
+            )
         if value.dtype.kind != "f":
             raise ContractBroken("%s holds %s, not floating-point numbers" % (name, value.dtype))
         yield name, value
@@ -164,25 +200,34 @@ def block_losses(
 
     for number, losses in enumerate(adapter.train_on_text(weights, counted(), update)):
         if number >= len(counts) or not isinstance(losses, list) or len(losses) != counts[number]:
-            raise ContractBroken("train_on_text() yielded %.80r, not the losses of the steps of a block" % (losses,))
+            raise ContractBroken(
+                "train_on_text() yielded %.80r, not the losses of the steps of a block" % (losses,)
+            )
         yield [float(each) for each in losses]
 
 
 def described(adapter: Adapter, key: str) -> str:
-    """Return a text of the adapter's description; empty where it is known after ``prepare`` only."""
+    """Return a text of the adapter's description; empty where it is known after ``prepare``
+    only.
+    """
     try:
         return str(ask(adapter, "describe")[key])
     except Exception:
         return ""
 
 
-def capabilities(adapter: Adapter, module: str, networks: Iterable[Network]) -> Dict[str, List[Any]]:
-    """Return [answer, how it was found out] for each of the adapter's ``capabilities``, and for these networks.
+def capabilities(
+    adapter: Adapter, module: str, networks: Iterable[Network]
+) -> Dict[str, List[Any]]:
+    """Return [answer, how it was found out] for each of the adapter's ``capabilities``, and for
+    these networks.
 
-    Also included are the capabilities that the framework's build shows; ``module`` is its module's name. A network's
-    key is "network:" and its name; its text is the reason where the answer is no.
+    Also included are the capabilities that the framework's build shows; ``module`` is its module's
+    name. A network's key is "network:" and its name; its text is the reason where the answer is no.
     """
     given = dict(inventory.answers(module), **ask(adapter, "capabilities"))
     answers = {str(key): [bool(can), how] for key, (can, how) in given.items()}
-    answers.update(("network:" + network.name, list(supports(adapter, network))) for network in networks)
+    answers.update(
+        ("network:" + network.name, list(supports(adapter, network))) for network in networks
+    )
     return answers

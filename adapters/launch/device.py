@@ -1,8 +1,10 @@
-"""The GPU's part of a launch: its own clock and memory around the timed steps, its ceilings and a profile after them.
+"""The GPU's part of a launch: its own clock and memory around the timed steps, its ceilings and a
+profile after them.
 
-The wall clock remains the measure, from an idle device to an idle device. In addition come the device's own clock
-(events in its queue around each sample, see ``Adapter.event``), the peak of the framework's allocator there, and after
-the timed steps the device's ceilings (``libraries/gpus.py``) and a short profile. None of this happens on the CPU.
+The wall clock remains the measure, from an idle device to an idle device. In addition come the
+device's own clock (events in its queue around each sample, see ``Adapter.event``), the peak of the
+framework's allocator there, and after the timed steps the device's ceilings (``libraries/gpus.py``)
+and a short profile. None of this happens on the CPU.
 """
 
 import math
@@ -17,7 +19,8 @@ from . import timing
 from .contract import ask
 from .parity import Host
 
-#: Order of the matrix product that is timed: on a fast GPU one of the CPU's 1536 takes less time than its start.
+#: Order of the matrix product that is timed: on a fast GPU one of the CPU's 1536 takes less time
+#: than its start.
 SENTINEL_SIZE = 8192
 #: Steps of the profile that shows how long the device was busy: few, since their traces are long.
 PROFILED_STEPS = 3
@@ -35,7 +38,9 @@ _BETWEEN_BYTES = 600
 
 
 class Watch:
-    """Watches the timed samples of a launch on a GPU; on the CPU it does nothing and costs nothing."""
+    """Watches the timed samples of a launch on a GPU; on the CPU it does nothing and costs
+    nothing.
+    """
 
     def __init__(self, adapter: Adapter, on_cpu: bool) -> None:
         self.adapter = adapter
@@ -45,7 +50,8 @@ class Watch:
         self.peak_memory_bytes: Optional[int] = None
 
     def around(self, sample: Callable[[], None]) -> Callable[[], None]:
-        """Return the sample with an event in the device's queue before and after it, where there are events.
+        """Return the sample with an event in the device's queue before and after it, where there
+        are events.
 
         They are read after the timed loop: reading one waits for the device.
         """
@@ -72,10 +78,14 @@ class Watch:
         peak = ask(self.adapter, "device_peak_memory")
         self.peak_memory_bytes = None if peak is None else int(peak)
         if self.marks:
-            self.event_ns = [int(ask(self.adapter, "event_nanoseconds", *pair)) for pair in self.marks]
+            self.event_ns = [
+                int(ask(self.adapter, "event_nanoseconds", *pair)) for pair in self.marks
+            ]
 
     def evidence(self, left_out: int) -> Optional[DeviceEvidence]:
-        """Return what the instruments showed of all samples but the first ``left_out``; None on the CPU."""
+        """Return what the instruments showed of all samples but the first ``left_out``; None on the
+        CPU.
+        """
         if self.on_cpu:
             return None
         events = None if self.event_ns is None else self.event_ns[left_out:]
@@ -84,7 +94,8 @@ class Watch:
 
 
 def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
-    """Return the FLOP/s of the framework's own matrix product, of order ``size`` on the CPU and a larger one on a GPU.
+    """Return the FLOP/s of the framework's own matrix product, of order ``size`` on the CPU and a
+    larger one on a GPU.
 
     None where the framework offers none, or where the measurement has left too little GPU memory.
     """
@@ -101,8 +112,9 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
 def room_in_the_heap() -> List[bytearray]:
     """Leave free blocks in the heap for what a profiler notes; return what keeps them apart.
 
-    Without them its notes lie where tensors were freed, and tensors get new pages: 20 to 1,000 page faults a step in
-    PyTorch where steps without the profiler had none, which took 1.6 times as long in a product.
+    Without them its notes lie where tensors were freed, and tensors get new pages: 20 to 1,000 page
+    faults a step in PyTorch where steps without the profiler had none, which took 1.6 times as long
+    in a product.
     """
     blocks, between = [], []
     for _ in range(_BLOCKS):
@@ -113,17 +125,23 @@ def room_in_the_heap() -> List[bytearray]:
     return between
 
 
-def _take_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host) -> Optional[Profile]:
+def _take_profile(
+    outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
+) -> Optional[Profile]:
     """Return the profile of the launch's steps, None where the framework has no profiler for them.
 
-    Beside another launch the steps are profiled in several parts, and the two take turns with these: under a profiler
-    one launch after the other deviated by 15 %. The first two parts have few steps, and do not count: they show how
-    many the others may have, since a trace of a step of many thousand operators takes seconds to read.
+    Beside another launch the steps are profiled in several parts, and the two take turns with
+    these: under a profiler one launch after the other deviated by 15 %. The first two parts have
+    few steps, and do not count: they show how many the others may have, since a trace of a step of
+    many thousand operators takes seconds to read.
     """
     least, seconds = launch.profiled_steps or PROFILED_STEPS, outcome.median_seconds()
     if not launch.profiled_seconds or not seconds:
         return ask(adapter, "profile", least)
-    most = min(MOST_PROFILED_STEPS, max(least, math.ceil(launch.profiled_seconds / seconds))) // PROFILED_PARTS
+    most = (
+        min(MOST_PROFILED_STEPS, max(least, math.ceil(launch.profiled_seconds / seconds)))
+        // PROFILED_PARTS
+    )
     steps = max(1, least // PROFILED_PARTS)
     deadline = time.monotonic() + PROFILE_PATIENCE
     found: List[Profile] = []
@@ -149,8 +167,8 @@ def _take_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host) -> Outcome:
     """Return the outcome with a GPU's ceilings and a profile.
 
-    A failure of one of them is noted, and costs that one alone. The ceilings come first: a profiler may leave
-    something behind that slows down operator launches.
+    A failure of one of them is noted, and costs that one alone. The ceilings come first: a profiler
+    may leave something behind that slows down operator launches.
     """
     software = dict(outcome.software)
     outcome = outcome._replace(software=software)
@@ -172,5 +190,7 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host)
     if outcome.device is not None and there:
         # Operators that ran side by side count in full: busy is an upper bound then.
         busy, launches = sum(each.seconds for each in there), sum(each.calls for each in there)
-        outcome = outcome._replace(device=outcome.device._replace(busy_seconds=busy, launches=launches))
+        outcome = outcome._replace(
+            device=outcome.device._replace(busy_seconds=busy, launches=launches)
+        )
     return outcome._replace(profile=profile) if launch.profiled_steps > 0 else outcome

@@ -1,7 +1,8 @@
 """Operating-system evidence of the timed steps: busy threads, and contention with other programs.
 
-Everything is read before and after the timed region, never within a sample. A value that this system does not report is
-None, never a guess: on many virtual machines and in containers parts of /proc are absent.
+Everything is read before and after the timed region, never within a sample. A value that this
+system does not report is None, never a guess: on many virtual machines and in containers parts of
+/proc are absent.
 """
 
 import ctypes
@@ -20,9 +21,11 @@ MOST_THREADS = 64
 
 
 class Companions(NamedTuple):
-    """CPU seconds up to now of this process's descendants: a framework's helpers, an adapter's forks.
+    """CPU seconds up to now of this process's descendants: a framework's helpers, an adapter's
+    forks.
 
-    Their CPU time counts for the launch, or a step by eight hidden processes would pass for a single-threaded one.
+    Their CPU time counts for the launch, or a step by eight hidden processes would pass for a
+    single-threaded one.
     """
 
     living: Dict[str, float]  # by process id
@@ -50,7 +53,8 @@ class Snapshot(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that a helper forked twice is still counted.
+    """Become the parent of every descendant whose own parent ends, so that a helper forked twice is
+    still counted.
 
     A descendant's descendants come to this process too, unless one nearer did the same.
     """
@@ -62,7 +66,9 @@ def adopt_orphans() -> None:
 
 
 def read_file(path: str) -> Optional[str]:
-    """Return the content of a file; None where this system has no such file, or does not show it."""
+    """Return the content of a file; None where this system has no such file, or does not show
+    it.
+    """
     try:
         # The text need not be ASCII, which Python 3.6 in the C locale would refuse to read.
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -82,7 +88,9 @@ def _names(folder: str) -> Optional[List[str]]:
 def _pairs(path: str) -> Dict[str, str]:
     """Return the rest of each line of a file by its first word."""
     lines = (read_file(path) or "").splitlines()
-    return {words[0]: words[1] for words in (line.split(None, 1) for line in lines) if len(words) == 2}
+    return {
+        words[0]: words[1] for words in (line.split(None, 1) for line in lines) if len(words) == 2
+    }
 
 
 def stat_fields(content: str) -> List[str]:
@@ -97,7 +105,9 @@ def cpu_seconds_of(fields: List[str]) -> float:
 
 
 def thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, float]]]:
-    """Return a process's CPU seconds, and those waited for a CPU, by thread id; None without a list of threads."""
+    """Return a process's CPU seconds, and those waited for a CPU, by thread id; None without a list
+    of threads.
+    """
     names = _names("/proc/%s/task" % process)
     if names is None:
         return None
@@ -119,7 +129,9 @@ def thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, flo
 def _descendants() -> Dict[str, List[str]]:
     """Return the stat, from its state on, of each living descendant of this process by its id."""
     contents = {name: read_file("/proc/%s/stat" % name) for name in _names("/proc") or ()}
-    stats = {name: stat_fields(content) for name, content in contents.items() if content is not None}
+    stats = {
+        name: stat_fields(content) for name, content in contents.items() if content is not None
+    }
     children: Dict[str, List[str]] = {}
     for name, fields in stats.items():
         children.setdefault(fields[1], []).append(name)
@@ -146,24 +158,33 @@ def increases(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
 
 
 def cpu_seconds_by_process(before: Companions, after: Companions) -> List[float]:
-    """Return the CPU seconds between two readings, one number per process, and one for all that ended."""
-    # A process that ended adds all its CPU time to `ended`; the part from before the region does not count.
+    """Return the CPU seconds between two readings, one number per process, and one for all that
+    ended.
+    """
+    # A process that ended adds all its CPU time to `ended`; the part from before the region does
+    # not count.
     gone = sum(spent for name, spent in before.living.items() if name not in after.living)
     return increases(before.living, after.living) + [max(0.0, after.ended - before.ended - gone)]
 
 
 def cpu_seconds_by_thread(before: Companions, after: Companions) -> List[float]:
-    """Return the CPU seconds between two readings, one number per living thread, and one for all that ended."""
+    """Return the CPU seconds between two readings, one number per living thread, and one for all
+    that ended.
+    """
     return increases(before.threads, after.threads) + cpu_seconds_by_process(before, after)[-1:]
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel's out-of-memory killer has ended on this machine; 0 where it is unknown."""
+    """Return how many processes the kernel's out-of-memory killer has ended on this machine; 0
+    where it is unknown.
+    """
     return int(_pairs("/proc/vmstat").get("oom_kill", 0))
 
 
 def cpus_of_worker(launch: Launch, worker: int) -> Optional[List[int]]:
-    """Return the CPUs of this worker, from 0: its part of the launch's, as many as every other's; None: any."""
+    """Return the CPUs of this worker, from 0: its part of the launch's, as many as every other's;
+    None: any.
+    """
     if launch.cpus is None:
         return None
     each = len(launch.cpus) // launch.cell.world_size
@@ -173,8 +194,8 @@ def cpus_of_worker(launch: Launch, worker: int) -> Optional[List[int]]:
 def bind(directory: str, worker: int = 0) -> None:
     """Bind this process to the CPUs that the launch names, a further worker to its part.
 
-    The first worker may turn out to drive all workers from its one process; if not, it is bound to its part later. A
-    failure shows in `binding_refusal`.
+    The first worker may turn out to drive all workers from its one process; if not, it is bound to
+    its part later. A failure shows in `binding_refusal`.
     """
     try:
         launch = read_launch(directory)
@@ -200,7 +221,9 @@ def bind_threads(cpus: Optional[List[int]]) -> None:
 
 
 def binding_refusal(cpus: Optional[List[int]]) -> str:
-    """Return why this process is not bound to these CPUs and no others; empty where it is, or where None are named."""
+    """Return why this process is not bound to these CPUs and no others; empty where it is, or where
+    None are named.
+    """
     if cpus is None:
         return ""
     if not hasattr(os, "sched_getaffinity"):
@@ -208,27 +231,37 @@ def binding_refusal(cpus: Optional[List[int]]) -> str:
     allowed = sorted(os.sched_getaffinity(0))
     if allowed == sorted(set(cpus)):
         return ""
-    return "CPUs %s: this process cannot be bound to them, it may use %s" % (_listed(cpus), _listed(allowed))
+    return "CPUs %s: this process cannot be bound to them, it may use %s" % (
+        _listed(cpus),
+        _listed(allowed),
+    )
 
 
 def preload_refusal() -> str:
-    """Return which library of LD_PRELOAD is missing in this process: the loader skips what does not fit."""
+    """Return which library of LD_PRELOAD is missing in this process: the loader skips what does not
+    fit.
+    """
     maps = read_file("/proc/self/maps")
     for path in re.split("[: ]", os.environ.get("LD_PRELOAD", "")):
         if path and maps is not None and os.path.realpath(path) not in maps:
             return (
-                "LD_PRELOAD: %s was not loaded: it is missing, or needs a newer C library; choose another --tuning"
-                % path
+                "LD_PRELOAD: %s was not loaded: it is missing, or needs a newer C library; choose "
+                "another --tuning" % path
             )
     return ""
 
 
 def _listed(cpus: List[int]) -> str:
-    return ",".join(str(cpu) for cpu in cpus[:16]) + (",..." if len(cpus) > 16 else "") if cpus else "(none)"
+    return (
+        ",".join(str(cpu) for cpu in cpus[:16]) + (",..." if len(cpus) > 16 else "")
+        if cpus
+        else "(none)"
+    )
 
 
 def cpus_allowed() -> Optional[List[int]]:
-    """Return the CPUs that the threads of this process may use together, ascending; None where nothing shows it.
+    """Return the CPUs that the threads of this process may use together, ascending; None where
+    nothing shows it.
 
     All threads count, since thread pools bind theirs one by one, the main thread included.
     """
@@ -243,13 +276,21 @@ def cpus_allowed() -> Optional[List[int]]:
 
 def _pressure(key: str) -> Optional[float]:
     shares = _pairs("/proc/pressure/cpu").get("some", "").split()
-    return next((float(share.partition("=")[2]) for share in shares if share.startswith(key + "=")), None)
+    return next(
+        (float(share.partition("=")[2]) for share in shares if share.startswith(key + "=")), None
+    )
 
 
 def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Optional[float]]:
-    """Return the seconds that these CPUs (None: all) were busy, and those that the hypervisor took of all CPUs."""
+    """Return the seconds that these CPUs (None: all) were busy, and those that the hypervisor took
+    of all CPUs.
+    """
     lines = _pairs("/proc/stat")
-    times = {name: [int(field) / _TICKS for field in lines[name].split()] for name in lines if name.startswith("cpu")}
+    times = {
+        name: [int(field) / _TICKS for field in lines[name].split()]
+        for name in lines
+        if name.startswith("cpu")
+    }
     if len(times.get("cpu", [])) < 8:
         return None, None
     names = ["cpu%d" % cpu for cpu in cpus or ()]
@@ -275,12 +316,19 @@ def _cgroups() -> List[Tuple[str, str]]:
 
 
 def _throttled() -> Optional[float]:
-    """Return the seconds for which this process's group and those around it were throttled: any may have a quota."""
+    """Return the seconds for which this process's group and those around it were throttled: any may
+    have a quota.
+    """
     for mount, path in _cgroups():
         levels = [name for name in path.split("/") if name]
-        counts = [_pairs("/".join([mount] + levels[:depth] + ["cpu.stat"])) for depth in range(len(levels), -1, -1)]
+        counts = [
+            _pairs("/".join([mount] + levels[:depth] + ["cpu.stat"]))
+            for depth in range(len(levels), -1, -1)
+        ]
         units = (("throttled_usec", 1e-6), ("throttled_time", 1e-9))
-        seconds = [int(count[key]) * unit for count in counts for key, unit in units if key in count]
+        seconds = [
+            int(count[key]) * unit for count in counts for key, unit in units if key in count
+        ]
         if seconds:
             return sum(seconds)
     return None
@@ -310,20 +358,24 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
 
 
 def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[Snapshot, Snapshot]:
-    """Return two readings as if the turns between them, so many seconds in all, had followed one another.
+    """Return two readings as if the turns between them, so many seconds in all, had followed one
+    another.
 
-    What counters of the whole machine saw in the pauses was done by the launches that had their turns then: it is
-    unknown what other programs did.
+    What counters of the whole machine saw in the pauses was done by the launches that had their
+    turns then: it is unknown what other programs did.
     """
-    unknown: Dict[str, Any] = dict.fromkeys(("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled"))
+    unknown: Dict[str, Any] = dict.fromkeys(
+        ("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled")
+    )
     return before._replace(**unknown), after._replace(wall=before.wall + seconds, **unknown)
 
 
 class SampleCounter:
-    """Counts the kernel's events in each timed sample: page faults and context switches of this process.
+    """Counts the kernel's events in each timed sample: page faults and context switches of this
+    process.
 
-    The counters are read between two samples, so no sample includes the cost of reading them. With ``memory`` the
-    resident memory is read there too.
+    The counters are read between two samples, so no sample includes the cost of reading them. With
+    ``memory`` the resident memory is read there too.
     """
 
     def __init__(self, memory: bool = False) -> None:
@@ -349,11 +401,15 @@ class SampleCounter:
     def counts(self, skipped: int) -> SampleCounts:
         """Return the counts of all samples but the first ``skipped``."""
         faults, voluntary, involuntary = zip(*self._readings[skipped:])
-        return SampleCounts(list(faults), list(voluntary), list(involuntary), self._resident[skipped:])
+        return SampleCounts(
+            list(faults), list(voluntary), list(involuntary), self._resident[skipped:]
+        )
 
 
 def minor_faults() -> int:
-    """Return how many pages the kernel has mapped for this process so far without reading a disk."""
+    """Return how many pages the kernel has mapped for this process so far without reading a
+    disk.
+    """
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -368,7 +424,8 @@ _ROUNDS_OF_FAULTS = 3
 
 
 def fault_seconds() -> Optional[float]:
-    """Return the seconds of one minor page fault, zeroing the page included; None where the system counts none.
+    """Return the seconds of one minor page fault, zeroing the page included; None where the system
+    counts none.
 
     New pages are written to once, and the best of some rounds counts, since noise only adds.
     """
@@ -392,17 +449,29 @@ def fault_seconds() -> Optional[float]:
     return best
 
 
-def thread_evidence(requested: int, framework_says: Optional[int], before: Snapshot, after: Snapshot) -> ThreadEvidence:
-    """Return how the CPU time of the region was spread over threads: the process's and its companions'."""
+def thread_evidence(
+    requested: int, framework_says: Optional[int], before: Snapshot, after: Snapshot
+) -> ThreadEvidence:
+    """Return how the CPU time of the region was spread over threads: the process's and its
+    companions'.
+    """
     spread: Optional[List[float]] = None
     if before.thread_cpu is not None and after.thread_cpu is not None:
-        others = [spent for spent in cpu_seconds_by_thread(before.companions, after.companions) if spent > 0.0]
-        spread = sorted(increases(before.thread_cpu, after.thread_cpu) + others, reverse=True)[:MOST_THREADS]
+        others = [
+            spent
+            for spent in cpu_seconds_by_thread(before.companions, after.companions)
+            if spent > 0.0
+        ]
+        spread = sorted(increases(before.thread_cpu, after.thread_cpu) + others, reverse=True)[
+            :MOST_THREADS
+        ]
     return ThreadEvidence(
         requested=requested,
         framework_says=framework_says,
         os_threads=None if after.thread_cpu is None else len(after.thread_cpu),
-        cpu_seconds=after.cpu - before.cpu + sum(cpu_seconds_by_process(before.companions, after.companions)),
+        cpu_seconds=after.cpu
+        - before.cpu
+        + sum(cpu_seconds_by_process(before.companions, after.companions)),
         wall_seconds=after.wall - before.wall,
         cpu_seconds_by_thread=spread,
     )
@@ -418,7 +487,8 @@ def contention(before: Snapshot, after: Snapshot) -> Contention:
     waited: Optional[float] = None
     if before.run_queue is not None and after.run_queue is not None:
         waited = sum(
-            increases(before.run_queue, after.run_queue) + increases(before.companions.waits, after.companions.waits)
+            increases(before.run_queue, after.run_queue)
+            + increases(before.companions.waits, after.companions.waits)
         )
     busy = difference("machine_cpu")
     own = after.cpu - before.cpu + sum(cpu_seconds_by_process(before.companions, after.companions))
@@ -436,7 +506,9 @@ def contention(before: Snapshot, after: Snapshot) -> Contention:
 
 
 def reset_peak_memory() -> bool:
-    """Reset the peak resident size of this process and its descendants; return False where the kernel cannot."""
+    """Reset the peak resident size of this process and its descendants; return False where the
+    kernel cannot.
+    """
     for process in [*_descendants(), "self"]:
         try:
             with open("/proc/%s/clear_refs" % process, "w") as file:
@@ -448,9 +520,11 @@ def reset_peak_memory() -> bool:
 
 
 def peak_memory_bytes() -> int:
-    """Return the sum of the peak resident sizes of this process and its living descendants, in bytes.
+    """Return the sum of the peak resident sizes of this process and its living descendants, in
+    bytes.
 
-    Each peak is since the process's start or the last reset: at no moment did they use more together.
+    Each peak is since the process's start or the last reset: at no moment did they use more
+    together.
     """
     own = _peak("self")
     if own is None:

@@ -1,11 +1,13 @@
-"""Feeds: the mini-batches of a launch in which each step takes another one, from files that all frameworks share.
+"""Feeds: the mini-batches of a launch in which each step takes another one, from files that all
+frameworks share.
 
-A file holds the mini-batches of one network and size one after another: inputs, then labels, padded to whole pages.
-Images are stored like decoded photographs, as 8-bit numbers with the channels last; whole numbers are int32, all others
-float32. The host writes two of them, one to be timed and one for the parity check, which restarts at its first
-mini-batch.
+A file holds the mini-batches of one network and size one after another: inputs, then labels, padded
+to whole pages. Images are stored like decoded photographs, as 8-bit numbers with the channels last;
+whole numbers are int32, all others float32. The host writes two of them, one to be timed and one
+for the parity check, which restarts at its first mini-batch.
 
-`Feed` reads and decodes mini-batches, `Feeder` hands them to an adapter as the cell's placement says:
+`Feed` reads and decodes mini-batches, `Feeder` hands them to an adapter as the cell's placement
+says:
 
 ``fed``  from arrays in the host's memory, converted and copied within the step
 ``prefetched``  the same in a thread, one mini-batch ahead of the step
@@ -30,7 +32,8 @@ PAGE = 4096
 #: Of all mini-batches that are timed, as float32: more than caches hold.
 _HELD_BYTES, _FEWEST, _MOST = 256 * 1024**2, 4, 64
 IMAGES, SYMBOLS, NUMBERS = "|u1", "<i4", "<f4"
-#: An image's numbers from 0 to 255 become numbers from -1 to 1, times its scale: the same bits in every framework.
+#: An image's numbers from 0 to 255 become numbers from -1 to 1, times its scale: the same bits in
+#: every framework.
 MIDDLE = 128.0
 SHARED_MEMORY = "/dev/shm"
 
@@ -44,7 +47,9 @@ class Part(NamedTuple):
 
     drawn: Drawn  # of an example, as the family declares it
     type: str  # NumPy's, in the file
-    shape: Tuple[int, ...]  # of the whole mini-batch in the file: images channels last, of one-hot vectors the symbols
+    shape: Tuple[
+        int, ...
+    ]  # of the whole mini-batch in the file: images channels last, of one-hot vectors the symbols
     offset: int  # bytes
     length: int
 
@@ -67,14 +72,22 @@ def path_of(folder: str, batch_size: int, purpose: str) -> str:
 
 
 class Feed:
-    """The mini-batches of a network at one size, by their numbers from 0 on; they repeat from `count` on."""
+    """The mini-batches of a network at one size, by their numbers from 0 on; they repeat from
+    `count` on.
+    """
 
     def __init__(
-        self, network: Network, batch_size: int, purpose: str, folder: Optional[str] = None, storage: str = "cache"
+        self,
+        network: Network,
+        batch_size: int,
+        purpose: str,
+        folder: Optional[str] = None,
+        storage: str = "cache",
     ) -> None:
         """Open the file in this folder; without a folder each mini-batch is drawn when it is read.
 
-        From the storage "disk" each mini-batch is read anew, since the system is asked to drop what was read.
+        From the storage "disk" each mini-batch is read anew, since the system is asked to drop what
+        was read.
         """
         self.network, self.batch_size = network, batch_size
         self._purpose = purpose
@@ -84,7 +97,9 @@ class Feed:
         self.record_bytes = -(-length // PAGE) * PAGE
         self.count = network.parity.steps
         if purpose != CHECKED:
-            self.count = min(_MOST, max(_FEWEST, _HELD_BYTES // network.family.batch_bytes(batch_size)))
+            self.count = min(
+                _MOST, max(_FEWEST, _HELD_BYTES // network.family.batch_bytes(batch_size))
+            )
         self.path = None if folder is None else path_of(folder, batch_size, purpose)
         self._dropped = storage == "disk"
         self._file: Any = None if self.path is None else self._opened(self.path)
@@ -95,9 +110,14 @@ class Feed:
             file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - it stays open
             found = os.fstat(file.fileno()).st_size
         except OSError as error:
-            raise Unsupported("its mini-batches cannot be read: %s; start the run again" % error) from None
+            raise Unsupported(
+                "its mini-batches cannot be read: %s; start the run again" % error
+            ) from None
         if found != wanted:
-            words = "%s has %d bytes, not %d: it was changed since the run began; start the run again, which repairs it"
+            words = (
+                "%s has %d bytes, not %d: it was changed since the run began; start the run again, "
+                "which repairs it"
+            )
             raise Unsupported(words % (path, found, wanted))
         if self._dropped:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -107,7 +127,9 @@ class Feed:
         return file
 
     def drawn(self) -> Iterator[bytes]:
-        """Yield every record, drawn by the network's name, the size and the purpose: the content of the file."""
+        """Yield every record, drawn by the network's name, the size and the purpose: the content of
+        the file.
+        """
         return map(self._draw, range(self.count))
 
     def _draw(self, number: int) -> bytes:
@@ -129,14 +151,19 @@ class Feed:
         descriptor, start = self._file.fileno(), number * self.record_bytes
         found = os.pread(descriptor, self.record_bytes, start)
         if len(found) < self.record_bytes:
-            words = "%s ends within mini-batch %d of %d: it was cut; start the run again, which repairs it"
+            words = (
+                "%s ends within mini-batch %d of %d: it was cut; start the run again, which "
+                "repairs it"
+            )
             raise FeedError(words % (self.path, number + 1, self.count))
         if self._dropped:
             os.posix_fadvise(descriptor, start, self.record_bytes, os.POSIX_FADV_DONTNEED)
         return found
 
     def __getitem__(self, number: int) -> Batch:
-        """Return a mini-batch in canonical layout, in arrays of its own: of images a view of channels last."""
+        """Return a mini-batch in canonical layout, in arrays of its own: of images a view of
+        channels last.
+        """
         record = self.record(number)
         return Batch(*[_decoded(record, part) for part in self.parts])
 
@@ -155,7 +182,8 @@ def _decoded(record: bytes, part: Part) -> np.ndarray:
 
 
 def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Generator[Any, None, None]:
-    """Yield make(0), make(1) and so on without end, ``depth`` of them made ahead by this many threads.
+    """Yield make(0), make(1) and so on without end, ``depth`` of them made ahead by this many
+    threads.
 
     Without threads each is made when it is asked for.
     """
@@ -176,7 +204,9 @@ def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Generator[Any
 
 
 def check_shared_memory(feed: Feed, workers: int) -> None:
-    """Raise Unsupported where the shared memory cannot hold what these processes load ahead, two mini-batches each."""
+    """Raise Unsupported where the shared memory cannot hold what these processes load ahead, two
+    mini-batches each.
+    """
     needed = 2 * (workers + 1) * feed.network.family.batch_bytes(feed.batch_size)
     try:
         found = os.statvfs(SHARED_MEMORY)
@@ -185,17 +215,25 @@ def check_shared_memory(feed: Feed, workers: int) -> None:
     free = found.f_bavail * found.f_frsize
     if workers and free < needed:
         words = (
-            "loader workers %d: these processes hand mini-batches over in shared memory, and need %.0f MB of it; "
-            "%s has %.0f MB free: make it larger (docker run --shm-size), or use fewer workers"
+            "loader workers %d: these processes hand mini-batches over in shared memory, and need "
+            "%.0f MB of it; %s has %.0f MB free: make it larger (docker run --shm-size), or use "
+            "fewer workers"
         )
         raise Unsupported(words % (workers, needed / 1e6, SHARED_MEMORY, free / 1e6))
 
 
 class Feeder:
-    """An adapter whose every step takes the next mini-batch of a feed; other attributes are the adapter's own."""
+    """An adapter whose every step takes the next mini-batch of a feed; other attributes are the
+    adapter's own.
+    """
 
     def __init__(self, adapter: Adapter, network: Network, launch: Launch, purpose: str) -> None:
-        self._adapter, self._network, self._launch, self._purpose = adapter, network, launch, purpose
+        self._adapter, self._network, self._launch, self._purpose = (
+            adapter,
+            network,
+            launch,
+            purpose,
+        )
         self._source: Any = None
         self._ready: Iterator[Any] = iter(())
 
@@ -208,7 +246,9 @@ class Feeder:
         self._begin(self._purpose)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Reset the adapter, and begin the feed of the parity check; none of its mini-batches is ``batch``."""
+        """Reset the adapter, and begin the feed of the parity check; none of its mini-batches is
+        ``batch``.
+        """
         self.close()
         self._adapter.reset(weights, batch)
         self._begin(CHECKED)
@@ -226,9 +266,13 @@ class Feeder:
         feed = Feed(self._network, cell.known_batch_size, purpose, self._launch.feed, cell.storage)
         if cell.placement != LOADER:
             held = [feed[number] for number in range(feed.count)]
-            self._source = ahead(lambda number: hand_over(held[number % feed.count]), cell.helpers, 1)
+            self._source = ahead(
+                lambda number: hand_over(held[number % feed.count]), cell.helpers, 1
+            )
         elif feed.path is None:
-            raise Unsupported("placement loader: there is no file to load from; the run says why none was written")
+            raise Unsupported(
+                "placement loader: there is no file to load from; the run says why none was written"
+            )
         else:
             self._source = self._adapter.load(feed)
         # The start of a loader belongs to no step.

@@ -1,16 +1,29 @@
 """The parity check of a launch: does it compute what the float64 reference computes?
 
-After the timed steps, the same step runs a few more times with the recipe's learning rate, from weights and on data
-that the timed steps never saw (``Adapter.reset``); only then does the host say how often. The losses and, at a few
-seeded entries of every parameter, the total update are compared with those of the reference. Whole updates would be a
-hundred million numbers; 64 entries per parameter reveal a wrong gate order, a bias trained twice, a shifted padding or
-a sum instead of a mean, since each of these changes whole tensors. The guest observes, the host judges.
+After the timed steps, the same step runs a few more times with the recipe's learning rate, from
+weights and on data that the timed steps never saw (``Adapter.reset``); only then does the host say
+how often. The losses and, at a few seeded entries of every parameter, the total update are compared
+with those of the reference. Whole updates would be a hundred million numbers; 64 entries per
+parameter reveal a wrong gate order, a bias trained twice, a shifted padding or a sum instead of a
+mean, since each of these changes whole tensors. The guest observes, the host judges.
 """
 
 import json
 import math
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 
@@ -18,25 +31,46 @@ from .. import networks
 from ..base import Adapter
 from ..families import ParityRecipe
 from ..networks import Network
-from ..protocol import BEGIN, END, FED, HOST_LINE, READ, RESET, STEPS, TURN, Cell, Launch, Parity, ParitySample
+from ..protocol import (
+    BEGIN,
+    END,
+    FED,
+    HOST_LINE,
+    READ,
+    RESET,
+    STEPS,
+    TURN,
+    Cell,
+    Launch,
+    Parity,
+    ParitySample,
+)
 from . import batches, contract
 from .batches import Batch, sampled_entries
 
-#: What a precision's rounding does to a loss, and to updates without and with kinks in the network, relative; float32,
-#: on every device, has the recipes' own tolerances. The unit round-off u is 2**-11 for TF32 and float16 and 2**-8 for
-#: bfloat16: four of them for the loss, which is a mean over examples, and 64 for the updates of smooth networks. Where
-#: there are ReLUs or maxima, u decides which share of them falls to the other side, and the update's error grows with
-#: its root: 16 of it, but less than 1, which is the error of a parameter that stands still. The errors seen:
+#: What a precision's rounding does to a loss, and to updates without and with kinks in the network,
+#: relative; float32, on every device, has the recipes' own tolerances. The unit round-off u is
+#: 2**-11 for TF32 and float16 and 2**-8 for bfloat16: four of them for the loss, which is a mean
+#: over examples, and 64 for the updates of smooth networks. Where there are ReLUs or maxima, u
+#: decides which share of them falls to the other side, and the update's error grows with its root:
+#: 16 of it, but less than 1, which is the error of a parameter that stands still. The errors seen:
 #: adapters/README.md.
-ROUNDINGS = {"tf32": (2.0**-9, 2.0**-5, 0.4), "float16": (2.0**-9, 2.0**-5, 0.4), "bfloat16": (2.0**-6, 2.0**-2, 0.8)}
+ROUNDINGS = {
+    "tf32": (2.0**-9, 2.0**-5, 0.4),
+    "float16": (2.0**-9, 2.0**-5, 0.4),
+    "bfloat16": (2.0**-6, 2.0**-2, 0.8),
+}
 
-#: The smallest tolerances, of losses and of updates, that honest arithmetic of a lower precision needs.
+#: The smallest tolerances, of losses and of updates, that honest arithmetic of a lower precision
+#: needs.
 Allowance = Tuple[float, float]
 NO_ALLOWANCE = (0.0, 0.0)
 
 
 def allowance(network: Network, precision: str) -> Allowance:
-    """Return the error that a precision may cause in this network; none for one that the table does not list."""
+    """Return the error that a precision may cause in this network; none for one that the table does
+    not list.
+    """
     loss, smooth, kinked = ROUNDINGS.get(precision, (0.0, 0.0, 0.0))
     return loss, kinked if network.family.kinked() else smooth
 
@@ -46,10 +80,12 @@ _MOST_UPDATE_ERROR = 0.5
 
 
 def recipe_of(network: Network, cell: Cell) -> ParityRecipe:
-    """Return the recipe of a cell's check: the network's own or, with local steps, one with that many more steps.
+    """Return the recipe of a cell's check: the network's own or, with local steps, one with that
+    many more steps.
 
-    It goes beyond the first exchange, at a rate at which the local steps together move as far as one step of the
-    network's recipe. Their rounding errors add up like those of independent steps, and so do tolerances.
+    It goes beyond the first exchange, at a rate at which the local steps together move as far as
+    one step of the network's recipe. Their rounding errors add up like those of independent steps,
+    and so do tolerances.
     """
     recipe, local = network.parity, cell.local_steps
     if not local:
@@ -57,10 +93,13 @@ def recipe_of(network: Network, cell: Cell) -> ParityRecipe:
     steps = local + recipe.steps
     rate, wider = recipe.learning_rate / local, math.sqrt(steps)
     loss, update = recipe.loss_tolerance * wider, recipe.update_tolerance * wider
-    return ParityRecipe(steps, rate, loss, max(recipe.update_tolerance, min(update, _MOST_UPDATE_ERROR)), recipe.why)
+    return ParityRecipe(
+        steps, rate, loss, max(recipe.update_tolerance, min(update, _MOST_UPDATE_ERROR)), recipe.why
+    )
 
 
-#: Largest relative error of an example's outputs at a precision that is lower than float32: eight units of rounding.
+#: Largest relative error of an example's outputs at a precision that is lower than float32: eight
+#: units of rounding.
 OUTPUT_ROUNDINGS = {"tf32": 2.0**-8, "float16": 2.0**-8, "bfloat16": 2.0**-5}
 #: Outputs of an example that the check looks at.
 SAMPLED_OUTPUTS = 32
@@ -72,7 +111,9 @@ def output_tolerance(network: Network, precision: str) -> float:
 
 
 def sample_outputs(outputs: np.ndarray) -> np.ndarray:
-    """Return the sampled outputs of each example, float64 (batch, sampled), of (batch, rows, outputs)."""
+    """Return the sampled outputs of each example, float64 (batch, sampled), of (batch, rows,
+    outputs).
+    """
     flat = outputs.reshape(len(outputs), -1)
     places = sampled_entries("outputs", flat.shape[1], SAMPLED_OUTPUTS)
     sampled: np.ndarray = flat[:, places].astype(np.float64)
@@ -97,14 +138,18 @@ def entries_of(name: str, value: np.ndarray) -> np.ndarray:
 
 
 def sample_weights(weights: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Return the sampled entries of the starting weights, so that the weights themselves can be dropped."""
+    """Return the sampled entries of the starting weights, so that the weights themselves can be
+    dropped.
+    """
     return {name: entries_of(name, value) for name, value in weights.items()}
 
 
 def observe(
     parameters: Iterable[Tuple[str, np.ndarray]], before: Dict[str, np.ndarray], losses: List[float]
 ) -> Observation:
-    """Form the updates from the parameters after the parity steps and their sampled entries before."""
+    """Form the updates from the parameters after the parity steps and their sampled entries
+    before.
+    """
     updates = {}
     count = 0
     for name, value in parameters:
@@ -113,18 +158,28 @@ def observe(
     return Observation(losses, updates, count)
 
 
-def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
-    """Return whether every sampled entry is unchanged; reads no parameter after the first that moved."""
+def all_unchanged(
+    parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]
+) -> bool:
+    """Return whether every sampled entry is unchanged; reads no parameter after the first that
+    moved.
+    """
     return not any((entries_of(name, value) != earlier[name]).any() for name, value in parameters)
 
 
 def save(path: str, observation: Observation, earlier: Sequence[Observation] = ()) -> None:
-    """Write an observation as a reference file, with the updates of earlier ones, each with the losses until then."""
+    """Write an observation as a reference file, with the updates of earlier ones, each with the
+    losses until then.
+    """
     arrays: Dict[str, Any] = {}
     for each in earlier:
         steps = len(each.losses)
-        arrays.update(("update%d:%s" % (steps, name), each.updates[name]) for name in sorted(each.updates))
-    arrays.update(("update:" + name, observation.updates[name]) for name in sorted(observation.updates))
+        arrays.update(
+            ("update%d:%s" % (steps, name), each.updates[name]) for name in sorted(each.updates)
+        )
+    arrays.update(
+        ("update:" + name, observation.updates[name]) for name in sorted(observation.updates)
+    )
     np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
 
 
@@ -143,7 +198,9 @@ def load(path: str, steps: Optional[int] = None) -> Observation:
     with np.load(path, allow_pickle=False) as archive:
         losses = [float(loss) for loss in archive["losses"]]
         start = "update:" if steps in (None, len(losses)) else "update%d:" % steps
-        updates = {name[len(start) :]: archive[name] for name in archive.files if name.startswith(start)}
+        updates = {
+            name[len(start) :]: archive[name] for name in archive.files if name.startswith(start)
+        }
     if not updates:
         raise ValueError("%s has nothing for %s steps" % (path, steps))
     return Observation(losses[:steps], updates)
@@ -156,15 +213,20 @@ def load_outputs(path: str, steps: int) -> np.ndarray:
     return outputs
 
 
-def _update_error(updates: Dict[str, np.ndarray], expected: Dict[str, np.ndarray]) -> Tuple[float, str]:
+def _update_error(
+    updates: Dict[str, np.ndarray], expected: Dict[str, np.ndarray]
+) -> Tuple[float, str]:
     """Return the largest relative error of a parameter's update, and that parameter's name."""
     scale = max(float(np.abs(update).max()) for update in expected.values())
     worst, name_of_worst = 0.0, ""
     for name, update in expected.items():
-        # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged against the
-        # largest update of the network, so as not to divide float32 noise by almost nothing.
+        # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged
+        # against the largest update of the network, so as not to divide float32 noise by almost
+        # nothing.
         floor = 1e-6 * scale * np.sqrt(update.size)
-        error = float(np.linalg.norm(updates[name] - update) / max(float(np.linalg.norm(update)), floor))
+        error = float(
+            np.linalg.norm(updates[name] - update) / max(float(np.linalg.norm(update)), floor)
+        )
         if np.isnan(error):
             return error, name
         if error > worst:
@@ -177,13 +239,23 @@ def _wider(recipe: ParityRecipe, allowed: Allowance) -> Allowance:
 
 
 def judge(
-    observation: Observation, reference: Observation, recipe: ParityRecipe, allowed: Allowance = NO_ALLOWANCE
+    observation: Observation,
+    reference: Observation,
+    recipe: ParityRecipe,
+    allowed: Allowance = NO_ALLOWANCE,
 ) -> Parity:
-    """Compare a launch's observation with the reference's, by the network's recipe and the precision's allowance."""
-    if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(reference.updates):
-        raise ValueError("the reference was made for another recipe or another network: generate it again")
+    """Compare a launch's observation with the reference's, by the network's recipe and the
+    precision's allowance.
+    """
+    if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(
+        reference.updates
+    ):
+        raise ValueError(
+            "the reference was made for another recipe or another network: generate it again"
+        )
     losses, expected = np.array(observation.losses), np.array(reference.losses)
-    # After one step a small network may have memorised a small mini-batch: its loss is close to zero then.
+    # After one step a small network may have memorised a small mini-batch: its loss is close to
+    # zero then.
     scale = np.maximum(np.abs(expected), 0.1 * abs(expected[0]))
     loss_error = float(np.max(np.abs(losses - expected) / scale))  # unlike max(), keeps a NaN
     update_error, worst = _update_error(observation.updates, reference.updates)
@@ -192,7 +264,9 @@ def judge(
     if not loss_error <= loss_tolerance:
         problems.append("loss off by %.1e (tolerance %.0e)" % (loss_error, loss_tolerance))
     if not update_error <= update_tolerance:
-        problems.append("update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, update_tolerance))
+        problems.append(
+            "update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, update_tolerance)
+        )
     finite = bool(np.isfinite(loss_error) and np.isfinite(update_error))
     return Parity(
         verdict="disagrees" if problems else "agrees",
@@ -210,8 +284,8 @@ def judge(
 def judge_outputs(outputs: np.ndarray, expected: np.ndarray, tolerance: float) -> Parity:
     """Compare sampled outputs with those expected, both (batch, sampled).
 
-    Each example is judged by itself, so that none may be left out. One whose outputs are small by chance is judged
-    against the usual size of an example's outputs.
+    Each example is judged by itself, so that none may be left out. One whose outputs are small by
+    chance is judged against the usual size of an example's outputs.
     """
     sizes = np.linalg.norm(expected, axis=1)
     errors = np.linalg.norm(outputs - expected, axis=1) / np.maximum(sizes, 0.3 * np.median(sizes))
@@ -221,7 +295,9 @@ def judge_outputs(outputs: np.ndarray, expected: np.ndarray, tolerance: float) -
     if not finite:
         reason = "the outputs of the parity check are not finite"
     verdict = "agrees" if agrees else "disagrees"
-    return Parity(verdict, reason, [], None, None, "", 0.0, 0.0, 0.0, error if finite else None, tolerance)
+    return Parity(
+        verdict, reason, [], None, None, "", 0.0, 0.0, 0.0, error if finite else None, tolerance
+    )
 
 
 def unchecked(network: Network, reason: str, allowed: Allowance = NO_ALLOWANCE) -> Parity:
@@ -242,9 +318,9 @@ class CheckRequest(NamedTuple):
 class Host:
     """The line to the host; without one nothing is sent and no check is asked for.
 
-    At each mark the guest sends a word and waits for the host's line: meanwhile the host reads its own clock and the
-    CPU time of all processes of the launch. After the timed samples its line says which parity check to run; the guest
-    cannot know that earlier.
+    At each mark the guest sends a word and waits for the host's line: meanwhile the host reads its
+    own clock and the CPU time of all processes of the launch. After the timed samples its line says
+    which parity check to run; the guest cannot know that earlier.
     """
 
     def __init__(self) -> None:
@@ -274,13 +350,15 @@ class Host:
     def first_turn(self, nanoseconds: int) -> Tuple[int, bool]:
         """Send about how long a sample takes, and wait for the first turn.
 
-        Return how many samples it is to have, and whether each turn is to begin with one that does not count.
+        Return how many samples it is to have, and whether each turn is to begin with one that does
+        not count.
         """
         answer = self.mark("%s %d" % (BEGIN, nanoseconds))
         return int(answer.get("samples", 0)), answer.get("lead_in") is True
 
     def next_turn(self, samples: int) -> int:
-        """Send that a turn ended with this many samples, wait for the next one, and return how many it is to have.
+        """Send that a turn ended with this many samples, wait for the next one, and return how many
+        it is to have.
 
         Return 0 if no turn follows.
         """
@@ -291,7 +369,9 @@ class Host:
         return _request(self.mark("%s %d" % (END, steps)))
 
     def read(self) -> Optional[CheckRequest]:
-        """Send that the parameters were read; return a further check, where the host asks for one."""
+        """Send that the parameters were read; return a further check, where the host asks for
+        one.
+        """
         return _request(self.mark(READ))
 
 
@@ -300,7 +380,9 @@ def _request(answer: Dict[str, Any]) -> Optional[CheckRequest]:
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The check's weights, each made on lookup: all at once they would take as much memory as the framework's."""
+    """The check's weights, each made on lookup: all at once they would take as much memory as the
+    framework's.
+    """
 
     def __init__(self, network: Network, folder: Optional[str] = None) -> None:
         self._parameters = {parameter.name: parameter for parameter in network.family.parameters()}
@@ -322,7 +404,9 @@ class Weights(Mapping[str, np.ndarray]):
 def run_check(
     adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
 ) -> ParitySample:
-    """Run the checks of the timed ``step`` that the host asks for; return what the last one showed."""
+    """Run the checks of the timed ``step`` that the host asks for; return what the last one
+    showed.
+    """
     network = networks.from_data(launch.network or {})
     weights, batch = Weights(network, launch.weights), batches.of_launch(network, launch)
     adapter.set_learning_rate(recipe_of(network, launch.cell).learning_rate)
@@ -348,7 +432,9 @@ def run_check(
 def run_output_check(
     adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
 ) -> ParitySample:
-    """Run the checks of inference that the host asks for, on a mini-batch that was unknown until then."""
+    """Run the checks of inference that the host asks for, on a mini-batch that was unknown until
+    then.
+    """
     network = networks.from_data(launch.network or {})
     few, size = batches.checked_examples(network), launch.cell.known_batch_size
     further: Optional[CheckRequest] = request
@@ -375,10 +461,13 @@ def _finite(values: Any) -> Optional[List[float]]:
     return numbers if all(map(math.isfinite, numbers)) else None
 
 
-def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[str, np.ndarray]) -> None:
+def save_reference(
+    adapter: Adapter, network: Network, path: str, before: Dict[str, np.ndarray]
+) -> None:
     """Run the recipe's steps and write the observations of each as the reference file.
 
-    With local steps only those after the first exchange are kept: a shorter check would not see the exchange.
+    With local steps only those after the first exchange are kept: a shorter check would not see the
+    exchange.
     """
     recipe = recipe_of(network, adapter.cell)
     adapter.set_learning_rate(recipe.learning_rate)
@@ -389,12 +478,16 @@ def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[s
         adapter.synchronize()
         losses.append(contract.loss(adapter))
         if step >= adapter.cell.local_steps:
-            shown.append(observe(contract.current_parameters(adapter, network), before, list(losses)))
+            shown.append(
+                observe(contract.current_parameters(adapter, network), before, list(losses))
+            )
     save(path, shown[-1], shown[:-1])
 
 
 def save_output_reference(adapter: Adapter, network: Network, path: str) -> None:
-    """Write the sampled outputs of the mini-batch, or of those that the first steps take, as the reference file."""
+    """Write the sampled outputs of the mini-batch, or of those that the first steps take, as the
+    reference file.
+    """
     count = network.parity.steps if adapter.cell.placement in FED else 1
     found: Dict[str, Any] = {}
     for step in range(1, count + 1):

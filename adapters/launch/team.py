@@ -1,15 +1,17 @@
-"""Workers that train together, each in its own process: their start, their commands, and their loss.
+"""Workers that train together, each in its own process: their start, their commands, and their
+loss.
 
-The process that the host started is the first worker. It starts the others, which run the same guest with the same
-``cell.json``, and sends them a line through a pipe before each of its own calls: they join in, since a step, and the
-mean of the losses, need all workers. Each step of the first worker waits for the others inside the framework's own
-engine, so its clock times the step of all.
+The process that the host started is the first worker. It starts the others, which run the same
+guest with the same ``cell.json``, and sends them a line through a pipe before each of its own
+calls: they join in, since a step, and the mean of the losses, need all workers. Each step of the
+first worker waits for the others inside the framework's own engine, so its clock times the step of
+all.
 
-A sample of several short steps is one line: its cost, some microseconds, is spread over a sample. Engines that drive
-all their devices from one process need none of this.
+A sample of several short steps is one line: its cost, some microseconds, is spread over a sample.
+Engines that drive all their devices from one process need none of this.
 
-Asynchronous workers wait for one another at the end of each line (`Adapter.meet`): a sample lasts until the slowest
-worker has taken its steps, and between them none waits.
+Asynchronous workers wait for one another at the end of each line (`Adapter.meet`): a sample lasts
+until the slowest worker has taken its steps, and between them none waits.
 """
 
 import os
@@ -24,13 +26,22 @@ import numpy as np
 
 from ..base import PROCESSES, Adapter
 from ..networks import Network
-from ..protocol import ASYNC, EVERY_STEP, Launch, Outcome, Status, read_json_object, write_json, write_outcome
+from ..protocol import (
+    ASYNC,
+    EVERY_STEP,
+    Launch,
+    Outcome,
+    Status,
+    read_json_object,
+    write_json,
+    write_outcome,
+)
 from . import batches, evidence, parity
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
-#: A lost worker makes the engine of the others fail with a message about sockets. Wait this many seconds for the lost
-#: worker's own reason, and as long for the others to fail by themselves.
+#: A lost worker makes the engine of the others fail with a message about sockets. Wait this many
+#: seconds for the lost worker's own reason, and as long for the others to fail by themselves.
 GRACE_SECONDS = 2.0
 _END_SECONDS = 5.0
 
@@ -41,7 +52,9 @@ def needed(adapter: Adapter, launch: Launch) -> bool:
 
 
 def refusal(adapter: Adapter, launch: Launch) -> str:
-    """Return why these workers cannot train together; empty where they can, or where one trains by itself."""
+    """Return why these workers cannot train together; empty where they can, or where one trains by
+    itself.
+    """
     workers, size, sync = launch.cell.world_size, launch.cell.batch_size, launch.cell.sync
     if sync not in (EVERY_STEP, ASYNC) and not launch.cell.local_steps:
         return "sync %s: known values are step, local:H with H local steps, and async" % sync
@@ -58,7 +71,9 @@ def refusal(adapter: Adapter, launch: Launch) -> str:
 
 
 def see_own_gpu(launch: Launch, worker: int) -> None:
-    """Let this process see its worker's GPU only, before the framework looks: it is device 0 then."""
+    """Let this process see its worker's GPU only, before the framework looks: it is device 0
+    then.
+    """
     if launch.gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = launch.gpu.split(",")[worker]
 
@@ -73,7 +88,9 @@ def part_of(batch: Batch, worker: int, workers: int) -> Batch:
 def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
     """Give a worker the weights of the parity check and its part of that mini-batch."""
     batch = batches.of_launch(network, launch)
-    adapter.reset(parity.Weights(network, launch.weights), part_of(batch, worker, launch.cell.world_size))
+    adapter.reset(
+        parity.Weights(network, launch.weights), part_of(batch, worker, launch.cell.world_size)
+    )
 
 
 def meeting_place(directory: str) -> str:
@@ -87,7 +104,9 @@ def _report(directory: str, worker: int) -> str:
 
 def say_why(directory: str, worker: int, outcome: Outcome) -> None:
     """Write a worker's reason for ending where the first one looks for it."""
-    write_json(_report(directory, worker), {"status": outcome.status.value, "reason": outcome.reason})
+    write_json(
+        _report(directory, worker), {"status": outcome.status.value, "reason": outcome.reason}
+    )
 
 
 #: A lost worker's rank as the cause, the moment of its report, and what it makes of the launch.
@@ -108,7 +127,14 @@ class Team:
         self._others = [
             subprocess.Popen(
                 # As the host started this one: an isolated interpreter ignores PYTHONPATH.
-                [sys.executable, "-I" if sys.flags.isolated else "-s", here, directory, OPTION, str(worker)],
+                [
+                    sys.executable,
+                    "-I" if sys.flags.isolated else "-s",
+                    here,
+                    directory,
+                    OPTION,
+                    str(worker),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )
@@ -116,28 +142,38 @@ class Team:
         ]
         self._pipes = [other.stdin.fileno() for other in self._others if other.stdin is not None]
         for place, other in enumerate(self._others):
-            watch = threading.Thread(target=self._watch, args=(place + 1, other), name="worker %d" % (place + 1))
+            watch = threading.Thread(
+                target=self._watch, args=(place + 1, other), name="worker %d" % (place + 1)
+            )
             watch.daemon = True
             watch.start()
 
     def send(self, line: bytes) -> None:
-        """Send this command to all other workers; raises ConnectionError where one cannot be reached."""
+        """Send this command to all other workers; raises ConnectionError where one cannot be
+        reached.
+        """
         for place, pipe in enumerate(self._pipes):
             try:
                 os.write(pipe, line)
             except OSError:
-                raise ConnectionError("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
+                raise ConnectionError(
+                    "worker %d of %d has closed its pipe" % (place + 1, self._world_size)
+                ) from None
 
     def why_lost(self) -> Optional[Outcome]:
-        """Return the outcome of a launch that lost a worker, with that worker's reason; None where all are there.
+        """Return the outcome of a launch that lost a worker, with that worker's reason; None where
+        all are there.
 
-        Of several lost ones the first cause counts, since the others fail for lack of that worker: out of memory or an
-        unsupported cell; then an end without a report; then the earliest report.
+        Of several lost ones the first cause counts, since the others fail for lack of that worker:
+        out of memory or an unsupported cell; then an end without a report; then the earliest
+        report.
         """
         deadline = time.monotonic() + GRACE_SECONDS
         while True:
             late = time.monotonic() > deadline
-            lost = [each for each in map(self._lost, range(1, self._world_size)) if each is not None]
+            lost = [
+                each for each in map(self._lost, range(1, self._world_size)) if each is not None
+            ]
             if any(rank == 0 for rank, _, _ in lost) or (lost and late):
                 return min(lost, key=lambda each: each[:2])[2]
             if late:
@@ -145,7 +181,10 @@ class Team:
             time.sleep(0.05)
 
     def _lost(self, worker: int) -> Optional[_Lost]:
-        path, name = _report(self._directory, worker), "worker %d of %d" % (worker, self._world_size)
+        path, name = (
+            _report(self._directory, worker),
+            "worker %d of %d" % (worker, self._world_size),
+        )
         report = read_json_object(path)
         if report is not None:
             status = Status(report.get("status", "crashed"))
@@ -155,12 +194,18 @@ class Team:
         if code is None:
             return None
         if code == -signal.SIGKILL and evidence.oom_kills() > self._oom_kills:
-            return 0, 0.0, Outcome(Status.OUT_OF_MEMORY, name + " was killed by the kernel: memory ran out")
+            return (
+                0,
+                0.0,
+                Outcome(Status.OUT_OF_MEMORY, name + " was killed by the kernel: memory ran out"),
+            )
         ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code
         return 1, 0.0, Outcome(Status.CRASHED, "%s ended %s" % (name, ended))
 
     def _watch(self, worker: int, other: "subprocess.Popen[bytes]") -> None:
-        """Wait for a worker's end. Where it is early, and the first worker hangs waiting for it, end the launch."""
+        """Wait for a worker's end. Where it is early, and the first worker hangs waiting for it,
+        end the launch.
+        """
         other.wait()
         # Let the first worker fail by itself, if it can.
         time.sleep(2 * GRACE_SECONDS)
@@ -169,7 +214,10 @@ class Team:
                 return
             self._over = True
             try:
-                write_outcome(self._directory, self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker))
+                write_outcome(
+                    self._directory,
+                    self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker),
+                )
                 sys.stdout.flush()
                 sys.stderr.flush()
             finally:
@@ -223,7 +271,9 @@ def _step_of_all(team: Team, adapter: Adapter) -> Any:
 
 
 class Lead:
-    """The first worker's adapter, whose calls the others join in; other attributes are the adapter's own."""
+    """The first worker's adapter, whose calls the others join in; other attributes are the
+    adapter's own.
+    """
 
     def __init__(self, team: Team, adapter: Adapter) -> None:
         self._team = team
@@ -238,7 +288,9 @@ class Lead:
         self._adapter.set_learning_rate(rate)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Put the check's weights, and each worker's part of its mini-batch, in place in all of them."""
+        """Put the check's weights, and each worker's part of its mini-batch, in place in all of
+        them.
+        """
         self._team.send(b"reset\n")
         self._adapter.reset(weights, part_of(batch, 0, self._adapter.cell.world_size))
 

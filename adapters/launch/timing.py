@@ -1,14 +1,16 @@
-"""The timed loop (the step, device synchronisation, two clock readings, and nothing else), and the warm-up before it.
+"""The timed loop (the step, device synchronisation, two clock readings, and nothing else), and the
+warm-up before it.
 
-A launch warms up for at least ``Protocol.warmup_steps`` steps, the first one included, and on a GPU for `GPU_SECONDS`
-more. Up to ``Protocol.maximum_warmup_steps`` timed samples count as warm-up too: those before the last change of level,
-found by optimal partitioning.
+A launch warms up for at least ``Protocol.warmup_steps`` steps, the first one included, and on a GPU
+for `GPU_SECONDS` more. Up to ``Protocol.maximum_warmup_steps`` timed samples count as warm-up too:
+those before the last change of level, found by optimal partitioning.
 
-The series is cut where that lowers the sum of squared deviations from the segments' means by more than a penalty for
-each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"; PELT, Killick et al.
-2012, gives the same cuts in less time). The penalty is in units of the noise's variance, estimated from the
-differences of samples close by, so that neither trend nor level enters. Our own code, because the guest has NumPy
-alone; the tests compare it with ``ruptures``. Its reliability: adapters/README.md.
+The series is cut where that lowers the sum of squared deviations from the segments' means by more
+than a penalty for each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on
+an interval"; PELT, Killick et al. 2012, gives the same cuts in less time). The penalty is in units
+of the noise's variance, estimated from the differences of samples close by, so that neither trend
+nor level enters. Our own code, because the guest has NumPy alone; the tests compare it with
+``ruptures``. Its reliability: adapters/README.md.
 """
 
 import gc
@@ -24,8 +26,11 @@ from .evidence import SampleCounter, resident_pages
 TRIES = 6  # to find how many steps make a sample
 
 
-# perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less than 1 ns over days.
-nanoseconds: Callable[[], int] = getattr(time, "perf_counter_ns", lambda: int(time.perf_counter() * 1e9))
+# perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less
+# than 1 ns over days.
+nanoseconds: Callable[[], int] = getattr(
+    time, "perf_counter_ns", lambda: int(time.perf_counter() * 1e9)
+)
 
 
 def time_one(step: Callable[[], None], synchronize: Callable[[], None]) -> int:
@@ -58,8 +63,9 @@ def noting_calls(
 ) -> Callable[[], None]:
     """Return a function that makes so many calls and appends the nanoseconds of each to ``calls``.
 
-    Under a CPU quota samples last several of the kernel's periods, and the tail is that of single calls: those in which
-    the quota is used up wait for the next period. The clock takes about 50 ns a call.
+    Under a CPU quota samples last several of the kernel's periods, and the tail is that of single
+    calls: those in which the quota is used up wait for the next period. The clock takes about 50 ns
+    a call.
     """
 
     def make_calls() -> None:
@@ -72,10 +78,13 @@ def noting_calls(
     return make_calls
 
 
-def calls_that_count(calls: Sequence[int], count: int, left_out: int, turns: Sequence[int]) -> List[int]:
+def calls_that_count(
+    calls: Sequence[int], count: int, left_out: int, turns: Sequence[int]
+) -> List[int]:
     """Return the calls of the samples that count, given the number of calls in each sample.
 
-    ``left_out`` is the number of samples that do not: those before the others, or the first one of each turn.
+    ``left_out`` is the number of samples that do not: those before the others, or the first one of
+    each turn.
     """
     if not turns:
         return list(calls[left_out * count :])
@@ -91,10 +100,11 @@ def calls_that_count(calls: Sequence[int], count: int, left_out: int, turns: Seq
 def steps_per_sample(
     step: Callable[[], None], synchronize: Callable[[], None], step_nanoseconds: int, seconds: float
 ) -> Tuple[int, List[int]]:
-    """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each try to find out.
+    """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each
+    try to find out.
 
-    ``step_nanoseconds`` is a first guess of a step's time; where it calls for several steps, that many are timed: steps
-    in a row cost less than single ones, and those of a warm-up may be slow.
+    ``step_nanoseconds`` is a first guess of a step's time; where it calls for several steps, that
+    many are timed: steps in a row cost less than single ones, and those of a warm-up may be slow.
     """
     wanted = seconds * 1e9
     count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
@@ -109,11 +119,14 @@ def steps_per_sample(
     return count, tried
 
 
-def keep_busy(step: Callable[[], None], synchronize: Callable[[], None], seconds: float) -> List[int]:
-    """Run steps for at least this many seconds, one at least; return a step's nanoseconds in each batch of them.
+def keep_busy(
+    step: Callable[[], None], synchronize: Callable[[], None], seconds: float
+) -> List[int]:
+    """Run steps for at least this many seconds, one at least; return a step's nanoseconds in each
+    batch of them.
 
-    Batches grow until one lasts a hundredth of the time, so that short steps keep the device as busy as they will while
-    timed, and give about a hundred numbers, not a hundred thousand.
+    Batches grow until one lasts a hundredth of the time, so that short steps keep the device as
+    busy as they will while timed, and give about a hundred numbers, not a hundred thousand.
     """
     spent: List[int] = []
     count = 1
@@ -135,10 +148,11 @@ def timed_loop(
 ) -> List[int]:
     """Return the nanoseconds of every timed call of ``step``, in order.
 
-    Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
-    Samples go into a preallocated list and the garbage collector is off, so that between two steps there is only a
-    store, a comparison and a branch, and where there is a ``counter`` its reading of the kernel's counts, about 1 us
-    outside of every sample.
+    Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and
+    ``protocol.minimum_steps`` are done. Samples go into a preallocated list and the garbage
+    collector is off, so that between two steps there is only a store, a comparison and a branch,
+    and where there is a ``counter`` its reading of the kernel's counts, about 1 us outside of every
+    sample.
     """
     samples = [0] * protocol.steps
     minimum = protocol.minimum_steps
@@ -168,7 +182,9 @@ def timed_loop(
 
 
 def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.1) -> float:
-    """Return the best FLOP/s of repeated (size, size) matrix products within about this many seconds."""
+    """Return the best FLOP/s of repeated (size, size) matrix products within about this many
+    seconds.
+    """
     multiply()
     best = float("inf")
     start = time.perf_counter()
@@ -180,9 +196,9 @@ def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float =
             return 2.0 * size**3 / best
 
 
-#: An idle GPU lowers its clocks, and needs tenths of a second of work to raise them again; in the first steps libraries
-#: autotune their kernels, and allocators grow. A second covers both; later changes (heat, a power limit) are left to
-#: the search for a steady state and to the telemetry.
+#: An idle GPU lowers its clocks, and needs tenths of a second of work to raise them again; in the
+#: first steps libraries autotune their kernels, and allocators grow. A second covers both; later
+#: changes (heat, a power limit) are left to the search for a steady state and to the telemetry.
 GPU_SECONDS = 1.0
 
 #: Of warm-up before the first turn of several launches, beside the usual steps.
@@ -194,17 +210,24 @@ GROWING_STEPS = 4
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
 PENALTY = 6.0  # times the noise's variance and the logarithm of the length
 RELEVANT = 0.01  # relative: a smaller change of level is left alone
-DISTURBED = 0.1  # share of the steady samples that may lie on another level, from which they came back
-APART = 3  # samples: neighbours in autocorrelated noise are alike and make it look smaller than it is
+DISTURBED = (
+    0.1  # share of the steady samples that may lie on another level, from which they came back
+)
+APART = (
+    3  # samples: neighbours in autocorrelated noise are alike and make it look smaller than it is
+)
 LONGEST = 200  # samples looked at; a longer series is looked at in groups
 
 
 def warm_up(
     adapter: Any, launch: Launch, step: Callable[[], None], note_loss: Callable[[], None]
 ) -> Tuple[List[int], int]:
-    """Run the steps between the first and the timed ones; return their nanoseconds, and the steps of a sample."""
+    """Run the steps between the first and the timed ones; return their nanoseconds, and the steps
+    of a sample.
+    """
     protocol, spent = launch.protocol, []
-    # The first step counts as warm-up. The first exchange after local steps is slow, as first calls are.
+    # The first step counts as warm-up. The first exchange after local steps is slow, as first calls
+    # are.
     grown = 0
     for _ in range(max(1, protocol.warmup_steps - 1, launch.cell.local_steps - 1)):
         before = resident_pages()
@@ -226,11 +249,13 @@ def warm_up(
 
 
 def until_memory_stays(step: Callable[[], None], synchronize: Callable[[], None]) -> List[int]:
-    """Run steps until one leaves hardly more memory in use than before, at most `GROWING_STEPS`; return nanoseconds.
+    """Run steps until one leaves hardly more memory in use than before, at most `GROWING_STEPS`;
+    return nanoseconds.
 
-    Heaps grow for longer than other things warm up: after three steps PyTorch's next two still mapped 50,000 pages
-    each, which is 0.1 s of a step of 0.35 s. A launch has too few rounds of such steps for a median to hide that. A
-    framework that gives memory back after each step, as JAX does, has page faults in all of them, but does not grow.
+    Heaps grow for longer than other things warm up: after three steps PyTorch's next two still
+    mapped 50,000 pages each, which is 0.1 s of a step of 0.35 s. A launch has too few rounds of
+    such steps for a median to hide that. A framework that gives memory back after each step, as JAX
+    does, has page faults in all of them, but does not grow.
     """
     spent: List[int] = []
     growing = True
@@ -247,10 +272,12 @@ def timed_samples(
     protocol: Protocol,
     counter: Optional[SampleCounter] = None,
 ) -> Tuple[List[int], List[int], Optional[bool]]:
-    """Time samples, and more of them while too few are steady; return the warm-up samples, and the others.
+    """Time samples, and more of them while too few are steady; return the warm-up samples, and the
+    others.
 
-    The third value is whether the others are steady; None where that was not checked. The search ends with the longest
-    warm-up, or once the further samples have taken the protocol's seconds: all samples are kept then.
+    The third value is whether the others are steady; None where that was not checked. The search
+    ends with the longest warm-up, or once the further samples have taken the protocol's seconds:
+    all samples are kept then.
     """
     samples = timed_loop(sample, synchronize, protocol, counter=counter)
     longest = protocol.maximum_warmup_steps
@@ -290,8 +317,9 @@ def samples_in_turns(
 ) -> TimedTurns:
     """Time so many samples in the first turn, and in further ones until ``next_turn`` returns 0.
 
-    ``next_turn`` takes the number of samples of a turn that has ended, waits until other launches had theirs, and
-    returns how many samples are next. The host may stop this process in a turn: it subtracts the time.
+    ``next_turn`` takes the number of samples of a turn that has ended, waits until other launches
+    had theirs, and returns how many samples are next. The host may stop this process in a turn: it
+    subtracts the time.
     """
     lead_ins: List[int] = []
     samples: List[int] = []
@@ -334,7 +362,8 @@ def _logarithms(times: Sequence[float]) -> np.ndarray:
 
 
 def smooth(times: Sequence[float]) -> np.ndarray:
-    """Return the logarithms of the times, each the median of itself and its neighbours: single spikes vanish.
+    """Return the logarithms of the times, each the median of itself and its neighbours: single
+    spikes vanish.
 
     The first and the last take their neighbour's: a spike at an end is a spike all the same.
     """
@@ -346,7 +375,9 @@ def smooth(times: Sequence[float]) -> np.ndarray:
 
 
 def noise_variance(times: Sequence[float]) -> float:
-    """Return the variance of the logarithms around their level, robustly, from differences of times `APART` samples."""
+    """Return the variance of the logarithms around their level, robustly, from differences of times
+    `APART` samples.
+    """
     logs = _logarithms(times)
     apart = APART if len(logs) >= 6 * APART else 1
     differences = np.abs(logs[apart:] - logs[:-apart])
@@ -356,7 +387,9 @@ def noise_variance(times: Sequence[float]) -> float:
 
 
 def change_points(signal: np.ndarray, penalty: float) -> List[int]:
-    """Return the starts of the segments but the first that minimise squared deviations plus ``penalty`` a cut."""
+    """Return the starts of the segments but the first that minimise squared deviations plus
+    ``penalty`` a cut.
+    """
     count = len(signal)
     sums = np.concatenate([[0.0], np.cumsum(signal)])
     squares = np.concatenate([[0.0], np.cumsum(signal**2)])
@@ -379,10 +412,12 @@ def change_points(signal: np.ndarray, penalty: float) -> List[int]:
 
 
 def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
-    """Return the index from which the times keep their level; None where fewer than ``minimum`` of them do.
+    """Return the index from which the times keep their level; None where fewer than ``minimum`` of
+    them do.
 
-    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count, nor does one that
-    lasted only a few samples: that was a disturbance, not warm-up. Also None where the times still drift at the end.
+    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count,
+    nor does one that lasted only a few samples: that was a disturbance, not warm-up. Also None
+    where the times still drift at the end.
     """
     group = -(-len(times) // LONGEST)
     if group > 1:
@@ -400,15 +435,21 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
         return None
     head, tail = signal[: bounds[first]], signal[bounds[first] :]
     if len(tail) < len(head) and float(np.mean(tail)) - float(np.mean(head)) > RELEVANT:
-        # The longer part was faster: a neighbour appeared, or the machine slows down. More samples decide.
+        # The longer part was faster: a neighbour appeared, or the machine slows down. More samples
+        # decide.
         return None
     index = bounds[first] * group
     return index if len(times) - index >= minimum else None
 
 
 def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
-    """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last one's level."""
-    levels = [float(np.mean(signal[bounds[index] : bounds[index + 1]])) for index in range(len(bounds) - 1)]
+    """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last
+    one's level.
+    """
+    levels = [
+        float(np.mean(signal[bounds[index] : bounds[index + 1]]))
+        for index in range(len(bounds) - 1)
+    ]
     first = len(levels) - 1
     elsewhere = 0
     for segment in range(len(levels) - 1, -1, -1):
@@ -421,5 +462,7 @@ def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
 
 def _drifts(signal: np.ndarray, cut: int) -> bool:
     line = np.polyval(np.polyfit(np.arange(len(signal)), signal, 1), np.arange(len(signal)))
-    levels = np.concatenate([np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))])
+    levels = np.concatenate(
+        [np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))]
+    )
     return bool(np.sum((signal - line) ** 2) < np.sum((signal - levels) ** 2))

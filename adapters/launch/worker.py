@@ -49,17 +49,21 @@ Load = Callable[[Launch], Adapter]
 
 
 def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
-    """Return the step to time: the adapter's own, followed by the products that `EXTRA_PRODUCTS` asks for.
+    """Return the step to time: the adapter's own, followed by the products that `EXTRA_PRODUCTS`
+    asks for.
 
-    "18x128" adds 18 of the framework's own products of order 128, to test whether a slowdown is detected. Unlike a
-    sleep, such work competes for the same caches and threads as a slower kernel would.
+    "18x128" adds 18 of the framework's own products of order 128, to test whether a slowdown is
+    detected. Unlike a sleep, such work competes for the same caches and threads as a slower kernel
+    would.
     """
     given = os.environ.get(EXTRA_PRODUCTS, "")
     if not given:
         return adapter.step
     match = re.match(r"([0-9]{1,6})x([1-9][0-9]{0,4})\Z", given)
     if match is None:
-        raise Unsupported("%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (EXTRA_PRODUCTS, given[:40]))
+        raise Unsupported(
+            "%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (EXTRA_PRODUCTS, given[:40])
+        )
     count, product, step = int(match.group(1)), adapter.multiply(int(match.group(2))), adapter.step
     if product is None:
         raise Unsupported("%s: this framework offers no matrix product" % EXTRA_PRODUCTS)
@@ -79,15 +83,26 @@ def trains_on_text(launch: Launch) -> bool:
 
 
 def training_refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
-    """Return why the launch cannot train on its text; empty where it can, or where none is asked for."""
+    """Return why the launch cannot train on its text; empty where it can, or where none is asked
+    for.
+    """
     if not trains_on_text(launch):
         return ""
     if not network.family.alphabet:
         return "no training on a text: %s takes no symbols" % network.name
-    for axis, usual in (("world_size", 1), ("precision", "float32"), ("placement", "resident"), ("task", "training")):
+    for axis, usual in (
+        ("world_size", 1),
+        ("precision", "float32"),
+        ("placement", "resident"),
+        ("task", "training"),
+    ):
         value = getattr(launch.cell, axis)
         if value != usual:
-            return "%s %s: training on a text supports only %s" % (axis.replace("_", " "), value, usual)
+            return "%s %s: training on a text supports only %s" % (
+                axis.replace("_", " "),
+                value,
+                usual,
+            )
     refused = str(contract.ask(adapter, "refuses_training", network))
     return refused or batches.text_refusal(*batches.read_text(launch.text or ""), network)
 
@@ -107,14 +122,21 @@ class FirstWorker:
         self.team: Optional[team.Team] = None
 
     def _leave_if_copied(self) -> None:
-        """Exit if this is a fork that the adapter left running: the launch belongs to the original process."""
+        """Exit if this is a fork that the adapter left running: the launch belongs to the original
+        process.
+        """
         if os.getpid() != self.process:
             os._exit(1)
 
     def announce(
-        self, phase: str, expected_seconds: Optional[float] = None, step_seconds: Optional[float] = None
+        self,
+        phase: str,
+        expected_seconds: Optional[float] = None,
+        step_seconds: Optional[float] = None,
     ) -> None:
-        """Report the phase to the host, with its expected duration and a step's if known; never while measuring."""
+        """Report the phase to the host, with its expected duration and a step's if known; never
+        while measuring.
+        """
         self._leave_if_copied()
         name = phase.partition(",")[0]
         self.phases.setdefault(name, time.monotonic())
@@ -123,14 +145,18 @@ class FirstWorker:
         write_json(os.path.join(self.directory, PHASE_FILE), known)
 
     def announce_progress(self, begun: float, done: int, steps: int) -> None:
-        """Report a training's progress to the host; ``begun`` is its start by ``time.perf_counter``."""
+        """Report a training's progress to the host; ``begun`` is its start by
+        ``time.perf_counter``.
+        """
         left = (time.perf_counter() - begun) / done * (steps - done)
         self.announce("%s, step %d of %d" % (TRAINING, done, steps), left)
 
     def keep(self, outcome: Outcome) -> None:
         """Write the outcome, replacing any earlier one."""
         self._leave_if_copied()
-        write_outcome(self.directory, outcome._replace(phases=self.phases, faults_before=self.faults))
+        write_outcome(
+            self.directory, outcome._replace(phases=self.phases, faults_before=self.faults)
+        )
 
     def run(self) -> None:
         """Measure, and write the outcome; a failure of the framework is an outcome too."""
@@ -141,8 +167,13 @@ class FirstWorker:
         except Exception as error:
             outcome = _failure(error, self.adapter)
         launch, timed = self.launch, bool(outcome.samples_ns)
-        further = launch.protocol.loss_steps > 0 and launch.cell.placement not in FED and not launch.cell.infers
-        # Each further phase starts with the measurement safe on disk, so that a crash or time-out there cannot lose it.
+        further = (
+            launch.protocol.loss_steps > 0
+            and launch.cell.placement not in FED
+            and not launch.cell.infers
+        )
+        # Each further phase starts with the measurement safe on disk, so that a crash or time-out
+        # there cannot lose it.
         if timed and further and self.network.family.specified:
             self.keep(outcome)
             outcome = self.with_losses(outcome)
@@ -169,7 +200,9 @@ class FirstWorker:
         try:
             self.network = network = networks.from_data(launch.network or {})
         except NumbersError as error:
-            return Outcome(Status.UNSUPPORTED, "%s: %s: %s" % (launch.cell.network, error.key, error))
+            return Outcome(
+                Status.UNSUPPORTED, "%s: %s: %s" % (launch.cell.network, error.key, error)
+            )
         refused = evidence.binding_refusal(launch.cpus) or evidence.preload_refusal()
         if refused:
             return Outcome(Status.UNSUPPORTED, refused)
@@ -179,10 +212,17 @@ class FirstWorker:
         self.adapter.import_modules()
         import_seconds = time.perf_counter() - start
         if launch.only_capabilities:
-            return Outcome(Status.OK, "nothing was timed", import_seconds, software=_capabilities(self.adapter, launch))
+            return Outcome(
+                Status.OK,
+                "nothing was timed",
+                import_seconds,
+                software=_capabilities(self.adapter, launch),
+            )
         refused = _refusal(self.adapter, network, launch)
         if refused:
-            return Outcome(Status.UNSUPPORTED, refused, import_seconds, software=software.environment())
+            return Outcome(
+                Status.UNSUPPORTED, refused, import_seconds, software=software.environment()
+            )
         self.announce("build")
         try:
             adapter, before, prepare_seconds = self._prepare()
@@ -196,25 +236,35 @@ class FirstWorker:
                 return Outcome(Status.OK, words, import_seconds, prepare_seconds)
             outcome = self._measure_steps(adapter, before)
         except Unsupported as error:
-            return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
+            return Outcome(
+                Status.UNSUPPORTED, str(error), import_seconds, software=software.environment()
+            )
         return outcome._replace(import_seconds=import_seconds, prepare_seconds=prepare_seconds)
 
     def _prepare(self) -> Tuple[Adapter, Dict[str, np.ndarray], float]:
-        """Build the network; return the adapter to drive, the weights' sampled entries and the seconds of ``prepare``.
+        """Build the network; return the adapter to drive, the weights' sampled entries and the
+        seconds of ``prepare``.
 
-        The weights and the mini-batch end with this call, so that peak memory is the framework's own.
+        The weights and the mini-batch end with this call, so that peak memory is the framework's
+        own.
         """
         launch, network, adapter = self.launch, self.network, self.adapter
         # Do not make a hundred million weights for a framework that computes nothing.
         purpose = batches.CHECKED if launch.save_reference is not None else batches.TIMED
         # The weights of inference stay when it is checked.
         of_weights = batches.TIMED if launch.cell.infers else purpose
-        weights = batches.initial_weights(network, of_weights, launch.weights) if adapter.computes else {}
+        weights = (
+            batches.initial_weights(network, of_weights, launch.weights) if adapter.computes else {}
+        )
         if launch.cell.infers:
             checked = launch.save_reference is not None and launch.cell.placement not in FED
             # A user's own step makes its own mini-batch.
             size = launch.cell.known_batch_size if network.family.specified else 1
-            batch = batches.checked_examples(network) if checked else batches.mini_batch(network, size, purpose=purpose)
+            batch = (
+                batches.checked_examples(network)
+                if checked
+                else batches.mini_batch(network, size, purpose=purpose)
+            )
             adapter = self.adapter = Inference(adapter)
         else:
             batch = batches.of_launch(network, launch, purpose)
@@ -239,7 +289,9 @@ class FirstWorker:
         first_outputs: List[List[float]] = []
 
         def note_loss() -> None:
-            """Keep the loss or outputs of the last step, where there is no reference: launches must agree on these."""
+            """Keep the loss or outputs of the last step, where there is no reference: launches must
+            agree on these.
+            """
             if network.family.specified:
                 return
             if cell.infers and len(first_outputs) < _NOTED_CALLS:
@@ -265,7 +317,11 @@ class FirstWorker:
             sample = timing.noting_calls(step, adapter.synchronize, count, calls)
         else:
             sample = watch.around(timing.several(step, count))
-        expected = None if launch.in_turns else min(protocol.seconds, step_seconds * count * protocol.steps)
+        expected = (
+            None
+            if launch.in_turns
+            else min(protocol.seconds, step_seconds * count * protocol.steps)
+        )
         announce("timed", expected, step_seconds)
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
@@ -285,10 +341,19 @@ class FirstWorker:
         starts: List[int] = []
         steady: Optional[bool] = None
         if not launch.in_turns:
-            left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol, counter)
+            left_out, samples, steady = timing.timed_samples(
+                sample, adapter.synchronize, protocol, counter
+            )
         else:
-            timed = timing.samples_in_turns(sample, adapter.synchronize, wanted, lead_in, host.next_turn, counter)
-            left_out, samples, turns, starts = timed.lead_ins, timed.samples, timed.turns, timed.starts
+            timed = timing.samples_in_turns(
+                sample, adapter.synchronize, wanted, lead_in, host.next_turn, counter
+            )
+            left_out, samples, turns, starts = (
+                timed.lead_ins,
+                timed.samples,
+                timed.turns,
+                timed.starts,
+            )
         ended = time.monotonic()
         later = evidence.snapshot(cpus)
         if launch.in_turns:
@@ -302,14 +367,22 @@ class FirstWorker:
         seen: Optional[ParitySample] = None
         if not network.family.specified:
             losses = first_losses if all(map(math.isfinite, first_losses)) else None
-            outputs = first_outputs if all(math.isfinite(each) for call in first_outputs for each in call) else None
+            outputs = (
+                first_outputs
+                if all(math.isfinite(each) for call in first_outputs for each in call)
+                else None
+            )
             seen = ParitySample(losses, {}, 0, outputs=outputs)
         elif adapter.computes and cell.infers:
             if request is not None:
                 seen = parity.run_output_check(adapter, step, launch, host, request)
         elif adapter.computes:
             # Without a finite loss the parameters show nothing.
-            moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before) if finite else None
+            moved = (
+                not parity.all_unchanged(contract.current_parameters(adapter, network), before)
+                if finite
+                else None
+            )
             if request is not None:
                 seen = parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
         feeds.close(adapter)  # so that a loader's threads and processes do not disturb the product
@@ -334,7 +407,9 @@ class FirstWorker:
             final_loss=loss if finite else None,
             final_loss_finite=finite,
             peak_memory_bytes=peak_memory_bytes,
-            threads=evidence.thread_evidence(launch.all_threads, threads, earlier, later)._replace(helpers=helpers),
+            threads=evidence.thread_evidence(launch.all_threads, threads, earlier, later)._replace(
+                helpers=helpers
+            ),
             contention=evidence.contention(earlier, later),
             software=described,
             parameter_count=None if seen is None or cell.infers else seen.parameter_count,
@@ -357,15 +432,18 @@ class FirstWorker:
     def with_losses(self, outcome: Outcome) -> Outcome:
         """Run the protocol's further steps, untimed; return the outcome with their losses.
 
-        They start from the weights and the mini-batch of the parity check, at the rate of the timed steps. If they end
-        early, the outcome's software says why.
+        They start from the weights and the mini-batch of the parity check, at the rate of the timed
+        steps. If they end early, the outcome's software says why.
         """
         launch, adapter, steps = self.launch, self.adapter, self.launch.protocol.loss_steps
         losses: List[List[float]] = []
         ended = ""
         try:
             self.announce(TRAINING)
-            adapter.reset(parity.Weights(self.network, launch.weights), batches.of_launch(self.network, launch))
+            adapter.reset(
+                parity.Weights(self.network, launch.weights),
+                batches.of_launch(self.network, launch),
+            )
             adapter.set_learning_rate(LEARNING_RATE)
             begun, done = time.perf_counter(), 0
             while done < steps and not ended:
@@ -384,9 +462,11 @@ class FirstWorker:
         return outcome._replace(losses=losses, software=said)
 
     def with_curve(self, outcome: Outcome) -> Outcome:
-        """Train on the launch's text, untimed; return the outcome with the blocks' losses, and why it ended early.
+        """Train on the launch's text, untimed; return the outcome with the blocks' losses, and why
+        it ended early.
 
-        It starts from the weights that the network starts with, whatever the timed steps did to them.
+        It starts from the weights that the network starts with, whatever the timed steps did to
+        them.
         """
         curve: List[List[float]] = []
         try:
@@ -396,10 +476,14 @@ class FirstWorker:
         return outcome._replace(curve=curve, test_loss=test_loss, curve_ended=ended)
 
     def _train(self, curve: List[List[float]]) -> Tuple[Optional[float], str]:
-        """Add to the curve block by block; return the loss on the text that was kept, or why that was not reached."""
+        """Add to the curve block by block; return the loss on the text that was kept, or why that
+        was not reached.
+        """
         launch, network, steps = self.launch, self.network, self.launch.protocol.curve_steps
         self.announce(TRAINING)
-        weights = batches.initial_weights(network, folder=launch.weights) if self.adapter.computes else {}
+        weights = (
+            batches.initial_weights(network, folder=launch.weights) if self.adapter.computes else {}
+        )
         text = batches.read_text(launch.text or "")
         blocks = batches.text_blocks(*text, network, launch.cell.known_batch_size, steps)
         begun, done = time.perf_counter(), 0
@@ -407,7 +491,11 @@ class FirstWorker:
             mean = math.fsum(losses) / len(losses)
             if not math.isfinite(mean):
                 last = min(done + batches.BLOCK, steps)
-                where = "in steps %d to %d" % (done + 1, last) if done < steps else "on the text kept to test with"
+                where = (
+                    "in steps %d to %d" % (done + 1, last)
+                    if done < steps
+                    else "on the text kept to test with"
+                )
                 return None, "the loss was not finite " + where
             if done == steps:
                 return mean, ""
@@ -418,7 +506,9 @@ class FirstWorker:
 
 
 def _capabilities(adapter: Adapter, launch: Launch) -> Dict[str, Any]:
-    """Return the software of a launch that times nothing: what this build of the framework is, and can do."""
+    """Return the software of a launch that times nothing: what this build of the framework is, and
+    can do.
+    """
     module = contract.described(adapter, "framework")
     queried = [networks.from_data(each) for each in launch.queried_networks or []]
     return dict(
@@ -430,7 +520,9 @@ def _capabilities(adapter: Adapter, launch: Launch) -> Dict[str, Any]:
 
 
 def _refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
-    """Return why the launch cannot run; empty where it can. The first of several workers is bound here."""
+    """Return why the launch cannot run; empty where it can. The first of several workers is bound
+    here.
+    """
     refused = ""
     if team.needed(adapter, launch):
         team.see_own_gpu(launch, 0)
@@ -448,15 +540,17 @@ def _refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
 def run(directory: str, load: Load = contract.load) -> int:
     """Run the launch described in this control directory; return the exit code.
 
-    With several workers this is the first one; `join` runs the others. Without an outcome file the host treats the
-    launch as crashed.
+    With several workers this is the first one; `join` runs the others. Without an outcome file the
+    host treats the launch as crashed.
     """
     FirstWorker(directory, load).run()
     return 0
 
 
 def join(directory: str, worker: int, load: Load = contract.load) -> int:
-    """Run this worker, counted from 1, of a launch that the first worker measures; return the exit code."""
+    """Run this worker, counted from 1, of a launch that the first worker measures; return the exit
+    code.
+    """
     adapter: Any = None
     try:
         launch = read_launch(directory)
@@ -468,7 +562,11 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
         supported, reason = contract.supports(adapter, network)
         if not supported:
             raise Unsupported(reason)
-        weights = batches.initial_weights(network, batches.TIMED, launch.weights) if adapter.computes else {}
+        weights = (
+            batches.initial_weights(network, batches.TIMED, launch.weights)
+            if adapter.computes
+            else {}
+        )
         batch = batches.of_launch(network, launch, batches.TIMED)
         adapter.join(worker, team.meeting_place(directory))
         adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))
@@ -488,10 +586,14 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
 
 
 def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
-    """Return the outcome of a launch that ended with this exception; ``adapter`` is None where it was not loaded."""
+    """Return the outcome of a launch that ended with this exception; ``adapter`` is None where it
+    was not loaded.
+    """
     if not isinstance(error, Explained):
         traceback.print_exc()
-    ran_out = isinstance(error, MemoryError) or (adapter is not None and adapter.is_out_of_memory(error))
+    ran_out = isinstance(error, MemoryError) or (
+        adapter is not None and adapter.is_out_of_memory(error)
+    )
     words = "" if adapter is None else adapter.error_text(error)
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
     return Outcome(status, words or "%s: %s" % (type(error).__name__, gpus.first_line(error)))

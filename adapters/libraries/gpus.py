@@ -1,4 +1,6 @@
-"""GPUs: ceilings beside matrix products, and reasons why a framework, or its build, cannot run a cell."""
+"""GPUs: ceilings beside matrix products, and reasons why a framework, or its build, cannot run a
+cell.
+"""
 
 import re
 import sys
@@ -8,16 +10,18 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from ..launch import timing
 from ..protocol import Cell, DeviceCeilings
 
-# Ceilings: bandwidths, and the costs of an operator. Timed after the steps, by the framework's own copies and operators
-# (``Adapter.device_probe``). The best of repeated calls counts: a disturbance only hides the device's speed.
+# Ceilings: bandwidths, and the costs of an operator. Timed after the steps, by the framework's own
+# copies and operators (``Adapter.device_probe``). The best of repeated calls counts: a disturbance
+# only hides the device's speed.
 #
-# Bandwidths. A copy on the device counts the bytes read and those written, as STREAM's copy does (McCalpin 1995,
-# Memory Bandwidth and Machine Balance in Current High Performance Computers); one between host and device counts the
-# bytes that cross the link. Copies are timed several in a row, from an idle device to an idle one, so that starting
-# and waiting are spread over milliseconds of them.
+# Bandwidths. A copy on the device counts the bytes read and those written, as STREAM's copy does
+# (McCalpin 1995, Memory Bandwidth and Machine Balance in Current High Performance Computers); one
+# between host and device counts the bytes that cross the link. Copies are timed several in a row,
+# from an idle device to an idle one, so that starting and waiting are spread over milliseconds of
+# them.
 #
-# Operators. Two times of the smallest one: the host's to launch it behind others, a lower bound for steps of many
-# operators; and from its launch on an idle device until the host sees its end.
+# Operators. Two times of the smallest one: the host's to launch it behind others, a lower bound for
+# steps of many operators; and from its launch on an idle device until the host sees its end.
 
 COPY = "copy"  # on the device
 TO_DEVICE_PINNED = "to_device_pinned"  # from the host's page-locked memory
@@ -29,14 +33,15 @@ OPERATOR = "operator"  # the smallest: one number changed where it lies
 TRANSFERS = (COPY, TO_DEVICE_PINNED, TO_DEVICE_PAGEABLE, FROM_DEVICE_PINNED, FROM_DEVICE_PAGEABLE)
 PROBES = (*TRANSFERS, OPERATOR)
 
-#: Bytes of each array: on the device four times the largest last-level cache known (126 MB), as STREAM asks; on the
-#: host more than most such caches.
+#: Bytes of each array: on the device four times the largest last-level cache known (126 MB), as
+#: STREAM asks; on the host more than most such caches.
 DEVICE_BYTES, HOST_BYTES = 512 * 1024**2, 256 * 1024**2
 #: Seconds for which each probe is repeated.
 SECONDS = 0.2
 #: Least seconds of copies in a row: launching and waiting cost less than a hundredth of that.
 SAMPLE_SECONDS = 0.005
-#: Operators launched in a row: fewer than a device's queue holds (a thousand or more), or a launch waits for it.
+#: Operators launched in a row: fewer than a device's queue holds (a thousand or more), or a launch
+#: waits for it.
 STARTED = 100
 
 
@@ -52,8 +57,9 @@ def measure_ceilings(
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
     """Return the speeds of the probes, and a line for each that failed.
 
-    ``find`` returns the probe of a name and a size in bytes, or None. Only one is kept at a time, so that memory holds
-    the arrays of one. A probe for which memory runs out is left out silently: the launch itself fills it.
+    ``find`` returns the probe of a name and a size in bytes, or None. Only one is kept at a time,
+    so that memory holds the arrays of one. A probe for which memory runs out is left out silently:
+    the launch itself fills it.
     """
     speeds: Dict[str, float] = {}
     failures = []
@@ -67,19 +73,26 @@ def measure_ceilings(
 
 
 def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
-    """Return the fields of `DeviceCeilings` that one probe gives; the probe, and what it holds, ends with this call."""
+    """Return the fields of `DeviceCeilings` that one probe gives; the probe, and what it holds,
+    ends with this call.
+    """
     size = 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
     probe = find(name, size)
     if probe is None:
         return {}
     if name == OPERATOR:
-        return {"operator_start_seconds": seconds_to_start(probe), "operator_finish_seconds": seconds_to_finish(probe)}
+        return {
+            "operator_start_seconds": seconds_to_start(probe),
+            "operator_finish_seconds": seconds_to_finish(probe),
+        }
     moved = 2 * size if name == COPY else size
     return {name + "_bytes_per_second": moved / seconds_in_a_row(probe)}
 
 
 def seconds_in_a_row(probe: Probe) -> float:
-    """Return the seconds of one call of several in a row, the device idle before the first and after the last."""
+    """Return the seconds of one call of several in a row, the device idle before the first and
+    after the last.
+    """
     start, wait = probe
     timing.time_one(start, wait)  # the first may set something up
     count, _ = timing.steps_per_sample(start, wait, timing.time_one(start, wait), SAMPLE_SECONDS)
@@ -110,7 +123,9 @@ def seconds_to_finish(probe: Probe) -> float:
 
 
 def _best(sample: Callable[[], int]) -> float:
-    """Return the seconds of the shortest of samples (in nanoseconds) that are taken for `SECONDS`, one at least."""
+    """Return the seconds of the shortest of samples (in nanoseconds) that are taken for `SECONDS`,
+    one at least.
+    """
     until = timing.nanoseconds() + int(SECONDS * 1e9)
     best = sample()
     while timing.nanoseconds() < until:
@@ -123,18 +138,24 @@ _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([af]?)\Z")
 
 
 def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
-    """Return whether code for these architectures, such as "sm_90" and "compute_90", runs on a GPU of this capability.
+    """Return whether code for these architectures, such as "sm_90" and "compute_90", runs on a GPU
+    of this capability.
 
-    Machine code ("sm_") runs on its own compute capability and on later ones of the same major version; PTX
-    ("compute_") is translated for any later one. With the suffix "a" either is for that one capability alone, with "f"
-    for that one and later ones of its major version. Sources: NVIDIA, "CUDA C++ Programming Guide" (binary
-    compatibility, PTX compatibility) and "NVIDIA CUDA Compiler Driver NVCC" (GPU feature list).
+    Machine code ("sm_") runs on its own compute capability and on later ones of the same major
+    version; PTX ("compute_") is translated for any later one. With the suffix "a" either is for
+    that one capability alone, with "f" for that one and later ones of its major version. Sources:
+    NVIDIA, "CUDA C++ Programming Guide" (binary compatibility, PTX compatibility) and "NVIDIA CUDA
+    Compiler Driver NVCC" (GPU feature list).
     """
     for name in architectures:
         match = _ARCHITECTURE.match(name)
         if match is None:
             continue
-        kind, built, suffix = match.group(1), (int(match.group(2)), int(match.group(3))), match.group(4)
+        kind, built, suffix = (
+            match.group(1),
+            (int(match.group(2)), int(match.group(3))),
+            match.group(4),
+        )
         if suffix == "a":
             runs = built == capability
         elif kind == "sm" or suffix == "f":
@@ -146,15 +167,30 @@ def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
     return False
 
 
-def refusal(cell: Cell, title: str, precisions: Sequence[str], placements: Sequence[str] = ("resident",)) -> str:
-    """Return why a framework for CUDA GPUs cannot run the cell with these values; empty where it can."""
+def refusal(
+    cell: Cell, title: str, precisions: Sequence[str], placements: Sequence[str] = ("resident",)
+) -> str:
+    """Return why a framework for CUDA GPUs cannot run the cell with these values; empty where it
+    can.
+    """
     if cell.device.partition(":")[0] != "cuda":
-        return "device %s: this adapter runs %s on the CPU and on CUDA GPUs only" % (cell.device, title)
+        return "device %s: this adapter runs %s on the CPU and on CUDA GPUs only" % (
+            cell.device,
+            title,
+        )
     if cell.precision not in precisions:
-        return "precision %s: this adapter runs %s in %s only" % (cell.precision, title, _listed(precisions, "and"))
+        return "precision %s: this adapter runs %s in %s only" % (
+            cell.precision,
+            title,
+            _listed(precisions, "and"),
+        )
     if cell.placement not in placements:
         known = _listed(placements, "or")
-        return "placement %s: this adapter runs %s with a %s mini-batch only" % (cell.placement, title, known)
+        return "placement %s: this adapter runs %s with a %s mini-batch only" % (
+            cell.placement,
+            title,
+            known,
+        )
     return ""
 
 
@@ -163,8 +199,12 @@ def advice(cell: Cell) -> str:
     return "use another build, --python %s=<its interpreter>" % cell.framework
 
 
-def refusal_of_build(cell: Cell, version: str, architectures: Sequence[str], capability: Tuple[int, int]) -> str:
-    """Return why a build with code for these architectures (none: unknown) cannot run the cell on this GPU."""
+def refusal_of_build(
+    cell: Cell, version: str, architectures: Sequence[str], capability: Tuple[int, int]
+) -> str:
+    """Return why a build with code for these architectures (none: unknown) cannot run the cell on
+    this GPU.
+    """
     if architectures and not has_code(architectures, capability):
         words = "%s: this build has no kernels for compute capability %d.%d (it has %s): %s"
         return words % (version, *capability, ", ".join(architectures), advice(cell))
@@ -182,7 +222,9 @@ def first_line(error: BaseException) -> str:
 
 
 def noted(error: BaseException) -> str:
-    """Print the traceback of a failure that costs no measurement; return its type and text in one line."""
+    """Print the traceback of a failure that costs no measurement; return its type and text in one
+    line.
+    """
     traceback.print_exc()
     sys.stderr.flush()
     return "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])

@@ -1,6 +1,8 @@
-"""What a build of a framework shows of itself once it is imported: libraries, models, names, and its distribution.
+"""What a build of a framework shows of itself once it is imported: libraries, models, names, and
+its distribution.
 
-Asked with the capabilities, in a process that times nothing; the same questions for every framework.
+Asked with the capabilities, in a process that times nothing; the same questions for every
+framework.
 """
 
 import glob
@@ -16,14 +18,22 @@ from ..launch.evidence import read_file
 Answers = Dict[str, Tuple[bool, str]]
 
 #: Where frameworks keep their pretrained models; {} is the framework's module.
-_MODELS = ("{}.applications", "{}.gluon.model_zoo", "{}.vision.models", "{}.links.model.vision", "keras.applications")
+_MODELS = (
+    "{}.applications",
+    "{}.gluon.model_zoo",
+    "{}.vision.models",
+    "{}.links.model.vision",
+    "keras.applications",
+)
 _MODELS_OF_TORCH = "torchvision.models"
 _VERSION = re.compile(r"[0-9.]+$|Only$|Implementation|CPython$")
 _BOLTZMANN = re.compile(r"boltzmann|deep_?belief|(^|_)rbm($|_)|^[A-Za-z]*RBM$|^DBN$", re.IGNORECASE)
 
 
 def answers(module: str) -> Answers:
-    """Return what can be seen of the framework whose module has this name, each with how it was found out."""
+    """Return what can be seen of the framework whose module has this name, each with how it was
+    found out.
+    """
     models = list(dict.fromkeys(each.format(module) for each in _MODELS))
     models += [_MODELS_OF_TORCH] if module == "torch" else []
     found = [each for each in models if _there(each)]
@@ -31,8 +41,14 @@ def answers(module: str) -> Answers:
     return {
         "openmp": _loaded(r"lib(gomp|iomp5|omp)\b", "OpenMP"),
         "opencl": _loaded(r"libOpenCL\b", "OpenCL"),
-        "pretrained_models": (bool(found), "%s is there" % found[0] if found else "none of %s" % ", ".join(models)),
-        "boltzmann_machines": (bool(named), ", ".join(named[:3]) or "no name in its modules says so"),
+        "pretrained_models": (
+            bool(found),
+            "%s is there" % found[0] if found else "none of %s" % ", ".join(models),
+        ),
+        "boltzmann_machines": (
+            bool(named),
+            ", ".join(named[:3]) or "no name in its modules says so",
+        ),
     }
 
 
@@ -43,8 +59,12 @@ def _read(path: str) -> str:
 def _loaded(pattern: str, what: str) -> Tuple[bool, str]:
     """Return whether this process has loaded a library of such a name."""
     paths = re.findall(r"(/\S+)$", _read("/proc/self/maps"), re.MULTILINE)
-    names = sorted({os.path.basename(path) for path in paths if re.match(pattern, os.path.basename(path))})
-    return bool(names), "loaded: " + ", ".join(names[:3]) if names else "no library of %s is loaded" % what
+    names = sorted(
+        {os.path.basename(path) for path in paths if re.match(pattern, os.path.basename(path))}
+    )
+    return bool(names), "loaded: " + ", ".join(
+        names[:3]
+    ) if names else "no library of %s is loaded" % what
 
 
 def _there(module: str) -> bool:
@@ -55,16 +75,24 @@ def _there(module: str) -> bool:
 
 
 def boltzmann_names(module: str) -> List[str]:
-    """Return the names in the framework's loaded modules that speak of Boltzmann machines or deep belief networks."""
+    """Return the names in the framework's loaded modules that speak of Boltzmann machines or deep
+    belief networks.
+    """
     found = set()
     for name, loaded in list(sys.modules.items()):
         if name == module or name.startswith(module + "."):
-            found |= {"%s.%s" % (name, each) for each in getattr(loaded, "__dict__", ()) if _BOLTZMANN.search(each)}
+            found |= {
+                "%s.%s" % (name, each)
+                for each in getattr(loaded, "__dict__", ())
+                if _BOLTZMANN.search(each)
+            }
     return sorted(found)
 
 
 def distribution_of(module: str) -> Optional[str]:
-    """Return the metadata folder of the distribution that installed the module; None if it has none."""
+    """Return the metadata folder of the distribution that installed the module; None if it has
+    none.
+    """
     for directory in sys.path:
         for folder in glob.glob(os.path.join(glob.escape(directory or "."), "*.*-info")):
             listed = _read(os.path.join(folder, "RECORD"))
@@ -75,7 +103,9 @@ def distribution_of(module: str) -> Optional[str]:
 
 
 def project(module: str) -> Dict[str, str]:
-    """Return what the distribution's metadata say of creator, licence, platform and languages, where they do."""
+    """Return what the distribution's metadata say of creator, licence, platform and languages,
+    where they do.
+    """
     folder = distribution_of(module)
     if folder is None:
         return {}
@@ -84,7 +114,11 @@ def project(module: str) -> Dict[str, str]:
     listed = _read(os.path.join(folder, "RECORD")).splitlines()
     wheel: Any = HeaderParser().parsestr(_read(os.path.join(folder, "WHEEL")))
     libraries = sum(1 for line in listed if re.search(r"\.so(\.[0-9.]+)?,", line))
-    licence = str(about["License-Expression"] or "") or _classified(about, "License") or str(about["License"] or "")
+    licence = (
+        str(about["License-Expression"] or "")
+        or _classified(about, "License")
+        or str(about["License"] or "")
+    )
     found = {
         "distribution": "%s %s" % (about["Name"], about["Version"]),
         "creator": str(about["Author"] or about["Author-email"] or about["Maintainer"] or ""),
@@ -98,10 +132,16 @@ def project(module: str) -> Dict[str, str]:
 
 def _classified(about: Any, kind: str) -> str:
     """Return what the classifiers of this kind say, each by its last part, without versions."""
-    lines = [str(each) for each in about.get_all("Classifier") or [] if str(each).startswith(kind + " ::")]
+    lines = [
+        str(each)
+        for each in about.get_all("Classifier") or []
+        if str(each).startswith(kind + " ::")
+    ]
     said = [line.rpartition(":: ")[2] for line in lines]
     return ", ".join(dict.fromkeys(each for each in said if not _VERSION.match(each)))
 
 
 def _tags(wheel: Any) -> str:
-    return ", ".join(dict.fromkeys(str(tag).rpartition("-")[2] for tag in wheel.get_all("Tag") or []))
+    return ", ".join(
+        dict.fromkeys(str(tag).rpartition("-")[2] for tag in wheel.get_all("Tag") or [])
+    )

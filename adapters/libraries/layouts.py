@@ -1,26 +1,34 @@
 """How TensorFlow and Keras hold a parameter, and the way back to its canonical layout.
 
-The way there is theirs: TensorFlow turns the axes of fcn5's weights in a fifth of the time that NumPy takes.
-Dense weights stand there as (inputs, outputs), convolution weights as (height, width, inputs, outputs), LSTM weights as
-(inputs, 4 x hidden) with the gates in the canonical order.
+The way there is theirs: TensorFlow turns the axes of fcn5's weights in a fifth of the time that
+NumPy takes. Dense weights stand there as (inputs, outputs), convolution weights as (height, width,
+inputs, outputs), LSTM weights as (inputs, 4 x hidden) with the gates in the canonical order.
 """
 
 from typing import Optional, Tuple
 
 import numpy as np
 
-PLAIN, DENSE, CONVOLUTION, FLATTENED, GATES, BIASES = "plain", "dense", "convolution", "flattened", "gates", "biases"
+PLAIN, DENSE, CONVOLUTION, FLATTENED, GATES, BIASES = (
+    "plain",
+    "dense",
+    "convolution",
+    "flattened",
+    "gates",
+    "biases",
+)
 
 
 class Layout:
     """The layout in which a parameter is held.
 
-    ``PLAIN``  as it is: vectors, embeddings
-    ``DENSE``  dense and LSTM weights: canonical (outputs, inputs), held as (inputs, outputs)
-    ``CONVOLUTION``  canonical (outputs, inputs, height, width), held as (height, width, inputs, outputs)
-    ``FLATTENED``  a dense weight behind flattened images of this height, width and number of channels: canonical
-        (outputs, channels * height * width), held as (height * width * channels, outputs). Images are flattened in the
-        order they are held in, so the weight is permuted once instead of the activations at each step.
+    ``PLAIN``  as it is: vectors, embeddings ``DENSE``  dense and LSTM weights: canonical (outputs,
+    inputs), held as (inputs, outputs) ``CONVOLUTION``  canonical (outputs, inputs, height, width),
+    held as (height, width, inputs, outputs) ``FLATTENED``  a dense weight behind flattened images
+    of this height, width and number of channels: canonical
+        (outputs, channels * height * width), held as (height * width * channels, outputs). Images
+        are flattened in the order they are held in, so the weight is permuted once instead of the
+        activations at each step.
     ``GATES``  a GRU's weight in Keras: held as (inputs, 3 x hidden), its first two gates exchanged
     ``BIASES``  a GRU's two biases in Keras: held as (2, 3 x hidden), so exchanged
     """
@@ -31,7 +39,9 @@ class Layout:
 
     @property
     def axes(self) -> Optional[Tuple[int, ...]]:
-        """The axes of what ``split`` gives in the order in which they are held; None where they stay."""
+        """The axes of what ``split`` gives in the order in which they are held; None where they
+        stay.
+        """
         if self.kind in (CONVOLUTION, FLATTENED):
             return (2, 3, 1, 0)
         return (1, 0) if self.kind in (DENSE, GATES) else None
@@ -65,6 +75,8 @@ class Layout:
 
 
 def _exchanged(values: np.ndarray) -> np.ndarray:
-    """Exchange the first two of three gates along the last axis: update, reset, new; its own inverse."""
+    """Exchange the first two of three gates along the last axis: update, reset, new; its own
+    inverse.
+    """
     first, second, third = np.split(values, 3, axis=-1)
     return np.concatenate((second, first, third), axis=-1)

@@ -1,10 +1,12 @@
 """ONNX graphs under construction, and the forward passes of networks in them.
 
-Both adapters of ONNX Runtime build on it; each adds normalisation and pooling, the loss, and the training.
+Both adapters of ONNX Runtime build on it; each adds normalisation and pooling, the loss, and the
+training.
 
-Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is; the
-other way round was no faster). LSTM gates are in the order input, forget, output, cell, so that one sigmoid covers
-three of them, and recurrent tokens and labels are rows in the order of the steps, so that a step's rows are adjacent.
+Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed
+weight as it is; the other way round was no faster). LSTM gates are in the order input, forget,
+output, cell, so that one sigmoid covers three of them, and recurrent tokens and labels are rows in
+the order of the steps, so that a step's rows are adjacent.
 """
 
 from typing import Any, Dict, List, Sequence, Tuple
@@ -20,9 +22,14 @@ LOSS = "loss"
 OUTPUTS = "outputs"
 #: Steps of a simple recurrent network: a larger graph takes a minute or more to build and to load.
 MOST_STEPS = 100
-_GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
-#: By the number ``cell`` of the family ``recurrent``: ONNX's operator, and the gates' places in its weights (the LSTM's
-#: are input, output, forget, cell, the GRU's update, reset, new).
+_GATES_TO_GRAPH = (
+    0,
+    1,
+    3,
+    2,
+)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
+#: By the number ``cell`` of the family ``recurrent``: ONNX's operator, and the gates' places in its
+#: weights (the LSTM's are input, output, forget, cell, the GRU's update, reset, new).
 _OPERATORS = {"lstm": ("LSTM", (0, 3, 1, 2)), "gru": ("GRU", (1, 0, 2)), "rnn": ("RNN", (0,))}
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
@@ -30,8 +37,9 @@ _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 class Graph:
     """Collects a graph; each method that adds a node returns the name of its output.
 
-    ONNX Runtime removes duplicates (constants, common subexpressions, dead nodes), so nothing here does. ``element`` is
-    the element type of every value but indices: float32, or float64 to differentiate numerically.
+    ONNX Runtime removes duplicates (constants, common subexpressions, dead nodes), so nothing here
+    does. ``element`` is the element type of every value but indices: float32, or float64 to
+    differentiate numerically.
     """
 
     operator_set = 0  # a subclass chooses the versions
@@ -69,12 +77,20 @@ class Graph:
             self.constants[name] = numpy_helper.from_array(value, name)
         return name
 
-    def node(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+    def node(
+        self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any
+    ) -> str:
         """Add a node and return its first output, by default named by number."""
-        return self.several(operator, inputs, [output or "%s#%d" % (operator, len(self.nodes))], **attributes)[0]
+        return self.several(
+            operator, inputs, [output or "%s#%d" % (operator, len(self.nodes))], **attributes
+        )[0]
 
-    def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
-        self.nodes.append(helper.make_node(operator, list(inputs), list(outputs), name=outputs[0], **attributes))
+    def several(
+        self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+    ) -> Sequence[str]:
+        self.nodes.append(
+            helper.make_node(operator, list(inputs), list(outputs), name=outputs[0], **attributes)
+        )
         return outputs
 
     def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
@@ -82,7 +98,9 @@ class Graph:
         return self.node("MaxPool", [value], name, **window(kernel, stride, padding))
 
     def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
-        """Add batch normalisation by the batch's mean and biased variance, with parameters NAME.gamma and NAME.beta."""
+        """Add batch normalisation by the batch's mean and biased variance, with parameters
+        NAME.gamma and NAME.beta.
+        """
         raise NotImplementedError
 
     def model(self) -> ModelProto:
@@ -100,8 +118,9 @@ def window(kernel: int, stride: int, padding: int) -> Dict[str, Any]:
 class OnnxFunctions(Functions):
     """Networks as nodes of a graph; values are names, those of steps rows.
 
-    The operators LSTM, GRU and RNN have no gradient in ONNX Runtime's own training, nor one in ordinary operators: each
-    step stands by itself. LSTM gates are in the order input, forget, output, cell: one sigmoid covers three of them.
+    The operators LSTM, GRU and RNN have no gradient in ONNX Runtime's own training, nor one in
+    ordinary operators: each step stands by itself. LSTM gates are in the order input, forget,
+    output, cell: one sigmoid covers three of them.
     """
 
     rows = staticmethod(as_they_are)
@@ -111,23 +130,31 @@ class OnnxFunctions(Functions):
         self.graph, self.batch_size = graph, batch_size
 
     def activated(self, values: Any, activation: str) -> Any:
-        return values if activation == "none" else self.graph.node(_ACTIVATIONS[activation], [values])
+        return (
+            values if activation == "none" else self.graph.node(_ACTIVATIONS[activation], [values])
+        )
 
     def dense(self, name: str, values: Any) -> Any:
         return self.graph.node("Gemm", [values, name + ".weight", name + ".bias"], name, transB=1)
 
     def convolution(self, spec: Layer, values: Any) -> Any:
         inputs = [values, spec.name + ".weight"] + ([] if spec.norm else [spec.name + ".bias"])
-        return self.graph.node("Conv", inputs, spec.name, **window(spec.kernel, spec.stride, spec.padding))
+        return self.graph.node(
+            "Conv", inputs, spec.name, **window(spec.kernel, spec.stride, spec.padding)
+        )
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return self.graph.max_pool("pool#%d" % len(self.graph.nodes), values, kernel, stride, padding)
+        return self.graph.max_pool(
+            "pool#%d" % len(self.graph.nodes), values, kernel, stride, padding
+        )
 
     def flatten(self, values: Any) -> Any:
         return self.graph.node("Flatten", [values])
 
     def norm(self, name: str, values: Any) -> Any:
-        channels = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".gamma")
+        channels = next(
+            each.shape[0] for each in self.family.parameters() if each.name == name + ".gamma"
+        )
         return self.graph.normalise(name, values, channels, self.family.epsilon)
 
     def added(self, inner: Any, values: Any) -> Any:
@@ -140,14 +167,20 @@ class OnnxFunctions(Functions):
         return self.graph.node("Gather", [name + ".weight", symbols])
 
     def _split(self, value: str, names: List[str], *sizes: int) -> List[str]:
-        return list(self.graph.several("Split", [value, self.graph.integers(*sizes)], names, axis=1))
+        return list(
+            self.graph.several("Split", [value, self.graph.integers(*sizes)], names, axis=1)
+        )
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
-        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
+        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden)
+        outputs.
+        """
         graph, steps = self.graph, self.family.steps
         projected = graph.node("Gemm", [values, name + ".input_weight", name + ".bias"], transB=1)
         shares = ["%s:projected:%d" % (name, step) for step in range(steps)]
-        graph.several("Split", [projected, graph.integers(*[self.batch_size] * steps)], shares, axis=0)
+        graph.several(
+            "Split", [projected, graph.integers(*[self.batch_size] * steps)], shares, axis=0
+        )
         zero = np.zeros((self.batch_size, self.family.hidden), dtype=graph.element)
         state: State = (graph.constant("zero_state", zero),) * states
         return graph.node("Concat", self.step_by_step(turn, state, shares), axis=0)
@@ -160,7 +193,9 @@ class OnnxFunctions(Functions):
 
     def lstm(self, memory: Any, sums: Any) -> State:
         graph, hidden = self.graph, self.family.hidden
-        parts = ["%s:%s" % (sums, part) for part in ("sigmoids", "cell", "input", "forget", "output")]
+        parts = [
+            "%s:%s" % (sums, part) for part in ("sigmoids", "cell", "input", "forget", "output")
+        ]
         self._split(sums, parts[:2], 3 * hidden, hidden)
         self._split(graph.node("Sigmoid", [parts[0]]), parts[2:], hidden, hidden, hidden)
         written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
@@ -169,14 +204,21 @@ class OnnxFunctions(Functions):
 
     def gru(self, output: Any, share: Any, product: Any) -> Any:
         graph, hidden = self.graph, self.family.hidden
-        parts = ["%s:%s" % (share, part) for part in ("ours", "our_new", "theirs", "their_new", "reset", "update")]
+        parts = [
+            "%s:%s" % (share, part)
+            for part in ("ours", "our_new", "theirs", "their_new", "reset", "update")
+        ]
         self._split(share, parts[:2], 2 * hidden, hidden)
         self._split(product, parts[2:4], 2 * hidden, hidden)
         opened = graph.node("Sigmoid", [graph.node("Add", [parts[0], parts[2]])])
         reset, update = self._split(opened, parts[4:], hidden, hidden)
-        new = graph.node("Tanh", [graph.node("Add", [parts[1], graph.node("Mul", [reset, parts[3]])])])
+        new = graph.node(
+            "Tanh", [graph.node("Add", [parts[1], graph.node("Mul", [reset, parts[3]])])]
+        )
         # (1 - z) n + z h
-        return graph.node("Add", [new, graph.node("Mul", [update, graph.node("Sub", [output, new])])])
+        return graph.node(
+            "Add", [new, graph.node("Mul", [update, graph.node("Sub", [output, new])])]
+        )
 
     def leaky(self, state: Any, sums: Any) -> Any:
         activated = self.activated(sums, self.family.activation)
@@ -184,12 +226,18 @@ class OnnxFunctions(Functions):
             return activated
         shape, element = (self.batch_size, self.family.hidden), self.graph.element
         new = self.graph.constant("new_share", np.full(shape, self.family.alpha, dtype=element))
-        old = self.graph.constant("old_share", np.full(shape, 1.0 - self.family.alpha, dtype=element))
-        return self.added(self.graph.node("Mul", [state, old]), self.graph.node("Mul", [activated, new]))
+        old = self.graph.constant(
+            "old_share", np.full(shape, 1.0 - self.family.alpha, dtype=element)
+        )
+        return self.added(
+            self.graph.node("Mul", [state, old]), self.graph.node("Mul", [activated, new])
+        )
 
 
 class InferenceFunctions(OnnxFunctions):
-    """The same with ONNX's operators for whole recurrent layers; weights are constants of the graph."""
+    """The same with ONNX's operators for whole recurrent layers; weights are constants of the
+    graph.
+    """
 
     def norm(self, name: str, values: Any) -> Any:
         parts = ("gamma", "beta", "mean", "variance")
@@ -197,7 +245,9 @@ class InferenceFunctions(OnnxFunctions):
         return self.graph.node("BatchNormalization", inputs, name, epsilon=self.family.epsilon)
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
-        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
+        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden)
+        outputs.
+        """
         graph, steps, hidden = self.graph, self.family.steps, self.family.hidden
         operator, gates = _OPERATORS[self.family.cell]
 
@@ -206,8 +256,15 @@ class InferenceFunctions(OnnxFunctions):
             apart = canonical.reshape((len(gates), hidden) + canonical.shape[1:])
             return np.ascontiguousarray(apart[list(gates)].reshape(canonical.shape)[None])
 
-        biases = [turned("bias"), turned("hidden_bias") if self.family.cell == "gru" else np.zeros_like(turned("bias"))]
-        given = {"W": turned("input_weight"), "R": turned("hidden_weight"), "B": np.concatenate(biases, axis=1)}
+        biases = [
+            turned("bias"),
+            turned("hidden_bias") if self.family.cell == "gru" else np.zeros_like(turned("bias")),
+        ]
+        given = {
+            "W": turned("input_weight"),
+            "R": turned("hidden_weight"),
+            "B": np.concatenate(biases, axis=1),
+        }
         weights = [graph.constant("%s:%s" % (name, key), value) for key, value in given.items()]
         over_steps = graph.node("Reshape", [values, graph.integers(steps, self.batch_size, -1)])
         options = {"linear_before_reset": 1} if self.family.cell == "gru" else {}
@@ -216,9 +273,14 @@ class InferenceFunctions(OnnxFunctions):
 
 
 def inference_model(
-    graph: Graph, network: Network, batch_size: int, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray]
+    graph: Graph,
+    network: Network,
+    batch_size: int,
+    weights: Dict[str, np.ndarray],
+    statistics: Dict[str, np.ndarray],
 ) -> Tuple[ModelProto, Tuple[int, int]]:
-    """Return the graph from ``inputs`` to rows of ``outputs``, with these weights in it, and the shape of the outputs.
+    """Return the graph from ``inputs`` to rows of ``outputs``, with these weights in it, and the
+    shape of the outputs.
 
     Of recurrent networks inputs are rows in the order of the steps.
     """
@@ -250,11 +312,16 @@ def refuses_steps(family: Family) -> str:
     """Return why a network is not unrolled; empty where it is."""
     if not isinstance(family, Elman) or family.steps <= MOST_STEPS:
         return ""
-    return "%d steps: the graph holds every step, and is not built for more than %d" % (family.steps, MOST_STEPS)
+    return "%d steps: the graph holds every step, and is not built for more than %d" % (
+        family.steps,
+        MOST_STEPS,
+    )
 
 
 def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
-    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows."""
+    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and
+    number of rows.
+    """
     family = network.family
     _add_input(graph, "inputs", family.drawn_inputs(), family, batch_size)
     rows = _add_input(graph, "labels", family.drawn_labels(), family, batch_size)

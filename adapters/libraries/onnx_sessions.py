@@ -21,15 +21,21 @@ CPU = "CPUExecutionProvider"
 class SessionAdapter(Adapter):
     """Makes sessions with the options of a mode.
 
-    Setting: ``spin``, whether a pool's waiting threads spin: "always" (default), "never", or "within_cores", where this
-    process may use as many CPUs as it has threads.
+    Setting: ``spin``, whether a pool's waiting threads spin: "always" (default), "never", or
+    "within_cores", where this process may use as many CPUs as it has threads.
     """
 
     families = (*Adapter.families, "elman")
     cells = tuple(CELLS)
     one_hot = True
     further_axes = ("task",)
-    out_of_memory = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
+    out_of_memory = (
+        "Failed to allocate memory",
+        "std::bad_alloc",
+        "bad allocation",
+        "CUDA failure 2",
+        "ALLOC_FAILED",
+    )
     #: The graphs that this build understands.
     graph = Graph
 
@@ -47,7 +53,9 @@ class SessionAdapter(Adapter):
             options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spins() else "0")
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "1" if self._spins() else "0"
+        )
         return options
 
     def _spins(self) -> bool:
@@ -66,10 +74,16 @@ class SessionAdapter(Adapter):
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.network = network
-        model, shape = inference_model(self.graph(), network, len(batch.inputs), weights, statistics)
+        model, shape = inference_model(
+            self.graph(), network, len(batch.inputs), weights, statistics
+        )
         self.model = model.SerializeToString()
         self.found = self.buffer(list(shape))
         # On the CPU it lies on its NumPy array: nothing is copied, here or in the step.
@@ -87,7 +101,9 @@ class SessionAdapter(Adapter):
         """Run this many calls of a further session of the same graph, which profiles them."""
         kept = self.session, self.binding
         try:
-            return profiles.take_onnx_profile(self, self._open_inference, lambda: self.session.end_profiling(), steps)
+            return profiles.take_onnx_profile(
+                self, self._open_inference, lambda: self.session.end_profiling(), steps
+            )
         finally:
             self.session, self.binding = kept
 
@@ -101,7 +117,9 @@ class SessionAdapter(Adapter):
         return by_example(self.network.family, self.found.numpy(), self.cell.known_batch_size)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice."""
+        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's
+        own choice.
+        """
         return int(self.options.intra_op_num_threads) or None
 
     def describe(self) -> Dict[str, Any]:

@@ -1,8 +1,9 @@
 """Kinds of operators, by their names; and profiles from the output of frameworks' profilers.
 
 Every framework's profiler names operators and kernels in its own way: ``aten::addmm``, ``MatMul``,
-``_backward_FullyConnected``, ``dot.3``, ``sm80_xmma_fprop_implicit_gemm_...``. One table of words classifies them, so
-that frameworks can be compared. It goes by names, so it can be wrong; an unknown name is OTHER.
+``_backward_FullyConnected``, ``dot.3``, ``sm80_xmma_fprop_implicit_gemm_...``. One table of words
+classifies them, so that frameworks can be compared. It goes by names, so it can be wrong; an
+unknown name is OTHER.
 """
 
 import bisect
@@ -13,7 +14,18 @@ import json
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Set,
+    Tuple,
+)
 
 from ..launch.timing import time_one
 from ..protocol import Operator, Profile
@@ -31,63 +43,111 @@ MEMORY = "memory"  # copies, changes of layout, fills, reading and writing rows 
 COMMUNICATION = "communication"
 FUSED = "fused"  # several kinds, made one by a compiler, into which the profiler does not look
 OTHER = "other"
-KINDS = (MATRIX, CONVOLUTION, RECURRENT, ELEMENTWISE, NORMALISATION, REDUCTION, MEMORY, COMMUNICATION, FUSED, OTHER)
+KINDS = (
+    MATRIX,
+    CONVOLUTION,
+    RECURRENT,
+    ELEMENTWISE,
+    NORMALISATION,
+    REDUCTION,
+    MEMORY,
+    COMMUNICATION,
+    FUSED,
+    OTHER,
+)
 
 
 def _words(text: str) -> str:
     return r"(?<![a-z])(?:%s)(?![a-z])" % "|".join(text.split())
 
 
-# The first rule that fits decides. Names come as ``_spaced`` writes them: lower case, with "_" before what was a
-# capital inside a word.
+# The first rule that fits decides. Names come as ``_spaced`` writes them: lower case, with "_"
+# before what was a capital inside a word.
 _RULES = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
         # Wrappers of operators are named after them.
-        (OTHER, r"^autograd::|^optimizer\.|^torch-compiled|^torch_dynamo|^cu(da)?_(?!.*mem(cpy|set))"),
+        (
+            OTHER,
+            r"^autograd::|^optimizer\.|^torch-compiled|^torch_dynamo|^cu(da)?_(?!.*mem(cpy|set))",
+        ),
         (FUSED, r"compiled_?fx_?graph"),
         (
             COMMUNICATION,
-            r"nccl|gloo|c10d::|record_param_comms|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all"
+            r"nccl|gloo|c10d::|record_param_comms|all_?-?reduce|all_?-?gather|reduce_?-?scatter"
+            r"|all_?-?to_?-?all"
             r"|collective|horovod|cross-replica",
         ),
         (MEMORY, r"param_concat"),
         (RECURRENT, r"lstm|(?<![a-z])rnn|rnn(?![a-z])|(?<![a-z])gru(?![a-z])"),
-        # A compiler's kernels are named after all that is fused in them; "poi", "red" and "per" say how they work.
+        # A compiler's kernels are named after all that is fused in them; "poi", "red" and "per" say
+        # how they work.
         (ELEMENTWISE, r"^triton_poi_"),
         (NORMALISATION, r"(batch|layer|group|instance|rms)_?norm|(?<![a-z])bn_"),
         (REDUCTION, r"^triton_(red|per)_"),
-        (REDUCTION, r"pool(?!_?alloc)|soft_?max|cross_entropy|nll_loss|log_?sum_?exp|select-and-scatter"),
-        (MEMORY, r"memcpy|memset|nchw_?to_?nhwc|nhwc_?to_?nchw|transpose_?device|direct_copy|fill_functor|^reorder"),
+        (
+            REDUCTION,
+            r"pool(?!_?alloc)|soft_?max|cross_entropy|nll_loss|log_?sum_?exp|select-and-scatter",
+        ),
+        (
+            MEMORY,
+            r"memcpy|memset|nchw_?to_?nhwc|nhwc_?to_?nchw|transpose_?device|direct_copy"
+            r"|fill_functor|^reorder",
+        ),
         (ELEMENTWISE, r"op_tensor|op_generic_tensor|add_tensor"),
-        (CONVOLUTION, r"conv(?!er)|implicit_gemm|fprop|dgrad|wgrad|winograd|im2col|col2im|fft2d|cudnn"),
+        (
+            CONVOLUTION,
+            r"conv(?!er)|implicit_gemm|fprop|dgrad|wgrad|winograd|im2col|col2im|fft2d|cudnn",
+        ),
         (
             MATRIX,
             # XLA's calls of YNNPACK on the CPU, "ynn_fusion", are above all products.
-            r"gemm|gemv|mat_?mul|addmm|addmv|baddbmm|cutlass|cublas|nvjet|wgmma|xmma|fully_?connected|inner_product|^ynn_"
+            r"gemm|gemv|mat_?mul|addmm|addmv|baddbmm|cutlass|cublas|nvjet|wgmma|xmma"
+            r"|fully_?connected|inner_product|^ynn_"
             r"|linear_pointwise|split_?kreduce|einsum|" + _words("mm bmm mv dot linear ger"),
         ),
-        (REDUCTION, r"bias_add_grad|(?<![a-z])reduce|reduction|" + _words("sum mean argmax argmin pick loss norm")),
+        (
+            REDUCTION,
+            r"bias_add_grad|(?<![a-z])reduce|reduction|"
+            + _words("sum mean argmax argmin pick loss norm"),
+        ),
         # A fusion that also moves data is named after both; it computes.
-        (ELEMENTWISE, r"(add|subtract|multiply|divide|maximum|compare|exponential|tanh|logistic|select).*fusion"),
+        (
+            ELEMENTWISE,
+            r"(add|subtract|multiply|divide|maximum|compare|exponential|tanh|logistic"
+            r"|select).*fusion",
+        ),
         (
             MEMORY,
-            r"copy|transpose|reshape|concat|gather|scatter|embedding|strided|index_?select|expand|broadcast|contiguous"
+            r"copy|transpose|reshape|concat|gather|scatter|embedding|strided|index_?select|expand"
+            r"|broadcast|contiguous"
             r"|one_?hot|lookup|convert|permute|"
-            + _words("cat clone slice split stack unstack pack unpack pad empty zeros ones zero fill full tile cast to")
+            + _words(
+                "cat clone slice split stack unstack pack unpack pad empty zeros ones zero fill "
+                "full tile cast to"
+            )
             + r"|flatten|"
-            + _words("view as_strided t take index unsqueeze squeeze narrow detach resize alias iota reverse"),
+            + _words(
+                "view as_strided t take index unsqueeze squeeze narrow detach resize alias iota "
+                "reverse"
+            ),
         ),
         (
             ELEMENTWISE,
-            r"element_?wise|elemwise|vectorized|pointwise|activation|relu|sigmoid|tanh|threshold|clamp|multi_tensor"
-            r"|gradient_descent|fused_sgd|sgd_update|sgd_mom|sgdoptimizer|foreach|accumulator|bias_add|cwise|functor"
+            r"element_?wise|elemwise|vectorized|pointwise|activation|relu|sigmoid|tanh|threshold"
+            r"|clamp|multi_tensor"
+            r"|gradient_descent|fused_sgd|sgd_update|sgd_mom|sgdoptimizer|foreach|accumulator"
+            r"|bias_add|cwise|functor"
             r"|fusion|logistic|maximum|minimum|rsqrt|sqrt|"
             + _words(
-                "sgd add sub mul div neg exp log pow square where select subtract multiply divide negate compare rsub"
+                "sgd add sub mul div neg exp log pow square where select subtract multiply divide "
+                "negate compare rsub"
             )
             + r"|"
-            + _words("addcmul addcdiv axpy scale abs sign gt lt ge le eq ne not and or assign assign_sub add_n"),
+            + _words(
+                "addcmul addcdiv axpy scale abs sign gt lt ge le eq ne not and or assign "
+                "assign_sub add_n"
+            ),
         ),
     )
 )
@@ -103,7 +163,8 @@ def kind(name: str) -> str:
     return next((rule for rule, pattern in _RULES if pattern.search(spaced)), OTHER)
 
 
-#: One call of an operator, as a trace has it: name, start and duration, in any unit that all spans share.
+#: One call of an operator, as a trace has it: name, start and duration, in any unit that all spans
+#: share.
 Span = Tuple[str, float, float]
 
 
@@ -117,10 +178,11 @@ class Calls(NamedTuple):
 
 
 def self_durations(spans: Iterable[Span]) -> List[Tuple[str, float]]:
-    """Return (name, own duration) of each span: a moment belongs to the current span that began last.
+    """Return (name, own duration) of each span: a moment belongs to the current span that began
+    last.
 
-    For nested spans, such as calls on one thread, that is the duration without the spans inside; and where operators
-    ran side by side no moment is counted twice.
+    For nested spans, such as calls on one thread, that is the duration without the spans inside;
+    and where operators ran side by side no moment is counted twice.
     """
     ordered = sorted(spans, key=lambda each: (each[1], -each[2]))
     ends = [start + duration for _, start, duration in ordered]
@@ -141,7 +203,9 @@ def self_durations(spans: Iterable[Span]) -> List[Tuple[str, float]]:
 
 
 def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -> float:
-    """Run this many steps like the timed ones, each from an idle device to an idle one; return their seconds."""
+    """Run this many steps like the timed ones, each from an idle device to an idle one; return
+    their seconds.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -152,7 +216,9 @@ def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -
 
 
 def profile(profiler: str, steps: int, seconds: float, calls: Iterable[Calls]) -> Profile:
-    """Return the profile of this many steps that took these seconds together, calls of the same name joined."""
+    """Return the profile of this many steps that took these seconds together, calls of the same
+    name joined.
+    """
     totals: Dict[Tuple[str, bool], List[float]] = {}
     for each in calls:
         total = totals.setdefault((each.name, each.on_device), [0.0, 0.0])
@@ -167,7 +233,8 @@ def profile(profiler: str, steps: int, seconds: float, calls: Iterable[Calls]) -
 
 
 def undisturbed(parts: List[Profile]) -> Profile:
-    """Return the part whose steps took less time than those of three quarters of the parts: others only add time.
+    """Return the part whose steps took less time than those of three quarters of the parts: others
+    only add time.
 
     The fastest one is left aside, as its steps may be the luckiest.
     """
@@ -177,29 +244,36 @@ def undisturbed(parts: List[Profile]) -> Profile:
 
 # The profiler that TensorFlow and JAX share (TSL's) writes planes, of lines, of events.
 #
-# A plane is the host or a device, a line a thread of the host or a stream of the device. Besides operators, lines hold
-# much else: calls of the runtime, waiting, pieces of loops.
+# A plane is the host or a device, a line a thread of the host or a stream of the device. Besides
+# operators, lines hold much else: calls of the runtime, waiting, pieces of loops.
 #
-# On the CPU a compiled program's operation may continue, on other threads, after the call that began it: an event "end:
-# dot.3" then marks the end of "dot.3".
+# On the CPU a compiled program's operation may continue, on other threads, after the call that
+# began it: an event "end: dot.3" then marks the end of "dot.3".
 
 HLO = "hlo_op"  # the statistic that an event of a compiled program's operation carries
 _END = "end: "
 _FURTHER_GPU = re.compile("/device:GPU:[1-9]")
-_OPERATION = re.compile(r"[^:]+:([A-Za-z_]\w*)")  # "mean/MatMul:MatMul", a node of a graph and its operation
+_OPERATION = re.compile(
+    r"[^:]+:([A-Za-z_]\w*)"
+)  # "mean/MatMul:MatMul", a node of a graph and its operation
 _NUMBERED = re.compile(r"(?:[._](?:\d+|clone|remat))+$")  # "dot.12.clone": one of many of its name
 
 
-#: Name, start and duration in nanoseconds, by one clock for all lines, and whether it carries the statistic `HLO`.
+#: Name, start and duration in nanoseconds, by one clock for all lines, and whether it carries the
+#: statistic `HLO`.
 TslEvent = Tuple[str, float, float, bool]
 #: A thread or a stream: the names of its plane and of its own, and its events.
 TslLine = Tuple[str, str, List[TslEvent]]
 
 
 def tsl_calls(lines: Iterable[TslLine], on_cpu: bool) -> Iterator[Calls]:
-    """Yield the calls of the operators that the host ran, or of the kernels and copies of the device."""
+    """Yield the calls of the operators that the host ran, or of the kernels and copies of the
+    device.
+    """
     if on_cpu:
-        events = [event for plane, _, events in lines if plane.startswith("/host:CPU") for event in events]
+        events = [
+            event for plane, _, events in lines if plane.startswith("/host:CPU") for event in events
+        ]
         for name, duration in self_durations(_on_host(events)):
             yield Calls(name, False, duration * 1e-9, 1)
         return
@@ -213,7 +287,9 @@ def tsl_calls(lines: Iterable[TslLine], on_cpu: bool) -> Iterator[Calls]:
 
 
 def _on_host(events: List[TslEvent]) -> Iterator[Span]:
-    """Yield the spans of operators, named by their operation and not by their place in the program."""
+    """Yield the spans of operators, named by their operation and not by their place in the
+    program.
+    """
     ends: Dict[str, List[float]] = {}
     for name, start, _, _ in sorted(events, key=lambda each: each[1]):
         if name.startswith(_END):
@@ -230,7 +306,9 @@ def _on_host(events: List[TslEvent]) -> Iterator[Span]:
 
 
 def tsl_lines_in(directory: str) -> List[TslLine]:
-    """Return the lines of the one profile below this directory; raises RuntimeError where the profiler wrote none."""
+    """Return the lines of the one profile below this directory; raises RuntimeError where the
+    profiler wrote none.
+    """
     files = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
     if not files:
         raise RuntimeError("the profiler wrote no profile")
@@ -238,8 +316,9 @@ def tsl_lines_in(directory: str) -> List[TslLine]:
         return tsl_lines(file.read())
 
 
-# The file is a protocol buffer, XSpace (tsl/profiler/protobuf/xplane.proto). Releases differ in whether and where they
-# have a reader of it, so it is read here: a message is a sequence of fields, each a number, a wire type and a value.
+# The file is a protocol buffer, XSpace (tsl/profiler/protobuf/xplane.proto). Releases differ in
+# whether and where they have a reader of it, so it is read here: a message is a sequence of fields,
+# each a number, a wire type and a value.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SPACE_PLANES = 1
 _PLANE_NAME, _PLANE_LINES, _PLANE_EVENT_NAMES, _PLANE_STAT_NAMES = 2, 3, 4, 5
@@ -269,7 +348,9 @@ def _fields(message: bytes) -> Iterator[Tuple[int, Any]]:
 
 
 def _varint(message: bytes, place: int) -> Tuple[int, int]:
-    """Return the integer that begins at a place, seven bits a byte and the lowest first, and the place after it."""
+    """Return the integer that begins at a place, seven bits a byte and the lowest first, and the
+    place after it.
+    """
     value = shift = 0
     while True:
         byte = message[place]
@@ -281,7 +362,9 @@ def _varint(message: bytes, place: int) -> Tuple[int, int]:
 
 
 def tsl_lines(space: bytes) -> List[TslLine]:
-    """Return the lines of an XSpace. Its events refer to names by number, and count time from their line's."""
+    """Return the lines of an XSpace. Its events refer to names by number, and count time from their
+    line's.
+    """
     planes = [_plane(value) for number, value in _fields(space) if number == _SPACE_PLANES]
     # Nanoseconds since 1970 would take all the digits that a float has.
     first = min((begun for _, lines, _, _ in planes for _, begun, _ in lines), default=0)
@@ -293,8 +376,12 @@ def tsl_lines(space: bytes) -> List[TslLine]:
     return found
 
 
-def _plane(message: bytes) -> Tuple[str, List[Tuple[str, int, List[bytes]]], Dict[int, str], Set[int]]:
-    """Return a plane's name, its lines, the names of its events, and the numbers of the statistic `HLO`."""
+def _plane(
+    message: bytes,
+) -> Tuple[str, List[Tuple[str, int, List[bytes]]], Dict[int, str], Set[int]]:
+    """Return a plane's name, its lines, the names of its events, and the numbers of the statistic
+    `HLO`.
+    """
     name = ""
     lines: List[Tuple[str, int, List[bytes]]] = []
     names: Dict[int, str] = {}
@@ -315,7 +402,9 @@ def _plane(message: bytes) -> Tuple[str, List[Tuple[str, int, List[bytes]]], Dic
 
 
 def _line(message: bytes) -> Tuple[str, int, List[bytes]]:
-    """Return a line's name, the nanosecond at which it begins, and its events as they are written."""
+    """Return a line's name, the nanosecond at which it begins, and its events as they are
+    written.
+    """
     name, begun = "", 0
     events: List[bytes] = []
     for number, value in _fields(message):
@@ -352,28 +441,42 @@ def _event(message: bytes, begun: int, names: Dict[int, str], compiled: Set[int]
         elif number == _EVENT_DURATION_PS:
             duration = value
         elif number == _EVENT_STATS and not of_program:
-            of_program = any(inner == _STAT_NAME and stat in compiled for inner, stat in _fields(value))
+            of_program = any(
+                inner == _STAT_NAME and stat in compiled for inner, stat in _fields(value)
+            )
     return name, begun + offset * 1e-3, duration * 1e-3, of_program
 
 
-# ONNX Runtime: a session profiles from its making to its end or not at all, so the timed ones do not: others, of the
-# same graphs, are made for the profiled steps. Each writes its own profile when it ends.
+# ONNX Runtime: a session profiles from its making to its end or not at all, so the timed ones do
+# not: others, of the same graphs, are made for the profiled steps. Each writes its own profile when
+# it ends.
 
 if TYPE_CHECKING:
-    from .onnx_sessions import SessionAdapter  # ONNX Runtime is not there where the host reads a profile
+    from .onnx_sessions import (
+        SessionAdapter,
+    )  # ONNX Runtime is not there where the host reads a profile
 
 ONNX_PROFILER = "ONNX Runtime's profiling"
 WARMUP = 2  # runs of a new session before the ones that count
 _MICROSECONDS = 1e-6
-_KERNEL_TIME = "_kernel_time"  # older versions write several events of a node; this is the one of its kernel
+_KERNEL_TIME = (
+    "_kernel_time"  # older versions write several events of a node; this is the one of its kernel
+)
 
 
 def take_onnx_profile(
-    adapter: "SessionAdapter", open_sessions: Callable[[Any], object], close_sessions: Callable[[], object], steps: int
+    adapter: "SessionAdapter",
+    open_sessions: Callable[[Any], object],
+    close_sessions: Callable[[], object],
+    steps: int,
 ) -> Profile:
-    """Run this many steps in further sessions, opened by ``open_sessions(options)``, closed by ``close_sessions()``."""
+    """Run this many steps in further sessions, opened by ``open_sessions(options)``, closed by
+    ``close_sessions()``.
+    """
     options = adapter.session_options()
-    with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=adapter.cache_directory) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="onnxruntime-", dir=adapter.cache_directory
+    ) as directory:
         options.enable_profiling = True
         options.profile_file_prefix = os.path.join(directory, "profile")
         open_sessions(options)
@@ -388,9 +491,11 @@ def take_onnx_profile(
 
 
 def onnx_calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
-    """Yield the calls of each node, by its operator, after the first ``skipped`` runs of the session.
+    """Yield the calls of each node, by its operator, after the first ``skipped`` runs of the
+    session.
 
-    An event of a node is the CPU's time; one of a kernel, which builds for GPUs may write, the device's.
+    An event of a node is the CPU's time; one of a kernel, which builds for GPUs may write, the
+    device's.
     """
     runs = sorted(float(event["ts"]) for event in events if event.get("name") == "model_run")
     if len(runs) <= skipped:

@@ -1,7 +1,8 @@
 """Sampling machines on a framework's arrays: what their adapters share.
 
-The program of a step is the framework's own. Units come first and chains second where a sweep goes through the units,
-so that a unit's row is contiguous; chains come first where a transition sums over the units of each.
+The program of a step is the framework's own. Units come first and chains second where a sweep goes
+through the units, so that a unit's row is contiguous; chains come first where a transition sums
+over the units of each.
 """
 
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
@@ -16,12 +17,14 @@ Arrays = Dict[str, Any]  # float32 arrays by name
 
 
 def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tuple[Arrays, Arrays]:
-    """Return what stays and what a step moves, float32, in the layouts that programs read; each weight is read once.
+    """Return what stays and what a step moves, float32, in the layouts that programs read; each
+    weight is read once.
 
-    Of a Boltzmann machine ``weight`` (units, units) or (first half, second half), ``bias`` (units, 1), ``numbers``
-    (units, chains); ``state`` (units, chains), and ``gaps`` of the same shape where they are kept up to date. Of a
-    McCulloch-Pitts machine ``weight`` (the flipped unit, units), ``choices`` and ``waits``, exponential with mean 1,
-    (transitions, chains); ``signs``, 1 - 2 state, and ``fields`` (chains, units), ``clock`` (chains,).
+    Of a Boltzmann machine ``weight`` (units, units) or (first half, second half), ``bias`` (units,
+    1), ``numbers`` (units, chains); ``state`` (units, chains), and ``gaps`` of the same shape where
+    they are kept up to date. Of a McCulloch-Pitts machine ``weight`` (the flipped unit, units),
+    ``choices`` and ``waits``, exponential with mean 1, (transitions, chains); ``signs``, 1 - 2
+    state, and ``fields`` (chains, units), ``clock`` (chains,).
     """
     weight, bias = weights["weight"], weights["bias"]
     moving: Arrays = {"activity": weights["activity"]}
@@ -34,12 +37,18 @@ def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tupl
     else:
         choices, waits = np.split(batch.inputs, 2, axis=1)
         fixed = {"weight": weight.T, "bias": bias, "choices": choices.T, "waits": -np.log(waits).T}
-        moving.update(signs=1.0 - 2.0 * state, fields=_product(state, weight) + bias, clock=np.zeros(len(state)))
+        moving.update(
+            signs=1.0 - 2.0 * state,
+            fields=_product(state, weight) + bias,
+            clock=np.zeros(len(state)),
+        )
     return _copied(fixed), _copied(moving)
 
 
 def _product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return state @ weight.T, not by BLAS, whose threads would still spin when the first steps are over."""
+    """Return state @ weight.T, not by BLAS, whose threads would still spin when the first steps are
+    over.
+    """
     found: np.ndarray = np.einsum("ci,ui->cu", state, weight)
     return found
 
@@ -59,7 +68,10 @@ class Sampler:
     answers: Tuple[str, ...] = ("reset", "step", "last_loss", "set_learning_rate", "parameters")
 
     def __init__(
-        self, family: Any, put: Callable[[np.ndarray], Any], program: Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
+        self,
+        family: Any,
+        put: Callable[[np.ndarray], Any],
+        program: Callable[[Arrays, Arrays], Tuple[Arrays, Any]],
     ) -> None:
         self.family, self.put, self.program = family, put, program
 

@@ -35,7 +35,9 @@ def environment() -> Dict[str, Any]:
 
 
 def system() -> Dict[str, str]:
-    """Return what of the machine may change between two runs: kernel, microcode and the CPUs' frequency governor."""
+    """Return what of the machine may change between two runs: kernel, microcode and the CPUs'
+    frequency governor.
+    """
     found = {"kernel": platform.release()}
     for name, path, line in (
         ("microcode", "/proc/cpuinfo", "microcode"),
@@ -61,12 +63,16 @@ def compiler(command: str) -> Tuple[str, str]:
 
 
 def mark(words: str) -> str:
-    """Return a short digest of these words, to separate the output of different compilers in a folder."""
+    """Return a short digest of these words, to separate the output of different compilers in a
+    folder.
+    """
     return hashlib.sha256(words.encode("utf-8")).hexdigest()[:8]
 
 
 def settings_in_force(launch: Launch) -> Dict[str, Any]:
-    """Return the mode's settings and those environment variables that the host set for this launch."""
+    """Return the mode's settings and those environment variables that the host set for this
+    launch.
+    """
     named = os.environ.get("DLBENCH_VARIABLES", "").split(",")
     return {
         "mode_settings": launch.settings,

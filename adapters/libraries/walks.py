@@ -1,8 +1,8 @@
 """The families of networks, walked through once for all frameworks.
 
-`Functions` is for frameworks that compute by calls on values, with weights by canonical name, `LayerFunctions` for
-those that have layer objects. A framework's subclass gives its operations; a walk, a method with the family's name,
-calls them in the order of the family's mathematics.
+`Functions` is for frameworks that compute by calls on values, with weights by canonical name,
+`LayerFunctions` for those that have layer objects. A framework's subclass gives its operations; a
+walk, a method with the family's name, calls them in the order of the family's mathematics.
 """
 
 import math
@@ -11,18 +11,26 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ..families import Family, Layer
 
-HIDDEN = -1e9  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
+HIDDEN = (
+    -1e9
+)  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
 State = Tuple[Any, ...]  # of a recurrent layer: its output first, each (batch, hidden)
 Turn = Callable[[State, Any], State]
 
 
 def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
     """Return gelu by single operators (Hendrycks and Gimpel 2016, arXiv 1606.08415)."""
-    return 0.5 * values * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (values + 0.044715 * values * values * values)))
+    return (
+        0.5
+        * values
+        * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (values + 0.044715 * values * values * values)))
+    )
 
 
 def spike_slope(potential: Any) -> Any:
-    """Return the slope that stands for that of a spike by its potential (Zenke and Ganguli 2018)."""
+    """Return the slope that stands for that of a spike by its potential (Zenke and Ganguli
+    2018).
+    """
     root = 1.0 + 10.0 * abs(potential - 1.0)
     return 1.0 / (root * root)
 
@@ -35,32 +43,34 @@ def as_they_are(values: Any) -> Any:
 class Functions:
     """A network as calls: ``scores`` of inputs, rows of logits or outputs.
 
-    A framework's subclass has these operations, each with its parameters in ``w`` under ``name`` and a dot:
+    A framework's subclass has these operations, each with its parameters in ``w`` under ``name``
+    and a dot:
 
-    ``dense(name, values)``  a fully connected layer, over any leading axes
-    ``convolution(spec, values)``  the convolution that a `Layer` describes; its bias is there where it has no ``norm``
+    ``dense(name, values)``  a fully connected layer, over any leading axes ``convolution(spec,
+    values)``  the convolution that a `Layer` describes; its bias is there where it has no ``norm``
     ``pool(values, kernel, stride, padding)``  the maxima of square windows; sizes round down
-    ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense weight's have it
-    ``norm(name, values)``  batch normalisation by the batch's own biased statistics, or by ``statistics``
-    ``pixel_mean(values)``  the mean of each channel, (batch, channels)
-    ``over_steps(name, values, turn, states)``  the outputs of all steps of a recurrent layer from a zero state of this
-        many arrays; ``turn(state, share)`` is the state after a step, from the inputs' share of its sums
-    ``layer_norm(name, values)``  the normalisation of each step
-    ``attended(name, values)``  causal self-attention without its last product; ``name`` is the layer's, with a dot
-    ``gelu(values)``  approximated by tanh
-    ``spikes(potential)``  1 where a potential is above 1, else 0, with the slope of `spike_slope` on the way back
-    ``as_constant(values)``  the values without a way back
+    ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense
+    weight's have it ``norm(name, values)``  batch normalisation by the batch's own biased
+    statistics, or by ``statistics`` ``pixel_mean(values)``  the mean of each channel, (batch,
+    channels) ``over_steps(name, values, turn, states)``  the outputs of all steps of a recurrent
+    layer from a zero state of this
+        many arrays; ``turn(state, share)`` is the state after a step, from the inputs' share of its
+        sums
+    ``layer_norm(name, values)``  the normalisation of each step ``attended(name, values)``  causal
+    self-attention without its last product; ``name`` is the layer's, with a dot ``gelu(values)``
+    approximated by tanh ``spikes(potential)``  1 where a potential is above 1, else 0, with the
+    slope of `spike_slope` on the way back ``as_constant(values)``  the values without a way back
     ``mean_of_steps(values)``  the mean over the leading axis
 
     and, without an operator for a whole recurrent layer, those of its steps:
 
-    ``product(name, output)``  the product of the last step's output, with its bias where there is one
-    ``split(values, count)``  the gates' parts of (batch, gates * hidden)
+    ``product(name, output)``  the product of the last step's output, with its bias where there is
+    one ``split(values, count)``  the gates' parts of (batch, gates * hidden)
     """
 
     activations: Mapping[str, Callable[[Any], Any]] = {}
-    #: Running means and variances of batch normalisations, by their name and ".mean" or ".variance": these are then in
-    #: the place of the batch's own. Empty in training.
+    #: Running means and variances of batch normalisations, by their name and ".mean" or
+    #: ".variance": these are then in the place of the batch's own. Empty in training.
     statistics: Mapping[str, Any] = {}
 
     def __init__(self, family: Family, weights: Mapping[str, Any]) -> None:
@@ -155,11 +165,14 @@ class Functions:
             name = "layer%d." % layer
             mixed = self.attended(name, self.layer_norm(name + "norm1", values))
             values = values + self.dense_of_steps(name + "project", mixed)
-            raised = self.gelu(self.dense_of_steps(name + "upper", self.layer_norm(name + "norm2", values)))
+            raised = self.gelu(
+                self.dense_of_steps(name + "upper", self.layer_norm(name + "norm2", values))
+            )
             values = values + self.dense_of_steps(name + "lower", raised)
         return self.logits_of_steps(self.layer_norm("norm", values))
 
-    # Recurrent layers step by step; frameworks with an operator for a whole layer override the first two.
+    # Recurrent layers step by step; frameworks with an operator for a whole layer override the
+    # first two.
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
         return self.over_steps(name, values, partial(self.turn, name), self.states)
@@ -201,7 +214,11 @@ class Functions:
         if self.family.cell == "gru":
             return (self.gru(state[0], share, self.product(name, state[0])),)
         sums = self.sums(name, share, state[0])
-        return self.lstm(state[1], sums) if self.family.cell == "lstm" else (self.activated(sums, "tanh"),)
+        return (
+            self.lstm(state[1], sums)
+            if self.family.cell == "lstm"
+            else (self.activated(sums, "tanh"),)
+        )
 
     def lstm(self, memory: Any, sums: Any) -> State:
         """Gates input, forget, cell, output."""
@@ -223,18 +240,21 @@ class Functions:
 
 
 class LayerFunctions(Functions):
-    """A network of a framework's layer objects, made once; ``w`` has their parameters by canonical name.
+    """A network of a framework's layer objects, made once; ``w`` has their parameters by canonical
+    name.
 
     A framework's subclass makes them, and `keep` hands each over to the framework:
 
-    ``make_dense(inputs, outputs)``, ``make_convolution(spec)``, ``make_batch_norm(name, channels)``,
-    ``make_layer_norm(width)``, ``make_embedding(symbols, width)``
-    ``stack``  the recurrent layers of a recurrent network, as one layer object
+    ``make_dense(inputs, outputs)``, ``make_convolution(spec)``, ``make_batch_norm(name,
+    channels)``, ``make_layer_norm(width)``, ``make_embedding(symbols, width)`` ``stack``  the
+    recurrent layers of a recurrent network, as one layer object
     """
 
-    #: Attributes of a layer with its parameters, by part of their names, where they are called otherwise.
+    #: Attributes of a layer with its parameters, by part of their names, where they are called
+    #: otherwise.
     attributes: Mapping[str, str] = {}
-    #: Attributes of ``stack`` with a layer's parameters, by its number, in the order of `Recurrent.parts`.
+    #: Attributes of ``stack`` with a layer's parameters, by its number, in the order of
+    #: `Recurrent.parts`.
     stack_parts: Tuple[str, ...] = ()
 
     def __init__(self, family: Family) -> None:
@@ -259,23 +279,35 @@ class LayerFunctions(Functions):
             else:
                 layer = self.make_embedding(*parts["weight"])
             self.layers[name] = layer
-            self.w.update(("%s.%s" % (name, part), getattr(layer, self.attributes.get(part, part))) for part in parts)
+            self.w.update(
+                ("%s.%s" % (name, part), getattr(layer, self.attributes.get(part, part)))
+                for part in parts
+            )
             self.keep("made_" + name.replace(".", "_"), layer)
 
     def hold_stack(self) -> List[Any]:
         """Note the parameters of ``stack``, whose layers have two biases everywhere.
 
-        Returned are the second biases that the family does not have: they stay zero. To train both would double the
-        bias's learning rate.
+        Returned are the second biases that the family does not have: they stay zero. To train both
+        would double the bias's learning rate.
         """
         names, parts = self.family.layer_names(), self.family.parts
         for layer, name in enumerate(names):
-            held = (("%s.%s" % (name, part), self.stack_parameter(layer, place)) for place, part in enumerate(parts))
+            held = (
+                ("%s.%s" % (name, part), self.stack_parameter(layer, place))
+                for place, part in enumerate(parts)
+            )
             self.w.update(held)
-        return [] if len(parts) > 3 else [self.stack_parameter(layer, 3) for layer in range(len(names))]
+        return (
+            []
+            if len(parts) > 3
+            else [self.stack_parameter(layer, 3) for layer in range(len(names))]
+        )
 
     def stack_parameter(self, layer: int, place: int) -> Any:
-        """Return a parameter of this layer: by place its weight of the inputs, that of the state, and the biases."""
+        """Return a parameter of this layer: by place its weight of the inputs, that of the state,
+        and the biases.
+        """
         return getattr(self.stack, self.stack_parts[place] % layer)
 
     def dense(self, name: str, values: Any) -> Any:

@@ -1,4 +1,6 @@
-"""LiteRT (once TensorFlow Lite) on the CPU: trained networks only, from a graph that the adapter writes."""
+"""LiteRT (once TensorFlow Lite) on the CPU: trained networks only, from a graph that the adapter
+writes.
+"""
 
 from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -13,7 +15,10 @@ from ..networks import Network
 from .graphs import inference_model, product_model, refuses_steps
 
 #: The setting ``kernels``: XNNPACK's, as the interpreter chooses by default, or LiteRT's own.
-_RESOLVERS = {"xnnpack": OpResolverType.AUTO, "own": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+_RESOLVERS = {
+    "xnnpack": OpResolverType.AUTO,
+    "own": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+}
 
 
 class LiteRtAdapter(Adapter):
@@ -34,7 +39,9 @@ class LiteRtAdapter(Adapter):
 
     def _interpreter(self, model: bytes) -> Any:
         options: Dict[str, Any] = {"num_threads": self.cell.threads} if self.cell.threads else {}
-        made = Interpreter(model_content=model, experimental_op_resolver_type=_RESOLVERS[self.kernels], **options)
+        made = Interpreter(
+            model_content=model, experimental_op_resolver_type=_RESOLVERS[self.kernels], **options
+        )
         made.allocate_tensors()
         return made
 
@@ -44,7 +51,11 @@ class LiteRtAdapter(Adapter):
         return refuses_steps(network.family)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.network = network
         inputs = self._laid_out(batch)

@@ -1,9 +1,11 @@
-"""Networks as LiteRT graphs, written with the package's own schema: no converter and no other framework is needed.
+"""Networks as LiteRT graphs, written with the package's own schema: no converter and no other
+framework is needed.
 
-TensorFlow's converter gives the same operators, and takes 38 s and TensorFlow for the 472 MB of fcn5. As there, batch
-normalisation is folded into the convolution before it, and rectifiers into the operator before them. Images are (batch,
-height, width, channels). Recurrent layers are unrolled: a loop in the graph took 1.5 times as long at a mini-batch of
-128, and 0.7 times as long at 1.
+TensorFlow's converter gives the same operators, and takes 38 s and TensorFlow for the 472 MB of
+fcn5. As there, batch normalisation is folded into the convolution before it, and rectifiers into
+the operator before them. Images are (batch, height, width, channels). Recurrent layers are
+unrolled: a loop in the graph took 1.5 times as long at a mini-batch of 128, and 0.7 times as long
+at 1.
 """
 
 from math import prod
@@ -58,14 +60,22 @@ class Graph:
         self.tensors: List[Any] = []
         self.operators: List[Any] = []
         self.codes: Dict[int, int] = {}
-        self.buffers: List[Any] = [schema.BufferT()]  # the first one is that of tensors without data
+        self.buffers: List[Any] = [
+            schema.BufferT()
+        ]  # the first one is that of tensors without data
         self.constants: Dict[str, Value] = {}
         self.inputs: List[Value] = []
 
-    def tensor(self, shape: Sequence[int], element: str = "float32", data: Optional[np.ndarray] = None) -> Value:
+    def tensor(
+        self, shape: Sequence[int], element: str = "float32", data: Optional[np.ndarray] = None
+    ) -> Value:
         """Add a tensor, by default one that an operator or the user fills."""
         made = schema.TensorT()
-        made.name, made.shape, made.type = "t%d" % len(self.tensors), list(shape), _ELEMENT_TYPES[element]
+        made.name, made.shape, made.type = (
+            "t%d" % len(self.tensors),
+            list(shape),
+            _ELEMENT_TYPES[element],
+        )
         made.buffer = 0
         if data is not None:
             made.buffer = len(self.buffers)
@@ -91,13 +101,21 @@ class Graph:
         return self.constant("integers:%r" % (values,), np.array(values, dtype=np.int32))
 
     def node(
-        self, operator: int, inputs: Sequence[Optional[Value]], shape: Sequence[int], options: Any = None
+        self,
+        operator: int,
+        inputs: Sequence[Optional[Value]],
+        shape: Sequence[int],
+        options: Any = None,
     ) -> Value:
         """Add an operator and return its output of this shape."""
         return self.several(operator, inputs, [shape], options)[0]
 
     def several(
-        self, operator: int, inputs: Sequence[Optional[Value]], shapes: Sequence[Sequence[int]], options: Any = None
+        self,
+        operator: int,
+        inputs: Sequence[Optional[Value]],
+        shapes: Sequence[Sequence[int]],
+        options: Any = None,
     ) -> List[Value]:
         """Add an operator with outputs of these shapes; an input of None is left out."""
         outputs = [self.tensor(shape) for shape in shapes]
@@ -112,9 +130,15 @@ class Graph:
         return outputs
 
     def fuse(self, value: Value, activation: int) -> bool:
-        """Let the operator that gives this value apply an activation as well; returns whether it can."""
+        """Let the operator that gives this value apply an activation as well; returns whether it
+        can.
+        """
         maker = self.operators[-1] if self.operators else None
-        if maker is None or maker.outputs != [value.number] or not hasattr(maker.builtinOptions, _ACTIVATION):
+        if (
+            maker is None
+            or maker.outputs != [value.number]
+            or not hasattr(maker.builtinOptions, _ACTIVATION)
+        ):
             return False
         setattr(maker.builtinOptions, _ACTIVATION, activation)
         return True
@@ -133,7 +157,9 @@ class Graph:
             code.builtinCode, code.version = operator, _VERSIONS.get(operator, 1)
             code.deprecatedBuiltinCode = min(operator, 127)  # as the schema asks for
             model.operatorCodes.append(code)
-        bytes_of_buffers = sum(0 if each.data is None else each.data.nbytes for each in self.buffers)
+        bytes_of_buffers = sum(
+            0 if each.data is None else each.data.nbytes for each in self.buffers
+        )
         builder = flatbuffers.Builder(bytes_of_buffers + 2**20)
         builder.Finish(model.Pack(builder), _IDENTIFIER)
         return bytes(builder.Output())
@@ -147,7 +173,9 @@ class LiteRtFunctions(Functions):
 
     rows = staticmethod(as_they_are)
 
-    def __init__(self, family: Family, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, family: Family, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray]
+    ) -> None:
         super().__init__(family, weights)
         self.graph = Graph()
         self.statistics = statistics
@@ -165,7 +193,9 @@ class LiteRtFunctions(Functions):
 
     def _fully_connected(self, values: Value, weight: Value, bias: Optional[Value]) -> Value:
         shape = (values.shape[0], weight.shape[0])
-        return self.graph.node(_OPERATORS.FULLY_CONNECTED, [values, weight, bias], shape, _fully_connected_options())
+        return self.graph.node(
+            _OPERATORS.FULLY_CONNECTED, [values, weight, bias], shape, _fully_connected_options()
+        )
 
     def dense(self, name: str, values: Value) -> Value:
         weight, image = self.w[name + ".weight"], self._flattened
@@ -187,14 +217,20 @@ class LiteRtFunctions(Functions):
         options.strideH = options.strideW = spec.stride
         options.dilationHFactor = options.dilationWFactor = 1
         options.padding = schema.Padding.VALID
-        # The graph's own padding is the same on both sides where the stride is 1 and the kernel odd.
+        # The graph's own padding is the same on both sides where the stride is 1 and the kernel
+        # odd.
         if spec.stride == 1 and spec.kernel == 2 * spec.padding + 1:
             options.padding = schema.Padding.SAME
         else:
             values = self._padded(values, spec.padding, 0.0)
         batch, height, width, _ = values.shape
         room = 0 if options.padding == schema.Padding.SAME else spec.kernel - 1
-        shape = (batch, (height - room - 1) // spec.stride + 1, (width - room - 1) // spec.stride + 1, len(weight))
+        shape = (
+            batch,
+            (height - room - 1) // spec.stride + 1,
+            (width - room - 1) // spec.stride + 1,
+            len(weight),
+        )
         inputs = [
             values,
             self.graph.constant(spec.name + ".weight", weight.transpose(0, 2, 3, 1)),
@@ -204,7 +240,10 @@ class LiteRtFunctions(Functions):
 
     def _folded(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         """Return what a batch normalisation multiplies each channel by, and what it adds."""
-        mean, variance = (self.statistics["%s.%s" % (name, part)].astype(np.float64) for part in ("mean", "variance"))
+        mean, variance = (
+            self.statistics["%s.%s" % (name, part)].astype(np.float64)
+            for part in ("mean", "variance")
+        )
         scale = self.w[name + ".gamma"] / np.sqrt(variance + self.family.epsilon)
         return scale, (self.w[name + ".beta"] - mean * scale).astype(np.float32)
 
@@ -217,7 +256,9 @@ class LiteRtFunctions(Functions):
         batch, height, width, channels = values.shape
         amounts = np.array([[0, 0], [padding, padding], [padding, padding], [0, 0]], dtype=np.int32)
         inputs = [values, self.graph.constant("padding:%d" % padding, amounts)]
-        inputs.append(self.graph.constant("number:%r" % filler, np.array([filler], dtype=np.float32)))
+        inputs.append(
+            self.graph.constant("number:%r" % filler, np.array([filler], dtype=np.float32))
+        )
         shape = (batch, height + 2 * padding, width + 2 * padding, channels)
         return self.graph.node(_OPERATORS.PADV2, inputs, shape, schema.PadV2OptionsT())
 
@@ -246,7 +287,9 @@ class LiteRtFunctions(Functions):
         table = self.graph.constant(name + ".weight", self.w[name + ".weight"])
         options = schema.GatherOptionsT()
         options.axis = 0
-        return self.graph.node(_OPERATORS.GATHER, [table, symbols], (*symbols.shape, table.shape[1]), options)
+        return self.graph.node(
+            _OPERATORS.GATHER, [table, symbols], (*symbols.shape, table.shape[1]), options
+        )
 
     def product(self, name: str, output: Value) -> Value:
         weight = self.graph.constant(name + ".hidden_weight", self.w[name + ".hidden_weight"])
@@ -263,17 +306,23 @@ class LiteRtFunctions(Functions):
         return self.graph.several(_OPERATORS.SPLIT, axis_first, [shape] * count, options)
 
     def over_steps(self, name: str, values: Value, turn: Turn, states: int) -> Value:
-        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
+        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden)
+        outputs.
+        """
         steps, hidden = self.family.steps, self.family.hidden
         weight = self.graph.constant(name + ".input_weight", self.w[name + ".input_weight"])
         bias = self.graph.constant(name + ".bias", self.w[name + ".bias"])
         shares = self.split(self._fully_connected(values, weight, bias), steps, axis=0)
-        zero = self.graph.constant("zeros", np.zeros((values.shape[0] // steps, hidden), dtype=np.float32))
+        zero = self.graph.constant(
+            "zeros", np.zeros((values.shape[0] // steps, hidden), dtype=np.float32)
+        )
         state: State = (zero,) * states
         outputs = self.step_by_step(turn, state, shares)
         options = schema.ConcatenationOptionsT()
         options.axis = 0
-        return self.graph.node(_OPERATORS.CONCATENATION, outputs, (values.shape[0], hidden), options)
+        return self.graph.node(
+            _OPERATORS.CONCATENATION, outputs, (values.shape[0], hidden), options
+        )
 
 
 def _fully_connected_options() -> Any:
@@ -299,11 +348,16 @@ def product_model(size: int) -> bytes:
     """Return the graph of one (size, size) matrix product of two inputs."""
     graph = Graph()
     factors = [graph.input((size, size), "float32") for _ in range(2)]
-    return graph.model([graph.node(_OPERATORS.BATCH_MATMUL, factors, (size, size), schema.BatchMatMulOptionsT())])
+    return graph.model(
+        [graph.node(_OPERATORS.BATCH_MATMUL, factors, (size, size), schema.BatchMatMulOptionsT())]
+    )
 
 
 def refuses_steps(family: Family) -> str:
     """Return why a recurrent network is not unrolled; empty where it is, and of other networks."""
     if not isinstance(family, (Elman, Recurrent)) or family.steps <= MOST_STEPS:
         return ""
-    return "%d steps: the graph holds every step, and is not built for more than %d" % (family.steps, MOST_STEPS)
+    return "%d steps: the graph holds every step, and is not built for more than %d" % (
+        family.steps,
+        MOST_STEPS,
+    )

@@ -1,8 +1,9 @@
 """MindSpore on the CPU: forward, backward and update as one graph.
 
-MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW, images NCHW, LSTM gates
-input, forget, cell, output). Recurrent networks' tokens and labels are time-major. MindSpore compiles ``construct``,
-and what that calls, from its source: use only the Python that its compiler supports.
+MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW,
+images NCHW, LSTM gates input, forget, cell, output). Recurrent networks' tokens and labels are
+time-major. MindSpore compiles ``construct``, and what that calls, from its source: use only the
+Python that its compiler supports.
 """
 
 import math
@@ -26,15 +27,18 @@ def reason_against(layers: int, steps: int) -> str:
     """Return why this many layers of this many steps are not unrolled; empty where they are."""
     if layers * steps <= MOST_STEPS:
         return ""
-    text = "%d layers of %d steps: MindSpore unrolls them, and a graph of more than %d takes minutes to compile"
+    text = (
+        "%d layers of %d steps: MindSpore unrolls them, and a graph of more than %d takes minutes "
+        "to compile"
+    )
     return text % (layers, steps, MOST_STEPS)
 
 
 class MindSporeNetwork(LayerFunctions, nn.Cell):
     """A network of MindSpore's layers, to rows of logits or outputs.
 
-    Recurrent layers are MindSpore's own LSTM; the others loop over the steps, which its compiler unrolls. MindSpore's
-    GRU and RNN layers also loop, and multiply the inputs in each step.
+    Recurrent layers are MindSpore's own LSTM; the others loop over the steps, which its compiler
+    unrolls. MindSpore's GRU and RNN layers also loop, and multiply the inputs in each step.
     """
 
     attributes: Dict[str, str] = {}
@@ -55,7 +59,9 @@ class MindSporeNetwork(LayerFunctions, nn.Cell):
                 second_bias.requires_grad = False
         for parameter in family.parameters():
             if parameter.name not in self.w:
-                made = mindspore.Parameter(mindspore.Tensor(np.zeros(parameter.shape, np.float32)), parameter.name)
+                made = mindspore.Parameter(
+                    mindspore.Tensor(np.zeros(parameter.shape, np.float32)), parameter.name
+                )
                 self.w[parameter.name] = made
                 self.insert_param_to_cell(parameter.name.replace(".", "_"), made)
 
@@ -123,7 +129,9 @@ class MindSporeNetwork(LayerFunctions, nn.Cell):
         parts = self.dense(name + "qkv", values).reshape((-1, self.family.steps, 3, heads, width))
         query, key, value = ops.unbind(parts.transpose((2, 0, 3, 1, 4)))
         scores = ops.matmul(query, key.swapaxes(2, 3)) * (1.0 / math.sqrt(width)) + self.hides_later
-        return ops.matmul(ops.softmax(scores, -1), value).transpose((0, 2, 1, 3)).reshape(values.shape)
+        return (
+            ops.matmul(ops.softmax(scores, -1), value).transpose((0, 2, 1, 3)).reshape(values.shape)
+        )
 
     def gelu(self, values: Any) -> Any:
         return ops.gelu(values, "tanh")
@@ -144,18 +152,24 @@ class Descent(nn.Cell):
     def __init__(self, parameters: Any) -> None:
         super().__init__()
         self.parameters = parameters
-        self.learning_rate = mindspore.Parameter(mindspore.Tensor(LEARNING_RATE, mindspore.float32), "rate", False)
+        self.learning_rate = mindspore.Parameter(
+            mindspore.Tensor(LEARNING_RATE, mindspore.float32), "rate", False
+        )
         self.descend = ops.ApplyGradientDescent()
 
     def construct(self, gradients: Any) -> Any:
         done = True
         for index in range(len(self.parameters)):
-            done = ops.depend(done, self.descend(self.parameters[index], self.learning_rate, gradients[index]))
+            done = ops.depend(
+                done, self.descend(self.parameters[index], self.learning_rate, gradients[index])
+            )
         return done
 
 
 class Step(nn.Cell):
-    """A training step, in graph mode one program: returns the loss before its update, when the update is done."""
+    """A training step, in graph mode one program: returns the loss before its update, when the
+    update is done.
+    """
 
     def __init__(self, loss: Any, parameters: Any, update: Any, clip: float) -> None:
         super().__init__()
@@ -176,7 +190,8 @@ def _square(value: Any) -> Any:
 class MindSporeAdapter(EveryFamily):
     """Drives MindSpore.
 
-    Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
+    Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter,
+    in place.
     """
 
     further_axes = ("task",)
@@ -191,7 +206,10 @@ class MindSporeAdapter(EveryFamily):
         # The launch has bound this process already.
         cpus = len(os.sched_getaffinity(0))
         if self.cell.threads not in (0, cpus):
-            text = "threads %d, CPUs %d: MindSpore has no thread setting that works on the CPU; use --affinity bound"
+            text = (
+                "threads %d, CPUs %d: MindSpore has no thread setting that works on the CPU; use "
+                "--affinity bound"
+            )
             return text % (self.cell.threads, cpus)
         family = network.family
         if isinstance(family, Elman):
@@ -205,7 +223,9 @@ class MindSporeAdapter(EveryFamily):
         self.network = model = MindSporeNetwork(network.family)
         model.set_train(not self.cell.infers)
         for name, parameter in model.parameters_and_names():
-            parameter.name = name  # layers made alike name theirs alike, which the graph does not take
+            parameter.name = (
+                name  # layers made alike name theirs alike, which the graph does not take
+            )
         self.trainable: Dict[str, Any] = model.w
         load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
@@ -225,7 +245,11 @@ class MindSporeAdapter(EveryFamily):
         self.train = Step(loss, parameters, self.update, self.family.clip)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         model = self._build(network, weights, batch)
         for name, value in statistics.items():
@@ -244,7 +268,9 @@ class MindSporeAdapter(EveryFamily):
         return by_example(self.family, self.found.asnumpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
+        """Copy the weights into the parameters, which plain SGD keeps nothing beside; the
+        mini-batch is made anew.
+        """
         load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
 
@@ -252,7 +278,8 @@ class MindSporeAdapter(EveryFamily):
         self.loss = self.train(self.inputs, self.labels)
 
     def synchronize(self) -> None:
-        self.loss.asnumpy()  # which the graph gives after the update; MindSpore has no other way on the CPU
+        # which the graph gives after the update; MindSpore has no other way on the CPU
+        self.loss.asnumpy()
 
     def set_learning_rate(self, rate: float) -> None:
         self.update.learning_rate.set_data(mindspore.Tensor(rate, mindspore.float32))

@@ -1,8 +1,9 @@
-"""MLX on the CPU: the training step as one compiled function of the parameters, which returns them updated.
+"""MLX on the CPU: the training step as one compiled function of the parameters, which returns them
+updated.
 
-Images are held as (batch, height, width, channels) and convolution weights as (outputs, height, width, inputs), the
-only layout of MLX's convolutions. Everything else is held in canonical layout, but mini-batches of recurrent networks,
-which are turned to time-major.
+Images are held as (batch, height, width, channels) and convolution weights as (outputs, height,
+width, inputs), the only layout of MLX's convolutions. Everything else is held in canonical layout,
+but mini-batches of recurrent networks, which are turned to time-major.
 """
 
 import ctypes
@@ -57,10 +58,14 @@ class MlxFunctions(Functions):
         return values.transpose(CANONICAL).reshape(values.shape[0], -1)
 
     def norm(self, name: str, values: Any) -> Any:
-        layer = nn.BatchNorm(values.shape[-1], self.family.epsilon, track_running_stats=bool(self.statistics))
+        layer = nn.BatchNorm(
+            values.shape[-1], self.family.epsilon, track_running_stats=bool(self.statistics)
+        )
         layer.weight, layer.bias = self.w[name + ".gamma"], self.w[name + ".beta"]
         if self.statistics:
-            layer.running_mean, layer.running_var = (self.statistics[name + part] for part in (".mean", ".variance"))
+            layer.running_mean, layer.running_var = (
+                self.statistics[name + part] for part in (".mean", ".variance")
+            )
             layer.eval()
         return layer(values)
 
@@ -84,26 +89,36 @@ class MlxFunctions(Functions):
         return mx.stack(self.step_by_step(turn, (zero,) * states, split))
 
     def layer_norm(self, name: str, values: Any) -> Any:
-        return mx.fast.layer_norm(values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon)
+        return mx.fast.layer_norm(
+            values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon
+        )
 
     def attended(self, name: str, values: Any) -> Any:
         batch, steps, width = values.shape
         heads = self.family.heads
         parts = mx.split(self.dense(name + "qkv", values), 3, axis=-1)
-        query, key, value = [each.reshape(batch, steps, heads, -1).transpose(0, 2, 1, 3) for each in parts]
+        query, key, value = [
+            each.reshape(batch, steps, heads, -1).transpose(0, 2, 1, 3) for each in parts
+        ]
         scale = (width // heads) ** -0.5
         mixed = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
         return mixed.transpose(0, 2, 1, 3).reshape(batch, steps, width)
 
 
 def mean_loss(family: Family) -> Callable[[Dict[str, Any], Any, Any], Any]:
-    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels."""
+    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and
+    labels.
+    """
     compared = nn.losses.mse_loss if family.loss == "squares" else nn.losses.cross_entropy
-    return lambda w, inputs, labels: compared(MlxFunctions(family, w).scores(inputs), labels, reduction="mean")
+    return lambda w, inputs, labels: compared(
+        MlxFunctions(family, w).scores(inputs), labels, reduction="mean"
+    )
 
 
 def place(family: Family, batch: Batch) -> Tuple[Any, Any]:
-    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
+    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the
+    family is so.
+    """
     inputs, labels = laid_out(family, batch)
     return held(inputs), held(labels)
 
@@ -114,8 +129,8 @@ COMPILER = "g++"
 class MlxAdapter(EveryFamily):
     """Drives MLX.
 
-    Setting: ``blas``, "openblas": an OpenBLAS must have been loaded into the process before MLX. Otherwise products are
-    by netlib's reference BLAS in MLX's wheel, which has one thread.
+    Setting: ``blas``, "openblas": an OpenBLAS must have been loaded into the process before MLX.
+    Otherwise products are by netlib's reference BLAS in MLX's wheel, which has one thread.
 
     When memory runs out, MLX raises no exception: its process ends with a segmentation fault.
     """
@@ -129,15 +144,23 @@ class MlxAdapter(EveryFamily):
             blas.set_openblas_threads(self.preloaded, self.cell.threads)
         self.compiler, self.reason = software.compiler(COMPILER)
         # MLX caches compiled code here, by its own version and not the compiler's.
-        kept = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + software.mark(self.compiler))
+        kept = os.path.join(
+            os.path.abspath(self.cache_directory), "compiled-" + software.mark(self.compiler)
+        )
         os.makedirs(kept, exist_ok=True)
         os.environ["TMPDIR"] = kept
         mx.set_default_device(mx.cpu)
 
     def refuses(self, network: Network) -> str:
         if self.blas and blas.openblas_threads(self.preloaded) is None:
-            return "the setting openblas: no OpenBLAS was loaded before MLX (LD_PRELOAD); use --tuning installed"
-        return self.reason and "mx.compile fuses operations with g++, and %s; install g++" % self.reason
+            return (
+                "the setting openblas: no OpenBLAS was loaded before MLX (LD_PRELOAD); use "
+                "--tuning installed"
+            )
+        return (
+            self.reason
+            and "mx.compile fuses operations with g++, and %s; install g++" % self.reason
+        )
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
@@ -147,7 +170,11 @@ class MlxAdapter(EveryFamily):
         self.set_learning_rate(LEARNING_RATE)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.family = network.family
         self.weights = {name: held(value) for name, value in weights.items()}
@@ -191,11 +218,13 @@ class MlxAdapter(EveryFamily):
             "framework": "mlx",
             "version": mx.__version__,
             "device": str(mx.default_device()),
-            "blas": blas.describe_openblas(self.preloaded) or {"name": _reference_blas(), "threads": 1},
+            "blas": blas.describe_openblas(self.preloaded)
+            or {"name": _reference_blas(), "threads": 1},
             "compiler": self.compiler,
             "image_layout": "NHWC",
             "recurrence": "unrolled",
-            "execution": "mx.compile of the whole %s" % ("forward pass" if self.cell.infers else "step"),
+            "execution": "mx.compile of the whole %s"
+            % ("forward pass" if self.cell.infers else "step"),
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -230,10 +259,14 @@ def forward_pass(family: Family) -> Callable[[Dict[str, Any], Dict[str, Any], An
 
 
 def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
+    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated
+    parameters, loss).
+    """
     differentiated = mx.value_and_grad(mean_loss(family))
 
-    def step(weights: Dict[str, Any], rate: Any, inputs: Any, labels: Any) -> Tuple[Dict[str, Any], Any]:
+    def step(
+        weights: Dict[str, Any], rate: Any, inputs: Any, labels: Any
+    ) -> Tuple[Dict[str, Any], Any]:
         loss, gradients = differentiated(weights, inputs, labels)
         if family.clip:
             norm = mx.sqrt(sum(mx.sum(mx.square(each)) for each in gradients.values()))
@@ -246,7 +279,12 @@ def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
 def _reference_blas() -> str:
     """Return the file name, and so the release, of the BLAS in MLX's wheel."""
     lines = (read_file("/proc/self/maps") or "").splitlines()
-    return ", ".join(sorted({os.path.basename(line.split()[-1]) for line in lines if "/libblas" in line})) or "unknown"
+    return (
+        ", ".join(
+            sorted({os.path.basename(line.split()[-1]) for line in lines if "/libblas" in line})
+        )
+        or "unknown"
+    )
 
 
 ADAPTER = MlxAdapter

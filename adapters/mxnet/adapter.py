@@ -1,8 +1,10 @@
-"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine.
+"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous
+engine.
 
-Every block is hybridised with its loss inside, so that forward, loss and backward are one static graph. MXNet's own
-layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM gates input, forget, cell, output), so
-parameters pass unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
+Every block is hybridised with its loss inside, so that forward, loss and backward are one static
+graph. MXNet's own layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM
+gates input, forget, cell, output), so parameters pass unchanged; only recurrent data are turned to
+time-major, which the fused LSTM wants.
 """
 
 import ctypes
@@ -37,15 +39,19 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
 
     Without labels it returns the rows of logits or outputs.
 
-    ``F``, Gluon's own name, is MXNet's module of symbols; ``fused`` joins a batch normalisation and the ReLU behind it
-    in one operator.
+    ``F``, Gluon's own name, is MXNet's module of symbols; ``fused`` joins a batch normalisation and
+    the ReLU behind it in one operator.
     """
 
     stack_parts = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
 
     def __init__(self, family: Any, fused: bool) -> None:
         mx.gluon.HybridBlock.__init__(self)
-        inner = [spec.norm for block in family.bottlenecks for spec in block.body[:-1]] if family.normalises else []
+        inner = (
+            [spec.norm for block in family.bottlenecks for spec in block.body[:-1]]
+            if family.normalises
+            else []
+        )
         self.fused = [family.stem.norm, *inner] if fused and family.normalises else []
         LayerFunctions.__init__(self, family)
         if family.kind == "recurrent":
@@ -61,7 +67,13 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
     def keep(self, name: str, layer: Any) -> None:
         self.register_child(layer, name)
 
-    def hybrid_forward(self, F: Any, inputs: Any, labels: Any = None, **parameters: Any) -> Any:  # noqa: N803
+    def hybrid_forward(  # Gluon passes F by this name
+        self,
+        F: Any,  # noqa: N803
+        inputs: Any,
+        labels: Any = None,
+        **parameters: Any,
+    ) -> Any:
         self.F, self.given = F, parameters
         scores = self.scores(inputs)
         if labels is None:
@@ -111,10 +123,13 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
         return self.stack(values)
 
     def positioned(self, tokens: Any) -> Any:
-        return self.F.broadcast_add(self.embedded("embedding", tokens), self.F.expand_dims(self.given["position"], 0))
+        return self.F.broadcast_add(
+            self.embedded("embedding", tokens), self.F.expand_dims(self.given["position"], 0)
+        )
 
     def attended(self, name: str, values: Any) -> Any:
-        F, heads, steps = self.F, self.family.heads, self.family.steps  # noqa: N806 - as Gluon has it
+        # as Gluon has it
+        F, heads, steps = self.F, self.family.heads, self.family.steps  # noqa: N806
         width = self.family.width // heads
         parts = F.reshape(self.dense(name + "qkv", values), shape=(0, 0, 3, heads, -1))
         parts = F.reshape(F.transpose(parts, axes=(2, 0, 3, 1, 4)), shape=(3, -1, steps, width))
@@ -122,7 +137,8 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
         scores = F.batch_dot(query, key, transpose_b=True) * width**-0.5
         mixed = F.batch_dot(F.softmax(F.broadcast_add(scores, self.given["mask"]), axis=-1), value)
         return F.reshape(
-            F.transpose(F.reshape(mixed, shape=(-1, heads, steps, width)), axes=(0, 2, 1, 3)), shape=(0, 0, -1)
+            F.transpose(F.reshape(mixed, shape=(-1, heads, steps, width)), axes=(0, 2, 1, 3)),
+            shape=(0, 0, -1),
         )
 
     def gelu(self, values: Any) -> Any:
@@ -132,7 +148,9 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
 def _stack(family: Any) -> Any:
     """Return the recurrent layers, from a zero state."""
     if isinstance(family, Elman):
-        return rnn.RNN(family.hidden, activation=family.activation, layout="TNC", input_size=family.inputs)
+        return rnn.RNN(
+            family.hidden, activation=family.activation, layout="TNC", input_size=family.inputs
+        )
     return CELLS[family.cell](family.hidden, family.layers, layout="TNC", input_size=family.width)
 
 
@@ -142,15 +160,18 @@ def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
         parameter.set_data(weights[name])
 
 
-_CPU = (ctypes.c_int * 2)(1, 0)  # MXNet's ``Context`` in its C interface: the device's type and number
+_CPU = (ctypes.c_int * 2)(
+    1, 0
+)  # MXNet's ``Context`` in its C interface: the device's type and number
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def worker_threads() -> Optional[int]:
     """Return the OpenMP threads of an operator on the engine's worker thread.
 
-    MXNet's own settings reach only that thread (each thread has its own OpenMP limit), and Python has no call that
-    returns them: so a function is pushed to the engine, as an operator would be, and looks there.
+    MXNet's own settings reach only that thread (each thread has its own OpenMP limit), and Python
+    has no call that returns them: so a function is pushed to the engine, as an operator would be,
+    and looks there.
     """
     # A handle of the library finds symbols of the libraries it depends on too.
     if not hasattr(_LIB, "omp_get_max_threads") or not hasattr(_LIB, "MXEnginePushSync"):
@@ -161,7 +182,9 @@ def worker_threads() -> Optional[int]:
         seen.append(int(_LIB.omp_get_max_threads()))
 
     callback = _CALLBACK(ask)
-    status = _LIB.MXEnginePushSync(callback, None, None, ctypes.byref(_CPU), None, 0, None, 0, None, 0, b"threads")
+    status = _LIB.MXEnginePushSync(
+        callback, None, None, ctypes.byref(_CPU), None, 0, None, 0, None, 0, b"threads"
+    )
     mx.nd.waitall()  # the callback must outlive its call
     return seen[0] if status == 0 and seen else None
 
@@ -192,11 +215,15 @@ def take_profile(adapter: Any, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         mx.profiler.set_state("stop")
         statistics = json.loads(mx.profiler.dumps(reset=True, format="json"))
-    return profiles.profile(PROFILER, steps, seconds, profiled_calls(statistics, not adapter.cell.on_cpu))
+    return profiles.profile(
+        PROFILER, steps, seconds, profiled_calls(statistics, not adapter.cell.on_cpu)
+    )
 
 
 def profiled_calls(statistics: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
-    """Yield the calls of each operator of the aggregated statistics, whose times are milliseconds."""
+    """Yield the calls of each operator of the aggregated statistics, whose times are
+    milliseconds.
+    """
     for name, row in statistics.get("Time", {}).get("operator", {}).items():
         yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))
 
@@ -207,20 +234,26 @@ UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for
 class MxnetAdapter(EveryFamily):
     """Drives MXNet. ``step`` only queues the work; the engine's worker thread does it.
 
-    Settings: ``static`` (default false) plans memory once for the whole graph; ``fused_norm`` (default false) joins a
-    batch normalisation and the ReLU behind it; ``update``, "trainer" (default) is ``gluon.Trainer``, "operator" one
-    ``sgd_update`` for each parameter.
+    Settings: ``static`` (default false) plans memory once for the whole graph; ``fused_norm``
+    (default false) joins a batch normalisation and the ReLU behind it; ``update``, "trainer"
+    (default) is ``gluon.Trainer``, "operator" one ``sgd_update`` for each parameter.
     """
 
     further_axes = ("task",)
     feeds = True
     effective_threads = staticmethod(worker_threads)
-    out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
+    out_of_memory = (
+        "Failed to allocate CPU Memory",
+        "std::bad_alloc",
+        "out of memory",
+        "ALLOC_FAILED",
+    )
 
     def profile(self, steps: int) -> Profile:
         """Run this many steps under the profiler.
 
-        A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
+        A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one
+        by one here.
         """
         self.block.hybridize(forward_bulk_size=1, backward_bulk_size=1, **self.hybridized)
         profiles.run(self.step, self.synchronize, 2)  # the first one builds the graphs anew
@@ -230,7 +263,8 @@ class MxnetAdapter(EveryFamily):
         # A launch sees one GPU, so it is always MXNet's first.
         self.context = mx.cpu() if self.cell.on_cpu else mx.gpu(0)
         if not self.cell.on_cpu:
-            # Before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
+            # Before anything computes: CUDA's libraries read once whether float32 products may lose
+            # bits as TF32.
             os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
         # The joint operator is oneDNN's, and came with MXNet 1.8.
         there = self.cell.on_cpu and hasattr(nn, "BatchNormReLU")
@@ -249,7 +283,8 @@ class MxnetAdapter(EveryFamily):
             words = "%s: this build was made without CUDA (its feature CUDA): %s"
             return words % (version, gpus.advice(self.cell))
         try:
-            # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
+            # Only a kernel that runs shows that the driver answers and that the build has kernels
+            # for this GPU.
             mx.nd.ones((2,), ctx=self.context).asnumpy()
         except mx.base.MXNetError as error:
             return "%s cannot use the GPU: %s" % (version, gpus.first_line(error))
@@ -257,7 +292,9 @@ class MxnetAdapter(EveryFamily):
 
     def refuses(self, network: Network) -> str:
         family = network.family
-        lacking = isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0)
+        lacking = isinstance(family, Elman) and (
+            family.activation == "sigmoid" or family.alpha != 1.0
+        )
         return "MXNet's operator RNN has no sigmoid and no leaky units" if lacking else ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
@@ -269,14 +306,22 @@ class MxnetAdapter(EveryFamily):
         load(self.trainable, weights)
         self.take(self.hand_over(batch))
         self.block.hybridize(**self.hybridized)
-        self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
+        self.weights_and_gradients = [
+            (parameter.data(), parameter.grad()) for parameter in self.trainable.values()
+        ]
         if self.update == "trainer":
             # Without a store of keys and values: there is one worker.
             parameters = list(self.trainable.values())
-            self.trainer = mx.gluon.Trainer(parameters, "sgd", {"learning_rate": self.rate}, kvstore=None)
+            self.trainer = mx.gluon.Trainer(
+                parameters, "sgd", {"learning_rate": self.rate}, kvstore=None
+            )
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.family = network.family
         self.block = GluonNetwork(network.family, self.fused_norm)
@@ -312,7 +357,9 @@ class MxnetAdapter(EveryFamily):
         self.inputs, self.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by Gluon's own loader, with threads: its processes would be forks beside the engine's threads."""
+        """Load by Gluon's own loader, with threads: its processes would be forks beside the
+        engine's threads.
+        """
         yield from mx.gluon.data.DataLoader(
             feed,
             batch_sampler=([number] for number in itertools.count()),
@@ -334,7 +381,9 @@ class MxnetAdapter(EveryFamily):
             mx.nd.sgd_update(weight, gradient, out=weight, lr=self.rate, wd=0.0)
 
     def _clip(self, gradients: List[Any]) -> None:
-        """Queue the scaling of all gradients by their norm. Gluon's clip_global_norm would wait for the norm."""
+        """Queue the scaling of all gradients by their norm. Gluon's clip_global_norm would wait for
+        the norm.
+        """
         squares = mx.nd.multi_sum_sq(*gradients, num_arrays=len(gradients))
         scale = mx.nd.minimum(self.family.clip * mx.nd.rsqrt(mx.nd.sum(squares)), 1.0)
         for gradient in gradients:
@@ -356,18 +405,23 @@ class MxnetAdapter(EveryFamily):
             yield name, parameter.data().asnumpy()
 
     def describe(self) -> Dict[str, Any]:
-        products = "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
+        products = (
+            "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
+        )
         return {
             "framework": "mxnet",
             "version": mx.__version__,
             "context": str(self.context),
-            "features": sorted(feature.name for feature in mx.runtime.feature_list() if feature.enabled),
+            "features": sorted(
+                feature.name for feature in mx.runtime.feature_list() if feature.enabled
+            ),
             "dense_products": products if self.cell.on_cpu else "cuBLAS",
             "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "blas": describe_blas(),
             "recurrence": "fused",
-            "execution": "hybridize(static_alloc=%s, static_shape=%s), loss in the graph" % ((self.static,) * 2),
+            "execution": "hybridize(static_alloc=%s, static_shape=%s), loss in the graph"
+            % ((self.static,) * 2),
             "optimizer": UPDATES[self.update],
             "fused_norm": self.fused_norm,
         }
@@ -387,7 +441,9 @@ class MxnetAdapter(EveryFamily):
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        left, right, out = (mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context) for _ in range(3))
+        left, right, out = (
+            mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context) for _ in range(3)
+        )
 
         def product() -> None:
             # As in the networks, and faster than ``dot`` (OpenBLAS).

@@ -1,8 +1,9 @@
 """A framework that computes nothing: its steps last known times, on the CPU or on a pretended GPU.
 
-For tests, for measuring the harness itself, and for trying out a suite. `SETTINGS` lists its settings and their
-defaults. Several workers share a step equally; they wait for one another when they return a loss, and to meet. The
-pretended GPU has work of known length in a queue beside the host's.
+For tests, for measuring the harness itself, and for trying out a suite. `SETTINGS` lists its
+settings and their defaults. Several workers share a step equally; they wait for one another when
+they return a loss, and to meet. The pretended GPU has work of known length in a queue beside the
+host's.
 """
 
 import math
@@ -23,13 +24,16 @@ from ..protocol import Cell, Profile
 
 SETTINGS: Dict[str, Any] = {
     "step_seconds": 0.001,  # T(1), a step at one thread
-    "serial_fraction": 0.1,  # Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
+    # Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
+    "serial_fraction": 0.1,
     "cores": None,  # more threads than these do not help; None: the CPUs this process may use
-    "oversubscription_penalty": 0.25,  # T is multiplied by 1 + penalty * (p - cores) / cores beyond them
+    # T is multiplied by 1 + penalty * (p - cores) / cores beyond them
+    "oversubscription_penalty": 0.25,
     "noise": 0.0,  # relative standard deviation of a step's time, log-normal
     "noise_seed": None,  # of the noise; None: the process id
-    "fault": "",  # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError), "error" (an
-    # exception), "lost" (the GPU falls off the bus), "unsupported", "nan" (the loss after it)
+    # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError),
+    # "error" (an exception), "lost" (the GPU falls off the bus), "unsupported", "nan" (the loss
+    # after it)
     "fault_step": 1,  # the step of the fault
     "fault_worker": 0,  # the worker of the fault
     "memory_bytes": None,  # held from the first step on
@@ -39,14 +43,19 @@ SETTINGS: Dict[str, Any] = {
     "nan_from": None,  # the step of a training from which on the loss is not finite
     "training_seconds": 0.0,  # a step of a training
     "device_step_seconds": 0.001,  # how long a step keeps the device busy
-    "device_host_seconds": 0.0001,  # the host's to start a step; above the device's the step is host-bound
+    # the host's to start a step; above the device's the step is host-bound
+    "device_host_seconds": 0.0001,
     "device_speedup": {},  # by precision, how many times as fast as float32 a step is
-    "device_copy_seconds": 0.0005,  # a mini-batch from pinned memory; pageable: twice that, and the host takes part
+    # a mini-batch from pinned memory; pageable: twice that, and the host takes part
+    "device_copy_seconds": 0.0005,
     "device_memory_bytes": None,  # of the device; None: unlimited
     "device_memory_bytes_per_example": 1000000,  # of the mini-batch
-    "device_memory_bytes_per_second": None,  # a copy on the device, read and written; None: no such probe
-    "device_link_bytes_per_second": None,  # from pinned memory; pageable: half of it; None: no such probes
-    "device_operator_seconds": None,  # the host's to start the smallest operator, half of the device's to end it
+    # a copy on the device, read and written; None: no such probe
+    "device_memory_bytes_per_second": None,
+    # from pinned memory; pageable: half of it; None: no such probes
+    "device_link_bytes_per_second": None,
+    # the host's to start the smallest operator, half of the device's to end it
+    "device_operator_seconds": None,
     "event_error": 0.0,  # relative, of the device's clock: events that disagree with the wall clock
     "cpu_only_build": False,  # pretend to be a build without code for GPUs
 }
@@ -55,7 +64,9 @@ SETTINGS: Dict[str, Any] = {
 ERRORS = {
     "memory": MemoryError("the null framework was set to run out of memory"),
     "error": RuntimeError("the null framework was set to fail"),
-    "lost": RuntimeError("CUDA error: unspecified launch failure (the null framework's GPU fell off the bus)"),
+    "lost": RuntimeError(
+        "CUDA error: unspecified launch failure (the null framework's GPU fell off the bus)"
+    ),
 }
 
 
@@ -70,7 +81,9 @@ class Device:
 
     def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
         self.given = settings = dict(SETTINGS, **settings)
-        self.seconds = float(settings["device_step_seconds"]) / float(settings["device_speedup"].get(cell.precision, 1))
+        self.seconds = float(settings["device_step_seconds"]) / float(
+            settings["device_speedup"].get(cell.precision, 1)
+        )
         self.host_seconds = float(settings["device_host_seconds"])
         self.host_copies = cell.placement == "pageable"
         copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
@@ -79,7 +92,10 @@ class Device:
         self.idle_from = 0.0  # when all that was started will be done
 
     def allocate(self) -> None:
-        capacity, words = self.given["device_memory_bytes"], "tried to allocate %d bytes, the null device has %d"
+        capacity, words = (
+            self.given["device_memory_bytes"],
+            "tried to allocate %d bytes, the null device has %d",
+        )
         if capacity is not None and self.needed > capacity:
             raise RuntimeError("CUDA out of memory: " + words % (self.needed, capacity))
 
@@ -126,19 +142,27 @@ class Device:
         self.idle_from = max(self.idle_from, started) + device_seconds
 
     def calls(self, steps: int, seconds: float) -> List[profiles.Calls]:
-        """Return these steps as a profiler would see them: two thirds a matrix product, the rest elementwise."""
+        """Return these steps as a profiler would see them: two thirds a matrix product, the rest
+        elementwise.
+        """
         calls = [
             profiles.Calls("null_gemm_kernel", True, steps * seconds * 2 / 3, 2.0 * steps),
             profiles.Calls("null_elementwise_kernel", True, steps * seconds / 3, 4.0 * steps),
             profiles.Calls("null_launch", False, steps * self.host_seconds, 6.0 * steps),
         ]
         if self.copy_seconds:
-            calls.append(profiles.Calls("null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps))
+            calls.append(
+                profiles.Calls(
+                    "null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps
+                )
+            )
         return calls
 
 
 def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:
-    """Return the known time of a step at this many threads (0: its default) on this many available CPUs."""
+    """Return the known time of a step at this many threads (0: its default) on this many available
+    CPUs.
+    """
     settings = dict(SETTINGS, **settings)
     serial, cores = float(settings["serial_fraction"]), int(settings["cores"] or available)
     threads = threads or cores  # the default: as many as help
@@ -164,7 +188,13 @@ class NullAdapter(EveryFamily):
         if not self.cell.on_cpu:
             self.device = Device(self.cell, self.settings)
             self.seconds = self.device.seconds
-            for method in ("event", "event_nanoseconds", "device_probe", "device_peak_memory", "synchronize"):
+            for method in (
+                "event",
+                "event_nanoseconds",
+                "device_probe",
+                "device_peak_memory",
+                "synchronize",
+            ):
                 setattr(self, method, getattr(self.device, method))
         self.seconds /= self.cell.world_size
         self.worker, self.meeting, self.met = 0, "", 0
@@ -176,7 +206,10 @@ class NullAdapter(EveryFamily):
 
     def refuses_gpu(self) -> str:
         if self.given["cpu_only_build"]:
-            return "device %s: this build of the null framework has no code for GPUs" % self.cell.device
+            return (
+                "device %s: this build of the null framework has no code for GPUs"
+                % self.cell.device
+            )
         return ""
 
     def join(self, worker: int, meeting: str) -> None:
@@ -187,7 +220,9 @@ class NullAdapter(EveryFamily):
     def meet(self) -> None:
         """Wait until all workers have been here as often as this one."""
         self.met += 1
-        names = ["%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)]
+        names = [
+            "%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)
+        ]
         with open(names[self.worker], "w"):
             pass
         while not all(os.path.exists(name) for name in names):
@@ -205,7 +240,11 @@ class NullAdapter(EveryFamily):
         """Keep nothing of them."""
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         """Prepare as for training: a step takes as long."""
         self.prepare(network, weights, batch)
@@ -261,7 +300,8 @@ class NullAdapter(EveryFamily):
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
         first, least, length, seconds = (
-            float(self.given[name]) for name in ("first_loss", "least_loss", "loss_steps", "training_seconds")
+            float(self.given[name])
+            for name in ("first_loss", "least_loss", "loss_steps", "training_seconds")
         )
         fails, done = self.given["nan_from"], 0
         for block in blocks:
@@ -273,7 +313,9 @@ class NullAdapter(EveryFamily):
             yield losses if fails is None or done < int(fails) else [float("nan")] * block.length
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a call that spins for this many microseconds: extra work of known length, no product."""
+        """Return a call that spins for this many microseconds: extra work of known length, no
+        product.
+        """
         return lambda: spin(time.perf_counter() + size * 1e-6)
 
     def device_name(self) -> str:

@@ -1,4 +1,5 @@
-"""NumPy alone: the float64 reference's own code in float32, as somebody without a framework would write it.
+"""NumPy alone: the float64 reference's own code in float32, as somebody without a framework would
+write it.
 
 Its parity says what rounding does, not whether the code is right: the reference is the same code.
 """

@@ -27,17 +27,20 @@ _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
 class OnnxAdapter(SessionAdapter):
     """Drives one inference session whose graph is a training step.
 
-    The parameters live in two sets of buffers: a step reads one and writes the other, so nothing is copied.
+    The parameters live in two sets of buffers: a step reads one and writes the other, so nothing is
+    copied.
 
-    Setting beside those of `SessionAdapter`: ``rate_in_product``: scale a factor of the weight-gradient product instead
-    of the gradient (default false).
+    Setting beside those of `SessionAdapter`: ``rate_in_product``: scale a factor of the
+    weight-gradient product instead of the gradient (default false).
     """
 
     graph = Graph
 
     def set_up(self) -> None:
         super().set_up()
-        self.memory = ("cpu", 0) if self.cell.on_cpu else ("cuda", 0)  # of the buffers: a launch sees one GPU
+        self.memory = (
+            ("cpu", 0) if self.cell.on_cpu else ("cuda", 0)
+        )  # of the buffers: a launch sees one GPU
         self.rate_in_product = bool(self.settings.get("rate_in_product", False))
         self._run_options: Any = None
         if not self.cell.on_cpu:  # there a step only starts, and ``synchronize`` waits for its end
@@ -54,23 +57,32 @@ class OnnxAdapter(SessionAdapter):
             words = "%s: this build has no %s (it has %s): %s"
             return words % (version, CUDA, ", ".join(there), gpus.advice(self.cell))
         model = add_product(Graph(), 2).model().SerializeToString()
-        # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its place.
+        # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its
+        # place.
         try:
             loaded = onnxruntime.InferenceSession(model, providers=self.providers()).get_providers()
         except Exception as error:
             return "%s cannot use the GPU: %s" % (version, " ".join(str(error).split())[:300])
-        words = "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
+        words = (
+            "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are "
+            "missing or too old"
+        )
         return "" if CUDA in loaded else words % (version, CUDA)
 
     def providers(self) -> List[Any]:
-        """Return a session's execution providers; on a GPU, operators without a kernel there stay on the CPU.
+        """Return a session's execution providers; on a GPU, operators without a kernel there stay
+        on the CPU.
 
-        TF32 is off but at the precision tf32. Convolutions are tried out once, as a step's shapes never change.
+        TF32 is off but at the precision tf32. Convolutions are tried out once, as a step's shapes
+        never change.
         """
         if self.cell.on_cpu:
             return [CPU]
         tf32 = "1" if self.cell.precision == "tf32" else "0"
-        return [(CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}), CPU]
+        return [
+            (CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}),
+            CPU,
+        ]
 
     def value_of(self, array: np.ndarray) -> Any:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array, *self.memory)
@@ -84,7 +96,9 @@ class OnnxAdapter(SessionAdapter):
         # On the CPU these lie on their NumPy arrays: nothing is copied, here or in the step.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
         self.mini_batch = in_rows(network.family, batch, np.int64)
-        self.given = dict(zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch]))
+        self.given = dict(
+            zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch])
+        )
         self.given[gradients.LEARNING_RATE] = self.value_of(self.rate)
         self.loss = self.buffer([])
         shapes = {name: list(weights[name].shape) for name in parameter_names(network)}
@@ -93,13 +107,17 @@ class OnnxAdapter(SessionAdapter):
         self._open_session(self.options)
 
     def _open_session(self, options: Any) -> None:
-        model = gradients.training_graph(self.network, self.batch_size, self.rate_in_product).SerializeToString()
+        model = gradients.training_graph(
+            self.network, self.batch_size, self.rate_in_product
+        ).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
     def _load(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, value in self.sets[0].items():
-            value.update_inplace(np.ascontiguousarray(permute_gates(self.network, name, weights[name])))
+            value.update_inplace(
+                np.ascontiguousarray(permute_gates(self.network, name, weights[name]))
+            )
         self.current = 0
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
@@ -140,14 +158,20 @@ class OnnxAdapter(SessionAdapter):
             yield name, permute_gates(self.network, name, value.numpy())
 
     def describe(self) -> Dict[str, Any]:
-        described = dict(super().describe(), framework="onnxruntime", rate_in_product=self.rate_in_product)
+        described = dict(
+            super().describe(), framework="onnxruntime", rate_in_product=self.rate_in_product
+        )
         buffers = "parameters in two sets of bound buffers"
         described["execution"] = "one graph of forward, loss, backward and update; " + buffers
         if self.cell.infers:
-            described.update(execution="one graph with its weights", recurrence="operators LSTM, GRU and RNN")
+            described.update(
+                execution="one graph with its weights", recurrence="operators LSTM, GRU and RNN"
+            )
         session = getattr(self, "session", None)
         if session is not None:
-            described.update(providers=session.get_providers(), provider_options=session.get_provider_options())
+            described.update(
+                providers=session.get_providers(), provider_options=session.get_provider_options()
+            )
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -156,7 +180,10 @@ class OnnxAdapter(SessionAdapter):
         gpu = any(provider not in _CPU_PROVIDERS for provider in providers)
         return {
             "gpu": (gpu, "get_available_providers: %s" % ", ".join(providers)),
-            "automatic_gradients": (training, "the package %s onnxruntime.training" % ("has" if training else "lacks")),
+            "automatic_gradients": (
+                training,
+                "the package %s onnxruntime.training" % ("has" if training else "lacks"),
+            ),
         }
 
     def profile(self, steps: int) -> Optional[Profile]:
@@ -166,7 +193,9 @@ class OnnxAdapter(SessionAdapter):
             return self.profile_inference(steps)
         kept = self.session, self.bindings
         try:
-            return profiles.take_onnx_profile(self, self._open_session, lambda: self.session.end_profiling(), steps)
+            return profiles.take_onnx_profile(
+                self, self._open_session, lambda: self.session.end_profiling(), steps
+            )
         finally:
             self.session, self.bindings = kept
 

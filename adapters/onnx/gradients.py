@@ -1,8 +1,10 @@
-"""Reverse-mode differentiation over ONNX nodes: each operator's gradient, in ordinary ONNX operators.
+"""Reverse-mode differentiation over ONNX nodes: each operator's gradient, in ordinary ONNX
+operators.
 
-``backward`` walks the tape of forward nodes from the last to the first. A rule takes a node and the gradients of the
-loss by the node's outputs, adds nodes and returns the gradients by its inputs. Formulas are those of any textbook on
-back-propagation; where a choice of operators was measured, the reason stands beside it (CPU seconds at 1 thread).
+``backward`` walks the tape of forward nodes from the last to the first. A rule takes a node and the
+gradients of the loss by the node's outputs, adds nodes and returns the gradients by its inputs.
+Formulas are those of any textbook on back-propagation; where a choice of operators was measured,
+the reason stands beside it (CPU seconds at 1 thread).
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -17,9 +19,12 @@ Shape = Tuple[int, ...]
 
 
 class Graph(onnx_graphs.Graph):
-    """A graph whose ``tape`` has the nodes that ``gradients.backward`` goes through: the graph's, some `as_one`."""
+    """A graph whose ``tape`` has the nodes that ``gradients.backward`` goes through: the graph's,
+    some `as_one`.
+    """
 
-    # Of 2024, and understood by every ONNX Runtime since 1.20; later sets change no operator that is used here.
+    # Of 2024, and understood by every ONNX Runtime since 1.20; later sets change no operator that
+    # is used here.
     operator_set = 21
     ir_version = 10
 
@@ -30,7 +35,9 @@ class Graph(onnx_graphs.Graph):
     def scalar(self, value: float) -> str:
         return self.constant("scalar:%r" % value, np.array(value, dtype=self.element))
 
-    def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
+    def several(
+        self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+    ) -> Sequence[str]:
         super().several(operator, inputs, outputs, **attributes)
         self.tape.append(self.nodes[-1])
         return outputs
@@ -67,7 +74,9 @@ class Graph(onnx_graphs.Graph):
 
     def shapes(self) -> Dict[str, Shape]:
         """Return the shape of every value that the graph has by now, by ONNX's own inference."""
-        inferred = shape_inference.infer_shapes(self.model(), check_type=True, strict_mode=True, data_prop=True).graph
+        inferred = shape_inference.infer_shapes(
+            self.model(), check_type=True, strict_mode=True, data_prop=True
+        ).graph
         shapes: Dict[str, Shape] = {}
         for value in list(inferred.input) + list(inferred.value_info) + list(inferred.output):
             shapes[value.name] = tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
@@ -80,11 +89,13 @@ NORMALISE = "Normalise"  # on the tape only
 
 
 def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float) -> str:
-    """Add batch normalisation of (batch, channels, height, width) by the batch's mean and biased variance.
+    """Add batch normalisation of (batch, channels, height, width) by the batch's mean and biased
+    variance.
 
-    Parameters NAME.gamma and NAME.beta. The operator's own training mode is not used: ONNX Runtime writes the
-    statistics that it returns over its inputs, and with graph optimisation on the backward pass then read wrong
-    ones. Kept for the way back are the centred values, which take the place of the values.
+    Parameters NAME.gamma and NAME.beta. The operator's own training mode is not used: ONNX Runtime
+    writes the statistics that it returns over its inputs, and with graph optimisation on the
+    backward pass then read wrong ones. Kept for the way back are the centred values, which take the
+    place of the values.
     """
     start = len(graph.tape)
     axes = graph.integers(0, 2, 3)
@@ -92,21 +103,25 @@ def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float
     # Squared and averaged: 5.7 ms for 12.8 million elements; ReduceSumSquare 8.1.
     variance = graph.node("ReduceMean", [graph.times(centred, centred), axes], keepdims=0)
     zeros = graph.constant("zeros:%d" % channels, np.zeros(channels, dtype=graph.element))
-    # The operator in its inference mode is one pass where scaling and shifting by two operators are two.
+    # The operator in its inference mode is one pass where scaling and shifting by two operators are
+    # two.
     inputs = [centred, name + ".gamma", name + ".beta", zeros, variance]
     output = graph.node("BatchNormalization", inputs, name, epsilon=epsilon)
     spread = graph.node("Sqrt", [graph.node("Add", [variance, graph.scalar(epsilon)])])
     inverse = graph.reshape(graph.node("Reciprocal", [spread]), (channels, 1, 1))
-    graph.as_one(start, NORMALISE, [value, name + ".gamma", name + ".beta"], [output, centred, inverse])
+    graph.as_one(
+        start, NORMALISE, [value, name + ".gamma", name + ".beta"], [output, centred, inverse]
+    )
     return output
 
 
 def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> List[str]:
-    """Return the gradients by values, gamma and beta of a ``normalise`` on the tape, whose values have this shape.
+    """Return the gradients by values, gamma and beta of a ``normalise`` on the tape, whose values
+    have this shape.
 
-    Ioffe and Szegedy 2015, arXiv 1502.03167, section 3, with the terms gathered: gamma / spread * (gradient -
-    by_beta / count - centred / spread * by_gamma / count). Factors and summands are worked out for each channel first,
-    so that few passes go over whole images.
+    Ioffe and Szegedy 2015, arXiv 1502.03167, section 3, with the terms gathered: gamma / spread *
+    (gradient - by_beta / count - centred / spread * by_gamma / count). Factors and summands are
+    worked out for each channel first, so that few passes go over whole images.
     """
     (_, gamma, _), (_, centred, inverse) = node.input, node.output
     channels, count = (shape[1], 1, 1), graph.scalar(float(shape[0] * shape[2] * shape[3]))
@@ -122,7 +137,8 @@ def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> 
 
 
 def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> Tuple[str, str]:
-    """Add the mean softmax cross-entropy of (rows, classes) logits; return it and its gradient by the logits.
+    """Add the mean softmax cross-entropy of (rows, classes) logits; return it and its gradient by
+    the logits.
 
     (softmax - one-hot labels) / rows, without ever forming the one-hot matrix.
     """
@@ -138,23 +154,35 @@ def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> 
 
 # The two gradients of a convolution in ordinary ONNX operators.
 #
-# Images are (batch, channels, height, width), weights (outputs, channels, kernel, kernel), as in ONNX's Conv.
+# Images are (batch, channels, height, width), weights (outputs, channels, kernel, kernel), as in
+# ONNX's Conv.
 
 
 class Convolution:
-    """The gradients of one square convolution with symmetric padding; raises NotImplementedError for any other."""
+    """The gradients of one square convolution with symmetric padding; raises NotImplementedError
+    for any other.
+    """
 
-    def __init__(self, graph: Graph, images: Shape, weight: Shape, attributes: Dict[str, Any]) -> None:
+    def __init__(
+        self, graph: Graph, images: Shape, weight: Shape, attributes: Dict[str, Any]
+    ) -> None:
         strides, pads = attributes["strides"], attributes["pads"]
         others = set(attributes) - {"strides", "pads", "kernel_shape"}
         if others or weight[2] != weight[3] or len(set(strides)) > 1 or len(set(pads)) > 1:
             raise NotImplementedError("the gradient of Conv with %s" % attributes)
         self.graph = graph
         self.batch, self.channels, self.sides = images[0], images[1], images[2:]
-        self.outputs, self.kernel, self.stride, self.padding = weight[0], weight[2], strides[0], pads[0]
+        self.outputs, self.kernel, self.stride, self.padding = (
+            weight[0],
+            weight[2],
+            strides[0],
+            pads[0],
+        )
         spans = [side + 2 * self.padding - self.kernel for side in self.sides]
         self.output_sides = [span // self.stride + 1 for span in spans]
-        self.remainders = [span % self.stride for span in spans]  # rows and columns that no window reaches
+        self.remainders = [
+            span % self.stride for span in spans
+        ]  # rows and columns that no window reaches
 
     def _slice(self, value: str, starts: Sequence[int], ends: Sequence[int], step: int) -> str:
         integers = self.graph.integers
@@ -168,22 +196,28 @@ class Convolution:
         """Return the gradient by the images: the transposed convolution."""
         kernel, stride, padding = self.kernel, self.stride, self.padding
         if stride > 1 or padding >= kernel:
-            attributes = dict(onnx_graphs.window(kernel, stride, padding), output_padding=self.remainders)
+            attributes = dict(
+                onnx_graphs.window(kernel, stride, padding), output_padding=self.remainders
+            )
             return self.graph.node("ConvTranspose", [gradient, weight], **attributes)
         # The same as a convolution with the weight turned round.
         turned = self._channels_first(weight)
         if kernel > 1:
             turned = self._slice(turned, (kernel - 1,) * 2, (-kernel - 1,) * 2, -1)
-        return self.graph.node("Conv", [gradient, turned], **onnx_graphs.window(kernel, 1, kernel - 1 - padding))
+        return self.graph.node(
+            "Conv", [gradient, turned], **onnx_graphs.window(kernel, 1, kernel - 1 - padding)
+        )
 
     def by_weight(self, images: str, gradient: str) -> str:
-        """Return the gradient by the weight, in whichever of three ways the matrix product underneath is widest.
+        """Return the gradient by the weight, in whichever of three ways the matrix product
+        underneath is widest.
 
-        Measured against each other (GFLOP/s at 1 thread, batch 16): a convolution with batch and channels exchanged
-        multiplies matrices kernel * kernel wide, one product for each place in the kernel matrices ``channels`` wide:
-        65 to 133 for 64 channels and 3 x 3, 84 to 18 for 3 channels and 7 x 7, 164 to 26 for 3 channels and 11 x 11.
-        For 1 x 1, one product for each example, then summed, needs no image transposed: 220 to 147 for 64 to 256
-        channels of 56 x 56; but for many channels of few places, the products are larger than the images.
+        Measured against each other (GFLOP/s at 1 thread, batch 16): a convolution with batch and
+        channels exchanged multiplies matrices kernel * kernel wide, one product for each place in
+        the kernel matrices ``channels`` wide: 65 to 133 for 64 channels and 3 x 3, 84 to 18 for 3
+        channels and 7 x 7, 164 to 26 for 3 channels and 11 x 11. For 1 x 1, one product for each
+        example, then summed, needs no image transposed: 220 to 147 for 64 to 256 channels of 56 x
+        56; but for many channels of few places, the products are larger than the images.
         """
         if self.kernel > 1 and self.kernel**2 > self.channels:
             return self._by_weight_exchanged(images, gradient)
@@ -194,7 +228,9 @@ class Convolution:
         return self._by_weight_each_place(images, gradient)
 
     def _by_weight_exchanged(self, images: str, gradient: str) -> str:
-        """Convolve the images, channels as examples, with the gradient, its places a stride apart."""
+        """Convolve the images, channels as examples, with the gradient, its places a stride
+        apart.
+        """
         padding = self.padding
         rows, columns = self.remainders
         if max(rows, columns) > padding:  # a convolution cannot leave out rows: cut them off
@@ -211,39 +247,53 @@ class Convolution:
         return self._channels_first(exchanged)
 
     def _by_weight_each_example(self, images: str, gradient: str) -> str:
-        """Multiply gradient and images of each example and sum over the examples; for 1 x 1 kernels without padding."""
+        """Multiply gradient and images of each example and sum over the examples; for 1 x 1 kernels
+        without padding.
+        """
         graph = self.graph
         if self.stride > 1:
             images = self._slice(images, (0, 0), self.sides, self.stride)
-        columns = graph.node("Transpose", [graph.reshape(images, (self.batch, self.channels, -1))], perm=[0, 2, 1])
-        products = graph.node("MatMul", [graph.reshape(gradient, (self.batch, self.outputs, -1)), columns])
+        columns = graph.node(
+            "Transpose", [graph.reshape(images, (self.batch, self.channels, -1))], perm=[0, 2, 1]
+        )
+        products = graph.node(
+            "MatMul", [graph.reshape(gradient, (self.batch, self.outputs, -1)), columns]
+        )
         return graph.reshape(graph.sum(products, 0), (self.outputs, self.channels, 1, 1))
 
     def _by_weight_each_place(self, images: str, gradient: str) -> str:
-        """Multiply the gradient, for each place in the kernel, by the images that this place sees."""
+        """Multiply the gradient, for each place in the kernel, by the images that this place
+        sees.
+        """
         graph, kernel, padding, stride = self.graph, self.kernel, self.padding, self.stride
         seen = self._channels_first(images)
         if padding:
-            seen = graph.node("Pad", [seen, graph.integers(0, 0, padding, padding, 0, 0, padding, padding)])
+            seen = graph.node(
+                "Pad", [seen, graph.integers(0, 0, padding, padding, 0, 0, padding, padding)]
+            )
         flat = graph.reshape(self._channels_first(gradient), (self.outputs, -1))
         products = []
         for place in range(kernel * kernel):
             starts = divmod(place, kernel)
-            ends = [start + stride * (side - 1) + 1 for start, side in zip(starts, self.output_sides)]
+            ends = [
+                start + stride * (side - 1) + 1 for start, side in zip(starts, self.output_sides)
+            ]
             part = graph.reshape(self._slice(seen, starts, ends, stride), (self.channels, -1))
             products.append(graph.node("Gemm", [flat, part], transB=1))
         if kernel == 1:
             return graph.reshape(products[0], (self.outputs, self.channels, 1, 1))
         products = [graph.reshape(each, (1, self.outputs, self.channels)) for each in products]
-        places = graph.reshape(graph.node("Concat", products, axis=0), (kernel, kernel, self.outputs, self.channels))
+        places = graph.reshape(
+            graph.node("Concat", products, axis=0), (kernel, kernel, self.outputs, self.channels)
+        )
         return graph.node("Transpose", [places], perm=[2, 3, 0, 1])
 
 
 class Product(NamedTuple):
     """A matrix gradient not yet multiplied: ``left.T @ right``, both of them (rows, ...) matrices.
 
-    Left open because several such products into one weight are one product of longer matrices, and because a scale is
-    cheaper on a factor than on the product.
+    Left open because several such products into one weight are one product of longer matrices, and
+    because a scale is cheaper on a factor than on the product.
     """
 
     left: str
@@ -295,9 +345,15 @@ def _unbroadcast(call: Call, index: int) -> str:
 def _gemm(call: Call) -> Gradients:
     left, right = call.node.input[:2]
     if set(call.attributes) - {"transB"}:
-        raise NotImplementedError("the gradient of Gemm with %s" % ", ".join(sorted(call.attributes)))
+        raise NotImplementedError(
+            "the gradient of Gemm with %s" % ", ".join(sorted(call.attributes))
+        )
     transposed = bool(call.attributes.get("transB", 0))
-    by_left = call.graph.node("Gemm", [call.gradient, right], transB=int(not transposed)) if call.wanted[0] else None
+    by_left = (
+        call.graph.node("Gemm", [call.gradient, right], transB=int(not transposed))
+        if call.wanted[0]
+        else None
+    )
     by_right = Product(call.gradient, left) if transposed else Product(left, call.gradient)
     if len(call.node.input) < 3:
         return [by_left, by_right]
@@ -324,7 +380,9 @@ def _relu_slope(call: Call) -> str:
 
 
 def _add(call: Call) -> Gradients:
-    return [_unbroadcast(call, index) if wanted else None for index, wanted in enumerate(call.wanted)]
+    return [
+        _unbroadcast(call, index) if wanted else None for index, wanted in enumerate(call.wanted)
+    ]
 
 
 def _subtract(call: Call) -> Gradients:
@@ -335,7 +393,10 @@ def _subtract(call: Call) -> Gradients:
 def _multiply(call: Call) -> Gradients:
     call.check_same_shapes()
     others = reversed(call.node.input)
-    return [call.graph.times(call.gradient, other) if wanted else None for wanted, other in zip(call.wanted, others)]
+    return [
+        call.graph.times(call.gradient, other) if wanted else None
+        for wanted, other in zip(call.wanted, others)
+    ]
 
 
 def _split(call: Call) -> Gradients:
@@ -355,14 +416,20 @@ def _concat(call: Call) -> Gradients:
 
 
 def _gather(call: Call) -> Gradients:
-    # ScatterND with reduction "add" would be faster (0.1 ms against 5 ms for 4096 rows of 256), but ONNX Runtime
-    # spreads it over threads without locking: where two rows have one index, additions get lost.
+    # ScatterND with reduction "add" would be faster (0.1 ms against 5 ms for 4096 rows of 256), but
+    # ONNX Runtime spreads it over threads without locking: where two rows have one index, additions
+    # get lost.
     if call.attributes.get("axis", 0) != 0 or len(call.shape(0)) != 2 or len(call.shape(1)) != 1:
         raise NotImplementedError("the gradient of Gather other than of rows of a matrix by a list")
     graph, (count,), width = call.graph, call.shape(1), call.shape(0)[1]
-    rows = graph.node("Expand", [graph.reshape(call.node.input[1], (count, 1)), graph.integers(count, width)])
+    rows = graph.node(
+        "Expand", [graph.reshape(call.node.input[1], (count, 1)), graph.integers(count, width)]
+    )
     target = graph.zeros(call.shape(0))
-    return [graph.node("ScatterElements", [target, rows, call.gradient], axis=0, reduction="add"), None]
+    return [
+        graph.node("ScatterElements", [target, rows, call.gradient], axis=0, reduction="add"),
+        None,
+    ]
 
 
 def _reshape(call: Call) -> Gradients:
@@ -376,12 +443,18 @@ def _global_average(call: Call) -> Gradients:
 
 
 def _max_pool(call: Call) -> Gradients:
-    """All of a window's gradient goes to its maximum, whose place in the flattened input is MaxPool's second output."""
+    """All of a window's gradient goes to its maximum, whose place in the flattened input is
+    MaxPool's second output.
+    """
     graph, shape = call.graph, call.shape(0)
     places, values = [graph.reshape(each, (-1,)) for each in (call.node.output[1], call.gradient)]
     target = graph.zeros((int(np.prod(shape)),))
     # Windows may overlap, and then one maximum may be several windows'.
-    return [graph.reshape(graph.node("ScatterElements", [target, places, values], axis=0, reduction="add"), shape)]
+    return [
+        graph.reshape(
+            graph.node("ScatterElements", [target, places, values], axis=0, reduction="add"), shape
+        )
+    ]
 
 
 def _convolution(call: Call) -> Gradients:
@@ -391,7 +464,11 @@ def _convolution(call: Call) -> Gradients:
         convolution.by_images(weight, call.gradient) if call.wanted[0] else None,
         convolution.by_weight(images, call.gradient) if call.wanted[1] else None,
     ]
-    return gradients + [call.graph.sum(call.gradient, 0, 2, 3)] if len(call.node.input) > 2 else gradients
+    return (
+        gradients + [call.graph.sum(call.gradient, 0, 2, 3)]
+        if len(call.node.input) > 2
+        else gradients
+    )
 
 
 RULES: Dict[str, Callable[[Call], Gradients]] = {
@@ -416,7 +493,9 @@ RULES: Dict[str, Callable[[Call], Gradients]] = {
 
 def multiplied(graph: Graph, gradient: Gradient) -> str:
     """Return the value of a gradient, doing the product that was left open."""
-    return graph.node("Gemm", list(gradient), transA=1) if isinstance(gradient, Product) else gradient
+    return (
+        graph.node("Gemm", list(gradient), transA=1) if isinstance(gradient, Product) else gradient
+    )
 
 
 def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
@@ -425,17 +504,20 @@ def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
         return gradients[0]
     products = [gradient for gradient in gradients if isinstance(gradient, Product)]
     if len(products) == len(gradients):
-        # The walk is from the last use to the first; in the order of the uses, an unrolled layer's gates are
-        # concatenated as for its input weight, and ONNX Runtime does it once.
-        return Product(*(graph.node("Concat", list(factors), axis=0) for factors in zip(*reversed(products))))
+        # The walk is from the last use to the first; in the order of the uses, an unrolled layer's
+        # gates are concatenated as for its input weight, and ONNX Runtime does it once.
+        return Product(
+            *(graph.node("Concat", list(factors), axis=0) for factors in zip(*reversed(products)))
+        )
     return graph.node("Sum", [multiplied(graph, gradient) for gradient in gradients])
 
 
 def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict[str, Gradient]:
-    """Add the backward pass of the graph's tape so far; return the loss's gradient by each wanted value.
+    """Add the backward pass of the graph's tape so far; return the loss's gradient by each wanted
+    value.
 
-    ``seeds`` maps values to the loss's gradient by them. Raises NotImplementedError for a node without a rule, and
-    ValueError for a wanted value that the seeds do not depend on.
+    ``seeds`` maps values to the loss's gradient by them. Raises NotImplementedError for a node
+    without a rule, and ValueError for a wanted value that the seeds do not depend on.
     """
     forward, shapes = list(graph.tape), graph.shapes()
     depending = set(wanted)
@@ -444,13 +526,17 @@ def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict
             depending.update(node.output)
     reached: Dict[str, List[Gradient]] = {name: [gradient] for name, gradient in seeds.items()}
     for node in reversed(forward):
-        if not depending.intersection(node.input) or not any(name in reached for name in node.output):
+        if not depending.intersection(node.input) or not any(
+            name in reached for name in node.output
+        ):
             continue
         if node.op_type not in RULES:
             raise NotImplementedError("the gradient of the operator %s" % node.op_type)
         gradients: List[Optional[str]] = []
         for name in node.output:
-            gradients.append(multiplied(graph, _total(graph, reached[name])) if name in reached else None)
+            gradients.append(
+                multiplied(graph, _total(graph, reached[name])) if name in reached else None
+            )
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         needed = [name in depending for name in node.input]
         by_inputs = RULES[node.op_type](Call(graph, node, attributes, shapes, gradients, needed))
@@ -465,8 +551,9 @@ def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict
 
 # One training step of a network as one ordinary ONNX graph.
 #
-# Inputs: every parameter under its canonical name, ``inputs``, ``labels`` and ``learning_rate``. Outputs: ``loss`` and
-# every parameter after the update (``updated_name``). Nothing is kept from step to step inside the graph.
+# Inputs: every parameter under its canonical name, ``inputs``, ``labels`` and ``learning_rate``.
+# Outputs: ``loss`` and every parameter after the update (``updated_name``). Nothing is kept from
+# step to step inside the graph.
 
 LEARNING_RATE = "learning_rate"
 
@@ -477,22 +564,31 @@ def updated_name(name: str) -> str:
 
 
 def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
-    """Do all products left open; return the learning rate, scaled down to the gradients' allowed norm."""
+    """Do all products left open; return the learning rate, scaled down to the gradients' allowed
+    norm.
+    """
     squares = []
     for name, gradient in gradients.items():
         gradients[name] = value = multiplied(graph, gradient)
         squares.append(graph.node("ReduceSumSquare", [value], keepdims=0))
-    scale = graph.node("Div", [graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)])])
+    scale = graph.node(
+        "Div", [graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)])]
+    )
     return graph.times(LEARNING_RATE, graph.node("Min", [scale, graph.scalar(1.0)]))
 
 
 def _update(
-    graph: Graph, name: str, shape: Sequence[int], gradient: Gradient, rate: str, rate_in_product: bool
+    graph: Graph,
+    name: str,
+    shape: Sequence[int],
+    gradient: Gradient,
+    rate: str,
+    rate_in_product: bool,
 ) -> None:
     """Add ``parameter - rate * gradient``.
 
-    Where the gradient is a matrix product, the learning rate may go into the smaller of its factors, so that one pass
-    less goes over the weight.
+    Where the gradient is a matrix product, the learning rate may go into the smaller of its
+    factors, so that one pass less goes over the weight.
     """
     if rate_in_product and isinstance(gradient, Product):
         left, right = gradient
@@ -504,8 +600,12 @@ def _update(
     graph.node("Sub", [name, change], updated_name(name))
 
 
-def training_graph(network: Network, batch_size: int, rate_in_product: bool, element: Any = np.float32) -> ModelProto:
-    """Return the model of one training step on mini-batches of this size, computing in this element type."""
+def training_graph(
+    network: Network, batch_size: int, rate_in_product: bool, element: Any = np.float32
+) -> ModelProto:
+    """Return the model of one training step on mini-batches of this size, computing in this element
+    type.
+    """
     graph = Graph(element)
     trained = network.family.parameters()
     for parameter in trained:
@@ -514,7 +614,10 @@ def training_graph(network: Network, batch_size: int, rate_in_product: bool, ele
     logits, rows = onnx_graphs.add_logits(graph, network, batch_size)
     names = [parameter.name for parameter in trained]
     if network.family.loss == "squares":
-        errors, count = graph.minus(logits, "labels"), rows * network.family.drawn_labels().shape[-1]
+        errors, count = (
+            graph.minus(logits, "labels"),
+            rows * network.family.drawn_labels().shape[-1],
+        )
         loss = graph.node("ReduceMean", [graph.times(errors, errors)], "loss", keepdims=0)
         seed = graph.times(errors, graph.scalar(2.0 / count))
     else:
@@ -522,7 +625,9 @@ def training_graph(network: Network, batch_size: int, rate_in_product: bool, ele
     gradients = backward(graph, {logits: seed}, names)
     rate = _clipped(graph, gradients, network.family.clip) if network.family.clip else LEARNING_RATE
     for parameter in trained:
-        _update(graph, parameter.name, parameter.shape, gradients[parameter.name], rate, rate_in_product)
+        _update(
+            graph, parameter.name, parameter.shape, gradients[parameter.name], rate, rate_in_product
+        )
         graph.output(updated_name(parameter.name), parameter.shape)
     graph.output(loss, ())
     return graph.model()

@@ -1,7 +1,8 @@
 """The profile of ONNX Runtime's sessions that a user's own step has opened.
 
-A session profiles from its making to its end or not at all. So each session of the file is opened once more with
-profiling, and takes the place of the first one within its object for the profiled steps.
+A session profiles from its making to its end or not at all. So each session of the file is opened
+once more with profiling, and takes the place of the first one within its object for the profiled
+steps.
 """
 
 import gc
@@ -20,12 +21,16 @@ from ..protocol import Profile
 
 
 def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run this many steps with sessions that profile; return None where the file has opened none."""
+    """Run this many steps with sessions that profile; return None where the file has opened
+    none.
+    """
     sessions = [each for each in gc.get_objects() if isinstance(each, onnxruntime.InferenceSession)]
     if not sessions:
         return None
     usual = [session._sess for session in sessions]
-    with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=adapter.cache_directory) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="onnxruntime-", dir=adapter.cache_directory
+    ) as directory:
         try:
             for number, session in enumerate(sessions):
                 session._sess = _profiling(session, os.path.join(directory, str(number)))
@@ -48,7 +53,9 @@ def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
 
 
 def _profiling(session: Any, prefix: str) -> Any:
-    """Return the inner session of a further one, with the same model and options, which profiles."""
+    """Return the inner session of a further one, with the same model and options, which
+    profiles.
+    """
     options = session._sess_options or onnxruntime.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, prefix
     try:

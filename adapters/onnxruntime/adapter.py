@@ -1,4 +1,6 @@
-"""ONNX Runtime's on-device training: a training graph and an SGD graph over one set of parameters."""
+"""ONNX Runtime's on-device training: a training graph and an SGD graph over one set of
+parameters.
+"""
 
 import contextlib
 import importlib.util
@@ -10,8 +12,8 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
-# onnxruntime.training imports its mixed-precision optimisers for torch models, and they import torch: 700 MB that
-# on-device training never calls. An empty module in their place suffices.
+# onnxruntime.training imports its mixed-precision optimisers for torch models, and they import
+# torch: 700 MB that on-device training never calls. An empty module in their place suffices.
 sys.modules.setdefault("onnxruntime.training.optim", types.ModuleType("onnxruntime.training.optim"))
 
 import onnx
@@ -31,22 +33,29 @@ from ..protocol import Profile
 class Graph(onnx_graphs.Graph):
     """A forward graph; ONNX Runtime derives the backward one."""
 
-    # Old enough for ONNX Runtime 1.19, whose gradient builder has to know every operator of these networks.
+    # Old enough for ONNX Runtime 1.19, whose gradient builder has to know every operator of these
+    # networks.
     operator_set = 17
     ir_version = 8
 
     def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
         mean = self.constant("running_mean:%d" % channels, np.zeros(channels, dtype=np.float32))
-        variance = self.constant("running_variance:%d" % channels, np.ones(channels, dtype=np.float32))
+        variance = self.constant(
+            "running_variance:%d" % channels, np.ones(channels, dtype=np.float32)
+        )
         inputs = [value, name + ".gamma", name + ".beta", mean, variance]
         outputs = [name, name + ":mean", name + ":variance"]
-        return self.several("BatchNormalization", inputs, outputs, epsilon=epsilon, training_mode=1)[0]
+        return self.several(
+            "BatchNormalization", inputs, outputs, epsilon=epsilon, training_mode=1
+        )[0]
 
     def loss(self, logits: str, fused: bool) -> str:
         """Add the mean softmax cross-entropy, as one operator or as LogSoftmax and a gather."""
         if fused:
             outputs = [LOSS, "log_probabilities"]
-            return self.several("SoftmaxCrossEntropyLoss", [logits, "labels"], outputs, reduction="mean")[0]
+            return self.several(
+                "SoftmaxCrossEntropyLoss", [logits, "labels"], outputs, reduction="mean"
+            )[0]
         every = self.node("LogSoftmax", [logits], axis=1)
         rows = self.node("Unsqueeze", ["labels", self.integers(1)])
         picked = self.node("GatherElements", [every, rows], axis=1)
@@ -77,10 +86,10 @@ def forward_model(network: Network, batch_size: int, fused_loss: bool = True) ->
 
 # The files that ONNX Runtime trains from, made of a forward graph.
 #
-# ``onnxruntime.training.artifacts.generate_artifacts`` wants the weights inside the model, and copies, checks and
-# serialises them several times: most of a minute for a hundred million of them. The blocks it is made of need only
-# their shapes, and take hundredths of a second; so nothing is kept from launch to launch, and no stale or half-written
-# file can be met.
+# ``onnxruntime.training.artifacts.generate_artifacts`` wants the weights inside the model, and
+# copies, checks and serialises them several times: most of a minute for a hundred million of them.
+# The blocks it is made of need only their shapes, and take hundredths of a second; so nothing is
+# kept from launch to launch, and no stale or half-written file can be met.
 
 
 class _Training(onnxblock.TrainingBlock):
@@ -105,11 +114,13 @@ def _silence() -> Iterator[None]:
 
 
 def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> Tuple[str, ...]:
-    """Write the artifacts of a forward model into this directory; parameters are its initializers without data.
+    """Write the artifacts of a forward model into this directory; parameters are its initializers
+    without data.
 
-    Beyond 0 ``clip`` is the largest norm of all gradients together. Returned are the files of the training model
-    (forward and backward; it adds to the gradient buffers), of the optimizer model (plain SGD), and of the checkpoint
-    (names, types and shapes of the parameters, no values: "nominal").
+    Beyond 0 ``clip`` is the largest norm of all gradients together. Returned are the files of the
+    training model (forward and backward; it adds to the gradient buffers), of the optimizer model
+    (plain SGD), and of the checkpoint (names, types and shapes of the parameters, no values:
+    "nominal").
     """
     block = _Training()
     for initializer in model.graph.initializer:
@@ -123,7 +134,9 @@ def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> 
     with onnxblock.empty_base(opset_version=Graph.operator_set):
         optimizer(parameters)
         optimizer_model = optimizer.to_model_proto()
-    files = tuple(os.path.join(directory, name) for name in ("training.onnx", "sgd.onnx", "checkpoint"))
+    files = tuple(
+        os.path.join(directory, name) for name in ("training.onnx", "sgd.onnx", "checkpoint")
+    )
     onnx.save(training_model, files[0])
     onnx.save(optimizer_model, files[1])
     onnxblock.save_checkpoint(parameters, files[2], nominal_checkpoint=True)
@@ -133,8 +146,8 @@ def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> 
 class OnnxRuntimeAdapter(SessionAdapter):
     """Drives a training session and an optimizer session that share their parameters.
 
-    Setting beside those of `SessionAdapter`: ``fused_loss``, one operator for softmax and cross-entropy (default), or
-    LogSoftmax and a gather.
+    Setting beside those of `SessionAdapter`: ``fused_loss``, one operator for softmax and
+    cross-entropy (default), or LogSoftmax and a gather.
     """
 
     graph = Graph
@@ -152,19 +165,25 @@ class OnnxRuntimeAdapter(SessionAdapter):
         fused_loss = bool(self.settings.get("fused_loss", True))
         model = forward_model(self.network, self.batch_size, fused_loss)
         os.makedirs(self.cache_directory, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=self.cache_directory) as directory:
-            training, update, checkpoint = generate_artifacts(model, directory, self.network.family.clip)
+        with tempfile.TemporaryDirectory(
+            prefix="onnxruntime-", dir=self.cache_directory
+        ) as directory:
+            training, update, checkpoint = generate_artifacts(
+                model, directory, self.network.family.clip
+            )
             self.state = CheckpointState.load_checkpoint(checkpoint)
             self.module = Module(training, self.state, None, "cpu", options)
             self._load(weights)
             if options.enable_profiling:
-                # Named by the second they began in, the profiles of both sessions would be one file.
+                # Named by the second they began in, the profiles of both sessions would be one
+                # file.
                 options.profile_file_prefix += "-update"
             # Only now: an optimizer that met a checkpoint without values would fault.
             self.optimizer = Optimizer(update, self.module)
 
     def _load(self, weights: Dict[str, np.ndarray]) -> None:
-        """Copy the weights into the parameters, which a nominal checkpoint makes from one flat buffer only.
+        """Copy the weights into the parameters, which a nominal checkpoint makes from one flat
+        buffer only.
 
         That one holds zeros: pages that were never written to take no memory, and no time.
         """
@@ -180,7 +199,9 @@ class OnnxRuntimeAdapter(SessionAdapter):
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         self._set(weights)
-        self.inputs = [self.value_of(array) for array in in_rows(self.network.family, batch, np.int64)]
+        self.inputs = [
+            self.value_of(array) for array in in_rows(self.network.family, batch, np.int64)
+        ]
 
     def step(self) -> None:
         self.loss = self.module(*self.inputs)

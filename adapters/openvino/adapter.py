@@ -1,4 +1,6 @@
-"""OpenVINO on the CPU: trained networks only, from the ONNX graph that ONNX Runtime's rows infer with."""
+"""OpenVINO on the CPU: trained networks only, from the ONNX graph that ONNX Runtime's rows infer
+with.
+"""
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -29,8 +31,9 @@ class Graph(onnx_graphs.Graph):
 class OpenVinoAdapter(Adapter):
     """Drives one inference request of a compiled model.
 
-    Settings: ``hint``, what the model is compiled for, "LATENCY" (default) or "THROUGHPUT". The arithmetic is what the
-    cell's precision says: OpenVINO's own choice on processors with bfloat16 is bfloat16.
+    Settings: ``hint``, what the model is compiled for, "LATENCY" (default) or "THROUGHPUT". The
+    arithmetic is what the cell's precision says: OpenVINO's own choice on processors with bfloat16
+    is bfloat16.
     """
 
     families = (*Adapter.families, "elman")
@@ -64,7 +67,11 @@ class OpenVinoAdapter(Adapter):
         return refuses_steps(network.family)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.network = network
         model, _ = inference_model(Graph(), network, len(batch.inputs), weights, statistics)
@@ -86,7 +93,11 @@ class OpenVinoAdapter(Adapter):
         return by_example(self.network.family, found, self.cell.known_batch_size)
 
     def effective_threads(self) -> Optional[int]:
-        return None if self.compiled is None else int(self.compiled.get_property("INFERENCE_NUM_THREADS"))
+        return (
+            None
+            if self.compiled is None
+            else int(self.compiled.get_property("INFERENCE_NUM_THREADS"))
+        )
 
     def describe(self) -> Dict[str, Any]:
         described: Dict[str, Any] = {
@@ -99,8 +110,15 @@ class OpenVinoAdapter(Adapter):
             "recurrence": "operators LSTM, GRU and RNN",
         }
         if self.compiled is not None:
-            names = ("INFERENCE_PRECISION_HINT", "NUM_STREAMS", "SCHEDULING_CORE_TYPE", "ENABLE_HYPER_THREADING")
-            described.update((name.lower(), str(self.compiled.get_property(name))) for name in names)
+            names = (
+                "INFERENCE_PRECISION_HINT",
+                "NUM_STREAMS",
+                "SCHEDULING_CORE_TYPE",
+                "ENABLE_HYPER_THREADING",
+            )
+            described.update(
+                (name.lower(), str(self.compiled.get_property(name))) for name in names
+            )
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -111,10 +129,14 @@ class OpenVinoAdapter(Adapter):
         }
 
     def profile(self, steps: int) -> Profile:
-        """Run this many calls of a model compiled once more, which counts the time of each of its nodes."""
+        """Run this many calls of a model compiled once more, which counts the time of each of its
+        nodes.
+        """
         calls: List[Calls] = []
         kept = self.request
-        compiled = self.core.compile_model(self.read, "CPU", {**self.options(), "PERF_COUNT": "YES"})
+        compiled = self.core.compile_model(
+            self.read, "CPU", {**self.options(), "PERF_COUNT": "YES"}
+        )
         self.request = compiled.create_infer_request()
         self.request.set_input_tensor(openvino.Tensor(self.shown, shared_memory=True))
 

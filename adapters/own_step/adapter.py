@@ -1,12 +1,14 @@
 """The user's own step: the file named by the setting ``file`` defines ``prepare(cell)``.
 
-``prepare`` builds the training and returns a call without arguments that does one training step; or a pair of that and
-a call that returns the loss of the last step. Where steps continue after their call has returned (on a GPU, or in JAX),
-the file defines ``synchronize()`` too, which waits for them. It is never called before the first step, when there may
-be nothing to wait for. ``cell`` has ``threads``, ``batch_size``, ``device``, ``precision`` and the other axes.
+``prepare`` builds the training and returns a call without arguments that does one training step; or
+a pair of that and a call that returns the loss of the last step. Where steps continue after their
+call has returned (on a GPU, or in JAX), the file defines ``synchronize()`` too, which waits for
+them. It is never called before the first step, when there may be nothing to wait for. ``cell`` has
+``threads``, ``batch_size``, ``device``, ``precision`` and the other axes.
 
-Where ``cell.task`` is "inference", ``prepare`` returns a call that returns outputs: an array, a tensor of any
-framework, or a list or a dictionary of them. Launches must agree on the outputs of their first calls.
+Where ``cell.task`` is "inference", ``prepare`` returns a call that returns outputs: an array, a
+tensor of any framework, or a list or a dictionary of them. Launches must agree on the outputs of
+their first calls.
 """
 
 import hashlib
@@ -26,7 +28,8 @@ from ..networks import Network
 from . import profilers
 
 _OFFERS = "a call that does one training step, or a pair of it and a call that returns the loss"
-#: The variables with the folders of compilers' caches, and each one's name in the folder of dlbench's own.
+#: The variables with the folders of compilers' caches, and each one's name in the folder of
+#: dlbench's own.
 COMPILED = {
     "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
     "TRITON_CACHE_DIR": "triton",
@@ -39,13 +42,21 @@ class FileError(Explained):
 
 
 def deferred(function: Any) -> str:
-    """Return why a call of this function does no work: it makes a coroutine or a generator; empty where it works."""
+    """Return why a call of this function does no work: it makes a coroutine or a generator; empty
+    where it works.
+    """
     inner = getattr(function, "func", function)  # of functools.partial
-    for called in (inner, getattr(inner, "__call__", None)):  # noqa: B004 - an object's method may be asynchronous
+    # an object's method may be asynchronous
+    for called in (inner, getattr(inner, "__call__", None)):  # noqa: B004
         if inspect.iscoroutinefunction(called):
-            return "is asynchronous (async def), so calling it does no work. Make it a plain function"
+            return (
+                "is asynchronous (async def), so calling it does no work. Make it a plain function"
+            )
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-            return "is a generator (it contains yield), so calling it does no work. Make it a plain function"
+            return (
+                "is a generator (it contains yield), so calling it does no work. Make it a plain "
+                "function"
+            )
     return ""
 
 
@@ -53,9 +64,15 @@ def unfinished(returned: Any) -> str:
     """Return why a step that returned this did no work; empty where it did."""
     if inspect.iscoroutine(returned):
         returned.close()  # or Python warns that it was never awaited
-        return "returned a coroutine, which does no work until it is awaited. Make the step a plain function"
+        return (
+            "returned a coroutine, which does no work until it is awaited. Make the step a plain "
+            "function"
+        )
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        return "returned a generator, which does no work until it is iterated over. Make the step a plain function"
+        return (
+            "returned a generator, which does no work until it is iterated over. Make the step a "
+            "plain function"
+        )
     return ""
 
 
@@ -63,7 +80,9 @@ _OF_A_ROOT = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
 
 
 def repository_folders(folder: str) -> List[str]:
-    """Return the folders that hold packages of the repository that a folder lies in: its root, and ``src`` there."""
+    """Return the folders that hold packages of the repository that a folder lies in: its root, and
+    ``src`` there.
+    """
     root = folder
     while not any(os.path.exists(os.path.join(root, name)) for name in _OF_A_ROOT):
         above = os.path.dirname(root)
@@ -74,7 +93,9 @@ def repository_folders(folder: str) -> List[str]:
 
 
 def missing_variable(error: BaseException) -> str:
-    """Return the environment variable whose absence from ``os.environ`` is this error; empty for any other error."""
+    """Return the environment variable whose absence from ``os.environ`` is this error; empty for
+    any other error.
+    """
     if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
@@ -84,13 +105,16 @@ def missing_variable(error: BaseException) -> str:
 
 
 def numbers_of(outputs: Any) -> List[np.ndarray]:
-    """Return the arrays of outputs as float64, each flat: those of a dictionary in the order of its sorted keys.
+    """Return the arrays of outputs as float64, each flat: those of a dictionary in the order of its
+    sorted keys.
 
     Raises TypeError for what holds no numbers.
     """
     if isinstance(outputs, dict):
         return [array for key in sorted(outputs, key=str) for array in numbers_of(outputs[key])]
-    if isinstance(outputs, (list, tuple)) and not all(isinstance(each, (int, float)) for each in outputs):
+    if isinstance(outputs, (list, tuple)) and not all(
+        isinstance(each, (int, float)) for each in outputs
+    ):
         return [array for each in outputs for array in numbers_of(each)]
     if outputs is None or isinstance(outputs, (str, bytes)):
         raise TypeError("no numbers")
@@ -101,7 +125,9 @@ def numbers_of(outputs: Any) -> List[np.ndarray]:
 
 
 class OwnStep(Adapter):
-    """Calls what the file returns. Around a training step there is nothing, around inference its outputs are kept."""
+    """Calls what the file returns. Around a training step there is nothing, around inference its
+    outputs are kept.
+    """
 
     families = ("own",)
     further_axes = ("task",)
@@ -120,18 +146,23 @@ class OwnStep(Adapter):
         self._share_compiled()
 
     def _share_compiled(self) -> None:
-        """Let each launch find what an earlier one compiled, unless the user or a cold start says otherwise.
+        """Let each launch find what an earlier one compiled, unless the user or a cold start says
+        otherwise.
 
-        Programs for another number of threads are others: compilers divide the work when they compile.
+        Programs for another number of threads are others: compilers divide the work when they
+        compile.
         """
-        threads = str(self.cell.threads or len(os.sched_getaffinity(0))) if self.cell.on_cpu else "gpu"
+        threads = (
+            str(self.cell.threads or len(os.sched_getaffinity(0))) if self.cell.on_cpu else "gpu"
+        )
         shared = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + threads)
         for variable, folder in COMPILED.items():
             os.environ.setdefault(variable, os.path.join(shared, folder))
         # By default JAX keeps only what took a second to compile.
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        # PyTorch keeps compiled headers in the folder for temporary files, which each launch has for itself: every
-        # launch would compile them anew, for longer than the kernels that it finds.
+        # PyTorch keeps compiled headers in the folder for temporary files, which each launch has
+        # for itself: every launch would compile them anew, for longer than the kernels that it
+        # finds.
         os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
     def import_modules(self) -> None:
@@ -154,12 +185,16 @@ class OwnStep(Adapter):
         self._run(spec.loader.exec_module, self.module)
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call code of the file that must return: ending the process there is an error like any other."""
+        """Call code of the file that must return: ending the process there is an error like any
+        other.
+        """
         try:
             return function(*arguments)
         except SystemExit as error:
             where = self._where(error) or self.name + ": "
-            raise FileError(where + "the file ended its process. It is given no arguments") from None
+            raise FileError(
+                where + "the file ended its process. It is given no arguments"
+            ) from None
 
     def refuses_gpu(self) -> str:
         return ""
@@ -186,7 +221,9 @@ class OwnStep(Adapter):
         self.step = partial(self._first_step, step)  # type: ignore[method-assign]
 
     def _first_step(self, step: Callable[[], Any]) -> Any:
-        """Run the first step. From the second on, the file's own functions are called without anything around them."""
+        """Run the first step. From the second on, the file's own functions are called without
+        anything around them.
+        """
         self._begun = True
         self._call = self.step = step  # type: ignore[method-assign]
         if self._wait is not None:
@@ -198,12 +235,17 @@ class OwnStep(Adapter):
         return returned
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.prepare(network, weights, batch)
         if self.loss is not None:
             words = (
-                "prepare() in %s returned a function for the loss too. For inference return one that returns outputs"
+                "prepare() in %s returned a function for the loss too. For inference return one "
+                "that returns outputs"
             )
             raise FileError(words % self.name)
         self._call = self.step
@@ -219,13 +261,16 @@ class OwnStep(Adapter):
             arrays = []
         if not arrays or not sum(array.size for array in arrays):
             words = (
-                "the step of %s returned %s. For inference return its outputs: arrays, or a list or dictionary of them"
+                "the step of %s returned %s. For inference return its outputs: arrays, or a list "
+                "or dictionary of them"
             )
             raise FileError(words % (self.name, _kind(self.found)))
         return np.concatenate(arrays)[None, None]
 
     def synchronize(self) -> None:
-        """Wait for the first step; before it there may be nothing that the file's own function can wait for."""
+        """Wait for the first step; before it there may be nothing that the file's own function can
+        wait for.
+        """
         if self._begun and self._wait is not None:
             self._wait()
 
@@ -240,28 +285,40 @@ class OwnStep(Adapter):
         value = self.loss()
         shape = tuple(getattr(value, "shape", ()))
         if int(np.prod(shape)) != 1:
-            words = "the loss that %s returns has shape %s. Return one number, the mean over the mini-batch"
+            words = (
+                "the loss that %s returns has shape %s. Return one number, the mean over the "
+                "mini-batch"
+            )
             raise FileError(words % (self.name, list(shape)))
         try:
             # A tensor of one number, of whatever framework.
             return float(value)
         except (TypeError, ValueError):
-            words = "the loss that %s returns is %s, not a number. Return the mean loss of the last step"
+            words = (
+                "the loss that %s returns is %s, not a number. Return the mean loss of the last "
+                "step"
+            )
             raise FileError(words % (self.name, _kind(value))) from None
 
     def parameters(self) -> Any:
         return iter(())
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product by NumPy, as it is not known which framework the file uses; None on a GPU."""
+        """Return a product by NumPy, as it is not known which framework the file uses; None on a
+        GPU.
+        """
         if not self.cell.on_cpu:
             return None
-        left, right = (np.random.RandomState(seed).rand(size, size).astype(np.float32) for seed in (0, 1))
+        left, right = (
+            np.random.RandomState(seed).rand(size, size).astype(np.float32) for seed in (0, 1)
+        )
         result = np.empty_like(left)
         return lambda: np.matmul(left, right, out=result)
 
     def profile(self, steps: int) -> Any:
-        """Run this many steps under the profiler of the framework that the file imported, else under Python's."""
+        """Run this many steps under the profiler of the framework that the file imported, else
+        under Python's.
+        """
         return profilers.take_profile(self, steps)
 
     def error_text(self, error: BaseException) -> str:
@@ -276,23 +333,38 @@ class OwnStep(Adapter):
         said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
         variable = missing_variable(error)
         if variable:
-            way = "--env %s passes on the shell's value, --env %s=VALUE sets one" % (variable, variable)
+            way = "--env %s passes on the shell's value, --env %s=VALUE sets one" % (
+                variable,
+                variable,
+            )
             return "%sthe step reads %s, which launches do not get: %s" % (where, variable, way)
         if isinstance(error, ImportError):
             said += " (to import from another folder: --env PYTHONPATH=FOLDER)"
         return "%s%s: %s" % (where, type(error).__name__, said)
 
     def _where(self, error: BaseException) -> str:
-        """Return the error's last line in the file, as in "train.py, line 3: "; empty where it has none there."""
-        lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
+        """Return the error's last line in the file, as in "train.py, line 3: "; empty where it has
+        none there.
+        """
+        lines = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == self.file
+        ]
         return "%s, line %d: " % (self.name, lines[-1].lineno or 0) if lines else ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "ResourceExhaustedError")
+        return isinstance(error, MemoryError) or type(error).__name__ in (
+            "OutOfMemoryError",
+            "ResourceExhaustedError",
+        )
 
     def describe(self) -> Dict[str, Any]:
         name = os.path.splitext(self.name)[0]
-        return {"framework": name, "version": "file " + hashlib.sha256(self.content).hexdigest()[:12]}
+        return {
+            "framework": name,
+            "version": "file " + hashlib.sha256(self.content).hexdigest()[:12],
+        }
 
 
 def _kind(value: Any) -> str:

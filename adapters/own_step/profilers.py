@@ -1,7 +1,8 @@
 """The profile of a step of the user's own, by the profiler of the framework that its file imports.
 
-A file may import several frameworks and compute with one of them. Each one's profiler is tried, and the one whose
-operators explain most of the step counts. Without such a profiler, Python's own counts functions.
+A file may import several frameworks and compute with one of them. Each one's profiler is tried, and
+the one whose operators explain most of the step counts. Without such a profiler, Python's own
+counts functions.
 """
 
 import cProfile
@@ -32,7 +33,9 @@ _LEAST = 0.05
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run this many steps under each profiler that may fit, and return the profile that explains most of a step."""
+    """Run this many steps under each profiler that may fit, and return the profile that explains
+    most of a step.
+    """
     best: Optional[Profile] = None
     failures: List[str] = []
     for name, module in PROFILERS.items():
@@ -40,7 +43,9 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
             continue
         try:
             profile = _profile_of(module, adapter, steps)
-        except Exception as error:  # a release of the framework that dlbench's adapter does not know
+        except (
+            Exception
+        ) as error:  # a release of the framework that dlbench's adapter does not know
             failures.append("%s: %s" % (name, gpus.noted(error)))
             continue
         if profile is None:
@@ -53,7 +58,9 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
         return best
     found = take_python_profile(adapter, steps)
     if failures:
-        return found._replace(profiler="%s, because that of %s failed" % (found.profiler, "; ".join(failures)))
+        return found._replace(
+            profiler="%s, because that of %s failed" % (found.profiler, "; ".join(failures))
+        )
     return found
 
 
@@ -66,7 +73,9 @@ def _profile_of(module: str, adapter: Adapter, steps: int) -> Optional[Profile]:
 
 def _explained(profile: Profile, adapter: Adapter) -> float:
     """Return the share of a profiled step that its operators take on the cell's device."""
-    there = [operator for operator in profile.operators if operator.on_device is not adapter.cell.on_cpu]
+    there = [
+        operator for operator in profile.operators if operator.on_device is not adapter.cell.on_cpu
+    ]
     return sum(operator.seconds for operator in there) / max(profile.step_seconds, 1e-9)
 
 
@@ -78,13 +87,19 @@ def take_python_profile(adapter: Adapter, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
     finally:
         profiler.disable()
-    functions: Dict[Tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]  # it exists
+    # it exists
+    statistics: Any = pstats.Stats(profiler)
+    functions: Dict[Tuple[str, int, str], Any] = statistics.stats
     of_step = str(getattr(adapter, "file", ""))
     return profiles.profile(PYTHON_PROFILER, steps, seconds, profiled_calls(functions, of_step))
 
 
-def profiled_calls(functions: Dict[Tuple[str, int, str], Any], of_step: str = "") -> Iterator[Calls]:
-    """Yield each function with its own time; dlbench's own are left out. ``of_step`` is the user's file."""
+def profiled_calls(
+    functions: Dict[Tuple[str, int, str], Any], of_step: str = ""
+) -> Iterator[Calls]:
+    """Yield each function with its own time; dlbench's own are left out. ``of_step`` is the user's
+    file.
+    """
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for (file, line, function), (_, count, own, _, _) in functions.items():
         if not file.startswith(ours) and "_lsprof.Profiler" not in function:

@@ -1,7 +1,8 @@
 """PaddlePaddle's dynamic graph on the CPU, which computes synchronously.
 
-PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LSTM gates input, forget, cell, output)
-but for dense weights, which it holds as (inputs, outputs). Recurrent networks' tokens and labels are time-major.
+PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LSTM gates input,
+forget, cell, output) but for dense weights, which it holds as (inputs, outputs). Recurrent
+networks' tokens and labels are time-major.
 """
 
 import ctypes
@@ -48,7 +49,8 @@ class PaddleNetwork(LayerFunctions, nn.Layer):
         LayerFunctions.__init__(self, family)
         if family.kind == "recurrent":
             self.stack = _stack(family)
-            # The second biases stay zero by being left out of the update: the kernel needs their gradients.
+            # The second biases stay zero by being left out of the update: the kernel needs their
+            # gradients.
             for second in self.hold_stack():
                 second.set_value(np.zeros(second.shape, np.float32))
 
@@ -87,13 +89,19 @@ class PaddleNetwork(LayerFunctions, nn.Layer):
 def _stack(family: Any) -> Any:
     """Return the recurrent layers, from a zero state."""
     if isinstance(family, Elman):
-        return nn.SimpleRNN(family.inputs, family.hidden, time_major=True, activation=family.activation)
+        return nn.SimpleRNN(
+            family.inputs, family.hidden, time_major=True, activation=family.activation
+        )
     return CELLS[family.cell](family.width, family.hidden, family.layers, time_major=True)
 
 
 def is_turned(name: str, value: np.ndarray) -> bool:
     """Tell whether the parameter is a dense weight, which is held as (inputs, outputs)."""
-    return value.ndim == 2 and name.endswith(".weight") and name not in ("embedding.weight", "position.weight")
+    return (
+        value.ndim == 2
+        and name.endswith(".weight")
+        and name not in ("embedding.weight", "position.weight")
+    )
 
 
 def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
@@ -109,7 +117,9 @@ def _threads(library: str, function: str) -> Optional[int]:
 
 
 def openmp_threads() -> Optional[int]:
-    """Return the threads of a parallel region of PaddlePaddle's own OpenMP loops; None on a build without them."""
+    """Return the threads of a parallel region of PaddlePaddle's own OpenMP loops; None on a build
+    without them.
+    """
     return _threads("libiomp5.so", "omp_get_max_threads")
 
 
@@ -126,7 +136,9 @@ _MICROSECONDS = 1e-6
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
     """Run this many steps under the profiler."""
-    recorder = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda ready: None)
+    recorder = paddle.profiler.Profiler(
+        targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda ready: None
+    )
     with recorder:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
     with tempfile.TemporaryDirectory(prefix="paddle-", dir=adapter.cache_directory) as directory:
@@ -138,7 +150,9 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 
 
 def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
-    """Yield the calls of each kernel; the trace's other events wrap them: layers, gradient nodes, Python."""
+    """Yield the calls of each kernel; the trace's other events wrap them: layers, gradient nodes,
+    Python.
+    """
     of_threads: Dict[str, List[Span]] = {}
     for event in events:
         match = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
@@ -156,7 +170,8 @@ LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_l
 class PaddleAdapter(EveryFamily):
     """Drives PaddlePaddle.
 
-    Setting: ``widest_kernels`` (default false) has MKL use the widest kernels of the processor, see ``libraries/blas``.
+    Setting: ``widest_kernels`` (default false) has MKL use the widest kernels of the processor, see
+    ``libraries/blas``.
     """
 
     profile = take_profile
@@ -176,14 +191,18 @@ class PaddleAdapter(EveryFamily):
         if isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
             return "PaddlePaddle's SimpleRNN has no sigmoid and no leaky units"
         if isinstance(family, Attention) and family.epsilon > 1e-3:
-            return "epsilon %g: PaddlePaddle's layer normalisation takes 0.001 at most" % family.epsilon
+            return (
+                "epsilon %g: PaddlePaddle's layer normalisation takes 0.001 at most"
+                % family.epsilon
+            )
         return ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
         self.layer = PaddleNetwork(self.family)
         load(self.layer.w, weights)
-        # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
+        # The layer's, not the optimizer's: gradients of parameters that are not updated would add
+        # up.
         self.with_gradients = [each for each in self.layer.parameters() if not each.stop_gradient]
         self.take(self.hand_over(batch))
         clip = network.family.clip
@@ -195,7 +214,11 @@ class PaddleAdapter(EveryFamily):
         self.criterion = LOSSES[network.family.loss]
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.family = network.family
         self.layer = PaddleNetwork(self.family)
@@ -218,24 +241,35 @@ class PaddleAdapter(EveryFamily):
         return by_example(self.family, self.found.numpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the existing tensors; gradients were cleared, and plain SGD keeps nothing."""
+        """Copy them into the existing tensors; gradients were cleared, and plain SGD keeps
+        nothing.
+        """
         load(self.layer.w, weights)
-        for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
+        for tensor, array in zip(
+            (self.inputs, self.labels), laid_out(self.family, batch, np.int64)
+        ):
             tensor.set_value(array)
 
     def hand_over(self, batch: Batch) -> List[Any]:
-        return [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64, copied=False)]
+        return [
+            paddle.to_tensor(array)
+            for array in laid_out(self.family, batch, np.int64, copied=False)
+        ]
 
     def take(self, ready: List[Any]) -> None:
         self.inputs, self.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by PaddlePaddle's own loader, in processes; without any it reads ahead in a thread all the same."""
+        """Load by PaddlePaddle's own loader, in processes; without any it reads ahead in a thread
+        all the same.
+        """
         check_shared_memory(feed, self.cell.loader_workers)
         yield from paddle.io.DataLoader(
             feed,
             batch_sampler=([number] for number in itertools.count()),
-            collate_fn=lambda batches: list(laid_out(self.family, batches[0], np.int64, copied=False)),
+            collate_fn=lambda batches: list(
+                laid_out(self.family, batches[0], np.int64, copied=False)
+            ),
             num_workers=self.cell.loader_workers,
         )
 
@@ -256,7 +290,10 @@ class PaddleAdapter(EveryFamily):
 
     def effective_threads(self) -> Optional[int]:
         # MKL computes products, OpenMP PaddlePaddle's own loops.
-        return max((count for count in (mkl_threads(), openmp_threads()) if count is not None), default=None)
+        return max(
+            (count for count in (mkl_threads(), openmp_threads()) if count is not None),
+            default=None,
+        )
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -282,7 +319,10 @@ class PaddleAdapter(EveryFamily):
         (value * value).backward()
         several = bool(paddle.distributed.is_available())
         return {
-            "gpu": (gpu, "paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm() is %s" % gpu),
+            "gpu": (
+                gpu,
+                "paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm() is %s" % gpu,
+            ),
             "automatic_gradients": slope_found(float(value.grad)),
             "several_processes": (several, "paddle.distributed.is_available() is %s" % several),
         }

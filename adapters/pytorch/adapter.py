@@ -2,13 +2,13 @@
 
 Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
-``compile``  the training step goes through torch.compile (default false)
-``graph``  the training step is one CUDA graph (default false; GPUs only)
-``optimizer``  how eager mode updates: "usual" (default: PyTorch chooses) or "fused"
-``folded_norm``  in inference, batch normalisations are folded into the convolutions before them (default false)
-``channels_last``  convolutional networks keep their images in NHWC memory order (default false)
-``dense``  the library of fully connected layers' products: "mkl", PyTorch's own choice (default), or "onednn"
-``recurrence``  simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop"
+``compile``  the training step goes through torch.compile (default false) ``graph``  the training
+step is one CUDA graph (default false; GPUs only) ``optimizer``  how eager mode updates: "usual"
+(default: PyTorch chooses) or "fused" ``folded_norm``  in inference, batch normalisations are folded
+into the convolutions before them (default false) ``channels_last``  convolutional networks keep
+their images in NHWC memory order (default false) ``dense``  the library of fully connected layers'
+products: "mkl", PyTorch's own choice (default), or "onednn" ``recurrence``  simple recurrent layers
+(Elman): "fused", PyTorch's own where it has one (default), or "loop"
 """
 
 import itertools
@@ -36,8 +36,14 @@ from .networks import build, load
 from .sampling import TorchSampler
 
 DEVICE = "cuda:0"  # a launch sees one GPU only
-#: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
-DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+#: The data type of products at each precision. TF32 is float32 whose products lose bits on the way
+#: in.
+DTYPES = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 #: Beyond this many steps the graph of an unrolled loop takes minutes to compile.
 MOST_COMPILED_STEPS = 50
 #: From this many operations on a step lasts a millisecond at least; see `steps.leave_out_compiler`.
@@ -52,29 +58,44 @@ _OUT_OF_MEMORY = (
 
 
 def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
-    """Return why layers of this cell are unavailable at this precision on "cpu" or `DEVICE`; empty where they are not.
+    """Return why layers of this cell are unavailable at this precision on "cpu" or `DEVICE`; empty
+    where they are not.
 
-    On GPUs, autocast has for many releases run them in float16 even for bfloat16, and in float16 the gradients of these
-    networks vanish; on CPUs, oneDNN does not train every LSTM in bfloat16. So train a small one to find out.
+    On GPUs, autocast has for many releases run them in float16 even for bfloat16, and in float16
+    the gradients of these networks vanish; on CPUs, oneDNN does not train every LSTM in bfloat16.
+    So train a small one to find out.
     """
     if precision != "bfloat16":
         return ""
     kind, version = cell.upper(), torch.__version__
     try:
-        layer, inputs = getattr(torch.nn, kind)(8, 8, 2).to(device), torch.zeros(2, 2, 8, device=device)
+        layer, inputs = (
+            getattr(torch.nn, kind)(8, 8, 2).to(device),
+            torch.zeros(2, 2, 8, device=device),
+        )
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
             outputs, _ = layer(inputs)
         outputs.float().sum().backward()
     except RuntimeError as error:
-        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (version, kind, gpus.first_line(error))
+        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (
+            version,
+            kind,
+            gpus.first_line(error),
+        )
     if outputs.dtype != torch.bfloat16:
         given = str(outputs.dtype).rpartition(".")[2]
-        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (version, kind, given)
+        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (
+            version,
+            kind,
+            given,
+        )
     return ""
 
 
 def describe_gpu(precision: str) -> Dict[str, Any]:
-    """Name the GPU as PyTorch sees it, the libraries that drive it and what decides its arithmetic."""
+    """Name the GPU as PyTorch sees it, the libraries that drive it and what decides its
+    arithmetic.
+    """
     properties = torch.cuda.get_device_properties(0)
     matmul = torch.backends.cuda.matmul
     mixed = DTYPES[precision] != torch.float32
@@ -121,7 +142,9 @@ def describe_cpu() -> Dict[str, Any]:
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
-    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so."""
+    """Return inputs and labels in the shapes that steps read, with the steps first where the family
+    is so.
+    """
     inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
     if family.time_major:
         inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
@@ -133,7 +156,9 @@ _MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run this many steps under the profiler; on a GPU with its kernels and copies beside the CPU's operators."""
+    """Run this many steps under the profiler; on a GPU with its kernels and copies beside the CPU's
+    operators.
+    """
     activities = [ProfilerActivity.CPU] + ([] if adapter.cell.on_cpu else [ProfilerActivity.CUDA])
     # The first session of a process loads what the profiler needs, within its first step.
     with torch.profiler.profile(activities=activities):
@@ -163,7 +188,10 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
     return {
         "gpu": (any(toolkits), "torch.version.cuda is %s, torch.version.hip %s" % toolkits),
         "automatic_gradients": slope_found(float(value.grad)),
-        "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
+        "several_processes": (
+            bool(engines),
+            "torch.distributed with %s" % (", ".join(engines) or "no engine"),
+        ),
     }
 
 
@@ -178,7 +206,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 class TorchAdapter(EveryFamily):
     """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
 
-    Float32 on the CPU runs as if there were nothing else: no module is wrapped, and a step has no branch.
+    Float32 on the CPU runs as if there were nothing else: no module is wrapped, and a step has no
+    branch.
     """
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
@@ -202,19 +231,26 @@ class TorchAdapter(EveryFamily):
             # Whether float32 products, convolutions and LSTMs use TF32.
             torch.backends.cuda.matmul.allow_tf32 = self.cell.precision == "tf32"
             torch.backends.cudnn.allow_tf32 = self.cell.precision == "tf32"
-            # The mini-batch never changes its shape, so that the first step's findings serve all others.
+            # The mini-batch never changes its shape, so that the first step's findings serve all
+            # others.
             torch.backends.cudnn.benchmark = True
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = self.chosen("dense", "mkl", "onednn")
         self._fused = self.chosen("optimizer", "usual", "fused") == "fused"
         self._loop = self.chosen("recurrence", "fused", "loop") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
-        self._images = torch.channels_last if self.settings.get("channels_last", False) else torch.contiguous_format
+        self._images = (
+            torch.channels_last
+            if self.settings.get("channels_last", False)
+            else torch.contiguous_format
+        )
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self.loss = torch.zeros(())
 
     def _keep_compiled(self) -> None:
-        """Keep the compiler's output in a folder for each version and GPU, so that a later process finds it."""
+        """Keep the compiler's output in a folder for each version and GPU, so that a later process
+        finds it.
+        """
         folder = os.path.join(self.cache_directory, "torch-" + torch.__version__)
         if not self.cell.on_cpu:
             name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
@@ -232,7 +268,10 @@ class TorchAdapter(EveryFamily):
         try:
             torch.cuda.init()
             capability = torch.cuda.get_device_capability(0)
-        except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
+        except (
+            RuntimeError,
+            AssertionError,
+        ) as error:  # a driver too old, or a GPU that does not answer
             words = "%s, built for CUDA %s, cannot use the GPU: %s"
             return words % (version, torch.version.cuda, gpus.first_line(error))
         reason = gpus.refusal_of_build(cell, version, torch.cuda.get_arch_list(), tuple(capability))
@@ -240,7 +279,9 @@ class TorchAdapter(EveryFamily):
             return reason
         try:
             torch.backends.cudnn.version()
-        except RuntimeError as error:  # a cuDNN that has left this GPU behind, or that is not the build's
+        except (
+            RuntimeError
+        ) as error:  # a cuDNN that has left this GPU behind, or that is not the build's
             return "%s cannot use its cuDNN here: %s" % (version, gpus.first_line(error))
         return ""
 
@@ -252,36 +293,71 @@ class TorchAdapter(EveryFamily):
             reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
         reason = reason or self._mode_refusal()
         if not reason and not family.trains and self.dense == "onednn":
-            reason = "mode %s: it applies to dense layers only, and this is a %s" % (self.cell.mode, family.name)
+            reason = "mode %s: it applies to dense layers only, and this is a %s" % (
+                self.cell.mode,
+                family.name,
+            )
         if not reason and self._loop and not isinstance(family, Elman):
-            reason = "mode %s: it applies to the family elman only, and this is %s" % (self.cell.mode, family.name)
+            reason = "mode %s: it applies to the family elman only, and this is %s" % (
+                self.cell.mode,
+                family.name,
+            )
         if not reason and isinstance(family, Spiking) and self.compiles:
-            reason = "mode %s: the slope of spikes is a function in Python, which is not compiled" % self.cell.mode
+            reason = (
+                "mode %s: the slope of spikes is a function in Python, which is not compiled"
+                % self.cell.mode
+            )
         whole = self.compiles and family.trains and not recurrent  # a step is one graph
-        if not reason and whole and isinstance(family, Elman) and family.steps > MOST_COMPILED_STEPS:
+        if (
+            not reason
+            and whole
+            and isinstance(family, Elman)
+            and family.steps > MOST_COMPILED_STEPS
+        ):
             words = "torch.compile unrolls the loop over %d steps, which takes minutes beyond %d"
             reason = words % (family.steps, MOST_COMPILED_STEPS)
-        if not reason and whole and precision != "float16" and not hasattr(torch._dynamo.config, "trace_autograd_ops"):
-            reason = "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
+        if (
+            not reason
+            and whole
+            and precision != "float16"
+            and not hasattr(torch._dynamo.config, "trace_autograd_ops")
+        ):
+            reason = (
+                "torch.compile of PyTorch %s cannot trace gradients within a step"
+                % torch.__version__
+            )
         return reason
 
     def _has_operator(self, family: Family) -> bool:
-        return isinstance(family, Recurrent) or (isinstance(family, Elman) and not networks.loops(family, self._loop))
+        return isinstance(family, Recurrent) or (
+            isinstance(family, Elman) and not networks.loops(family, self._loop)
+        )
 
     def _mode_refusal(self) -> str:
         mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
         if self.cell.world_size > 1:
             if self.compiles or self.graphs:
-                return "mode %s, world size %d: several workers run eagerly only" % (mode, self.cell.world_size)
+                return "mode %s, world size %d: several workers run eagerly only" % (
+                    mode,
+                    self.cell.world_size,
+                )
             if precision == "float16":
-                return "precision float16, world size %d: workers would scale losses differently" % self.cell.world_size
+                return (
+                    "precision float16, world size %d: workers would scale losses differently"
+                    % self.cell.world_size
+                )
             refused = steps.workers_refusal(on_cpu)
             if refused:
                 return refused
             if self.cell.sync == ASYNC and not on_cpu:
-                return "sync async: workers share parameters in the CPU's memory, and on GPUs each has its own"
+                return (
+                    "sync async: workers share parameters in the CPU's memory, and on GPUs each "
+                    "has its own"
+                )
             if self.cell.sync == ASYNC and not hasattr(os, "memfd_create"):
-                return "sync async: this system lacks memfd_create, by which workers share parameters"
+                return (
+                    "sync async: this system lacks memfd_create, by which workers share parameters"
+                )
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
@@ -294,7 +370,10 @@ class TorchAdapter(EveryFamily):
             if on_cpu:
                 return "mode %s: CUDA graphs run on GPUs, and this cell runs on the CPU" % mode
             if precision == "float16":
-                return "mode %s, precision float16: PyTorch cannot capture the scaling of its loss" % mode
+                return (
+                    "mode %s, precision float16: PyTorch cannot capture the scaling of its loss"
+                    % mode
+                )
         if self.compiles:
             return steps.compiler_refusal(on_cpu)
         return ""
@@ -322,24 +401,31 @@ class TorchAdapter(EveryFamily):
             module = torch.nn.parallel.DistributedDataParallel(
                 module,
                 device_ids=None if self.cell.on_cpu else [0],
-                broadcast_buffers=False,  # none must agree: running statistics of normalisation are not used
+                # none must agree: running statistics of normalisation are not used
+                broadcast_buffers=False,
                 gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
             )
         trainable = list(self._parameters.values())
         criterion, clip = steps.LOSSES[network.family.loss], network.family.clip
-        self._training = self._make_step()(module, trainable, inputs, labels, self._fused, criterion, clip)
+        self._training = self._make_step()(
+            module, trainable, inputs, labels, self._fused, criterion, clip
+        )
 
     def _built(
         self, network: Network, weights: Dict[str, np.ndarray], batch: Batch
     ) -> Tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
-        """Build the network on the cell's device; return it, and the mini-batch where steps read it."""
+        """Build the network on the cell's device; return it, and the mini-batch where steps read
+        it.
+        """
         module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
         self._family = network.family
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
         # The mini-batch where the cell's placement says.
         self._held = [
-            tensor.clone(memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format)
+            tensor.clone(
+                memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format
+            )
             for tensor in tensors_of(network.family, batch)
         ]
         inputs, labels = self._held
@@ -351,13 +437,19 @@ class TorchAdapter(EveryFamily):
         return module, inputs, labels
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         module, inputs, labels = self._built(network, weights, batch)
         networks.load_statistics(module, statistics)
         if self.settings.get("folded_norm", False):
             networks.fold_normalisations(module)
-        self._training = steps.ForwardPass(module, inputs, labels, DTYPES[self.cell.precision], self.compiles)
+        self._training = steps.ForwardPass(
+            module, inputs, labels, DTYPES[self.cell.precision], self.compiles
+        )
         if self.cell.placement in COPIED:
             self.infer = self._infer_with_copy  # type: ignore[method-assign]
 
@@ -376,7 +468,9 @@ class TorchAdapter(EveryFamily):
         return by_example(self._family, self._found.cpu().numpy(), self.cell.known_batch_size)
 
     def _placed(self) -> List[torch.Tensor]:
-        """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
+        """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it
+        there from now on.
+        """
         if self.cell.placement in FED:
             self._copies = torch.cuda.Stream()
         if self.cell.placement not in COPIED:
@@ -391,10 +485,11 @@ class TorchAdapter(EveryFamily):
         return self._on_device
 
     def _feed(self) -> None:
-        """Copy the mini-batch from the host's memory. Work on one stream runs in order: the last step has read its own.
+        """Copy the mini-batch from the host's memory. Work on one stream runs in order: the last
+        step has read its own.
 
-        From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of
-        its own, and the host waits.
+        From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies
+        through a buffer of its own, and the host waits.
         """
         for host, device in zip(self._held, self._on_device):
             device.copy_(host, non_blocking=self.cell.placement == "pinned")
@@ -414,7 +509,9 @@ class TorchAdapter(EveryFamily):
         return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the existing tensors: compiled code and CUDA graphs have their addresses."""
+        """Copy them into the existing tensors: compiled code and CUDA graphs have their
+        addresses.
+        """
         self.synchronize()  # the last step may still copy its mini-batch out of the host's memory
         load(self._parameters, weights)
         self._place(batch)
@@ -425,9 +522,13 @@ class TorchAdapter(EveryFamily):
             held.copy_(given)
 
     def _laid_out(self, batch: Batch) -> List[torch.Tensor]:
-        """Return the mini-batch in the order in memory that steps read; a copy only where that is another."""
+        """Return the mini-batch in the order in memory that steps read; a copy only where that is
+        another.
+        """
         return [
-            each.contiguous(memory_format=self._images if each.dim() == 4 else torch.contiguous_format)
+            each.contiguous(
+                memory_format=self._images if each.dim() == 4 else torch.contiguous_format
+            )
             for each in tensors_of(self._family, batch)
         ]
 
@@ -454,7 +555,9 @@ class TorchAdapter(EveryFamily):
         self._training.inputs, self._training.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by PyTorch's own loader: its workers are forks, which load two mini-batches ahead each."""
+        """Load by PyTorch's own loader: its workers are forks, which load two mini-batches ahead
+        each.
+        """
         workers = self.cell.loader_workers
         check_shared_memory(feed, workers)
         yield from torch.utils.data.DataLoader(
@@ -490,7 +593,10 @@ class TorchAdapter(EveryFamily):
 
     def refuses_training(self, network: Network) -> str:
         if self.compiles or self.graphs:
-            return "no training on a text in mode %s: its step is fixed to one mini-batch and SGD" % self.cell.mode
+            return (
+                "no training on a text in mode %s: its step is fixed to one mini-batch and SGD"
+                % self.cell.mode
+            )
         return ""
 
     def train_on_text(
@@ -512,14 +618,20 @@ class TorchAdapter(EveryFamily):
             "onednn": _build_line("MKL-DNN"),
             "openmp": _build_line("OpenMP"),
             "dense_layers": self.dense,
-            "execution": "torch.compile" if self.compiles else "one CUDA graph" if self.graphs else "eager",
+            "execution": "torch.compile"
+            if self.compiles
+            else "one CUDA graph"
+            if self.graphs
+            else "eager",
             self.cell.task: self._training.describe() if self._parameters else {},
         }
         if self._parameters and self._family.kind == "recurrent":
             unrolled = "unrolled" if self.compiles else "loop"
             described["recurrence"] = "fused" if self._has_operator(self._family) else unrolled
         if self.cell.world_size > 1:
-            engine = "DistributedDataParallel" if self.cell.sync == EVERY_STEP else self._training.engine
+            engine = (
+                "DistributedDataParallel" if self.cell.sync == EVERY_STEP else self._training.engine
+            )
             described["data_parallel"] = steps.describe_workers(self.cell.on_cpu, engine)
         if self.cell.sync == ASYNC:
             described["staleness"] = self._training.staleness()
@@ -531,7 +643,10 @@ class TorchAdapter(EveryFamily):
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
-        left, right = (torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype) for _ in range(2))
+        left, right = (
+            torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype)
+            for _ in range(2)
+        )
         result = torch.empty_like(left)
 
         def product() -> None:
@@ -549,7 +664,9 @@ class TorchAdapter(EveryFamily):
         return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
     def device_peak_memory(self) -> Optional[int]:
-        return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
+        return max(
+            int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0)
+        )
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         if name == OPERATOR:
@@ -557,7 +674,9 @@ class TorchAdapter(EveryFamily):
             return None if self.graphs else Probe(lambda: number.add_(1.0), torch.cuda.synchronize)
         # Written to before: pages of the host that never were may all be one.
         source = torch.full((size,), 1, dtype=torch.uint8, device=DEVICE)
-        target = torch.full((size,), 2, dtype=torch.uint8, device=DEVICE if name == gpus.COPY else "cpu")
+        target = torch.full(
+            (size,), 2, dtype=torch.uint8, device=DEVICE if name == gpus.COPY else "cpu"
+        )
         pinned = name in (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
         if pinned:
             target = target.pin_memory()
@@ -568,7 +687,9 @@ class TorchAdapter(EveryFamily):
 
 def _build_line(words: str) -> str:
     lines: List[str] = [line.strip(" -") for line in torch.__config__.show().splitlines()]
-    return next((line for line in lines if words in line and not line.startswith("Build settings")), "")
+    return next(
+        (line for line in lines if words in line and not line.startswith("Build settings")), ""
+    )
 
 
 ADAPTER = TorchAdapter

@@ -1,7 +1,7 @@
 """Networks as PyTorch modules.
 
-PyTorch's own layouts are the canonical ones (dense weight (outputs, inputs), convolution weight (outputs, inputs,
-height, width), LSTM gates input, forget, cell, output): only names differ.
+PyTorch's own layouts are the canonical ones (dense weight (outputs, inputs), convolution weight
+(outputs, inputs, height, width), LSTM gates input, forget, cell, output): only names differ.
 """
 
 from functools import partial
@@ -21,10 +21,11 @@ CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 FUSED = ("tanh", "relu")  # the activations of nn.RNN
 
 
-# Fully connected layers whose matrix products are oneDNN's instead of MKL's. PyTorch hands float32 matrix products to
-# MKL. On the AMD processor tried, oneDNN, which PyTorch has for convolutions, is twice as fast. No public switch
-# exchanges the two, so this calls the operator that PyTorch's own compiler emits for frozen inference, and adds the
-# gradient that it lacks. It is a separate mode: a program that says ``nn.Linear`` gets MKL.
+# Fully connected layers whose matrix products are oneDNN's instead of MKL's. PyTorch hands float32
+# matrix products to MKL. On the AMD processor tried, oneDNN, which PyTorch has for convolutions, is
+# twice as fast. No public switch exchanges the two, so this calls the operator that PyTorch's own
+# compiler emits for frozen inference, and adds the gradient that it lacks. It is a separate mode: a
+# program that says ``nn.Linear`` gets MKL.
 
 
 def onednn_refusal() -> str:
@@ -36,7 +37,9 @@ def onednn_refusal() -> str:
     return ""
 
 
-def onednn_product(left: torch.Tensor, right: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
+def onednn_product(
+    left: torch.Tensor, right: torch.Tensor, bias: Optional[torch.Tensor] = None
+) -> torch.Tensor:
     """Return ``left @ right.T + bias`` for left (m, k), right (n, k) of any strides, bias (n,)."""
     return torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
 
@@ -45,19 +48,25 @@ class _OneDnnProduct(torch.autograd.Function):
     """``inputs @ weight.T + bias`` and its gradients, each one product of oneDNN."""
 
     @staticmethod
-    def forward(context: Any, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    def forward(
+        context: Any, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+    ) -> torch.Tensor:
         context.save_for_backward(inputs, weight)
         return onednn_product(inputs, weight, bias)
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], torch.Tensor, torch.Tensor]:
+    def backward(
+        context: Any, gradient: torch.Tensor
+    ) -> Tuple[Optional[torch.Tensor], torch.Tensor, torch.Tensor]:
         inputs, weight = context.saved_tensors
         by_inputs = onednn_product(gradient, weight.t()) if context.needs_input_grad[0] else None
         return by_inputs, onednn_product(gradient.t(), inputs.t()), gradient.sum(0)
 
 
 def loops(family: Elman, loop: bool) -> bool:
-    """Tell whether the recurrence is a loop in Python: because the mode says so, or nn.RNN has no such layer."""
+    """Tell whether the recurrence is a loop in Python: because the mode says so, or nn.RNN has no
+    such layer.
+    """
     return loop or family.activation not in FUSED or family.alpha != 1.0
 
 
@@ -76,8 +85,12 @@ class _Spike(torch.autograd.Function):
 
 
 def without_values(kind: Type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
-    """Return a layer whose parameters have no values yet; PyTorch's `skip_init` takes a second to import SymPy."""
-    layer: nn.Module = type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})(*sizes, **options)
+    """Return a layer whose parameters have no values yet; PyTorch's `skip_init` takes a second to
+    import SymPy.
+    """
+    layer: nn.Module = type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})(
+        *sizes, **options
+    )
     layer.__class__ = kind
     return layer
 
@@ -85,11 +98,16 @@ def without_values(kind: Type[nn.Module], *sizes: Any, **options: Any) -> nn.Mod
 class TorchNetwork(LayerFunctions, nn.Module):
     """A network of PyTorch's layers, to rows of logits or outputs.
 
-    With ``onednn`` dense layers' products are oneDNN's; with ``loop`` simple recurrent layers are loops in Python.
+    With ``onednn`` dense layers' products are oneDNN's; with ``loop`` simple recurrent layers are
+    loops in Python.
     """
 
     # In place: a convolution's backward pass does not need its own output.
-    activations = {"relu": partial(functional.relu, inplace=True), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    activations = {
+        "relu": partial(functional.relu, inplace=True),
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+    }
     attributes = {"gamma": "weight", "beta": "bias"}
     stack_parts = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
     keep = nn.Module.add_module
@@ -134,7 +152,9 @@ class TorchNetwork(LayerFunctions, nn.Module):
         return without_values(nn.Conv2d, *sizes, bias=not spec.norm)
 
     def make_batch_norm(self, name: str, channels: int) -> nn.Module:
-        return nn.BatchNorm2d(channels, eps=self.family.epsilon)  # it keeps running statistics, as any training does
+        return nn.BatchNorm2d(
+            channels, eps=self.family.epsilon
+        )  # it keeps running statistics, as any training does
 
     def make_layer_norm(self, width: int) -> nn.Module:
         return nn.LayerNorm(width, self.family.epsilon)
@@ -191,7 +211,9 @@ class TorchNetwork(LayerFunctions, nn.Module):
 
     def attended(self, name: str, values: torch.Tensor) -> torch.Tensor:
         parts = self.dense(name + "qkv", values).chunk(3, dim=-1)
-        query, key, value = [part.unflatten(-1, (self.family.heads, -1)).transpose(1, 2) for part in parts]
+        query, key, value = [
+            part.unflatten(-1, (self.family.heads, -1)).transpose(1, 2) for part in parts
+        ]
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return mixed.transpose(1, 2).flatten(2)
 
@@ -199,7 +221,9 @@ class TorchNetwork(LayerFunctions, nn.Module):
 def build(
     network: Network, weights: Dict[str, np.ndarray], onednn: bool = False, loop: bool = False
 ) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
-    """Build the network in training mode with a copy of these weights; return it, and its parameters by name."""
+    """Build the network in training mode with a copy of these weights; return it, and its
+    parameters by name.
+    """
     module = TorchNetwork(network.family, onednn, loop)
     if set(module.w) != set(weights):
         raise ValueError("the network's parameters and the weights given differ in name")
@@ -218,7 +242,9 @@ def load_statistics(module: nn.Module, statistics: Mapping[str, np.ndarray]) -> 
 
 
 def fold_normalisations(module: Any) -> None:
-    """Fold batch normalisations into the convolutions before them, by PyTorch's own function for evaluation."""
+    """Fold batch normalisations into the convolutions before them, by PyTorch's own function for
+    evaluation.
+    """
     module.eval()
     for spec in module.family.convolutions():
         if spec.norm:

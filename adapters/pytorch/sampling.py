@@ -1,4 +1,5 @@
-"""Sampling machines in PyTorch: Python goes through units or transitions; the work of each is eager or compiled.
+"""Sampling machines in PyTorch: Python goes through units or transitions; the work of each is eager
+or compiled.
 
 Tensors are changed in place, so that a CUDA graph of a step finds them where they were.
 """
@@ -14,15 +15,27 @@ from ..libraries.sampling import Arrays, Sampler
 from .steps import captured, run_aside
 
 
-def _block(weight: Tensor, others: Tensor, bias: Tensor, numbers: Tensor, state: Tensor, tau: float) -> Tensor:
-    """Decide the units with this state at once, from the states of others; return their probabilities of 1."""
+def _block(
+    weight: Tensor, others: Tensor, bias: Tensor, numbers: Tensor, state: Tensor, tau: float
+) -> Tensor:
+    """Decide the units with this state at once, from the states of others; return their
+    probabilities of 1.
+    """
     gaps = torch.addmm(bias, weight, others)
     probabilities = torch.sigmoid(gaps if tau == 1.0 else gaps / tau)
     state.copy_(numbers < probabilities)
     return probabilities
 
 
-def _unit(gaps: Tensor, gap: Tensor, weight: Tensor, number: Tensor, state: Tensor, shown: Tensor, tau: float) -> None:
+def _unit(
+    gaps: Tensor,
+    gap: Tensor,
+    weight: Tensor,
+    number: Tensor,
+    state: Tensor,
+    shown: Tensor,
+    tau: float,
+) -> None:
     """Decide the unit with this gap, and bring all gaps up to date."""
     torch.sigmoid(gap if tau == 1.0 else gap / tau, out=shown)
     after = (number < shown).float()
@@ -35,7 +48,9 @@ def _numbered_unit(gaps: Tensor, unit: Tensor, *given: Any) -> None:
     _unit(gaps, gaps.index_select(0, unit)[0], *given)
 
 
-def _transition(signs: Tensor, fields: Tensor, weight: Tensor, choice: Tensor, tau: float) -> Tensor:
+def _transition(
+    signs: Tensor, fields: Tensor, weight: Tensor, choice: Tensor, tau: float
+) -> Tensor:
     """Flip the unit of each chain that fires first; return the sums of the rates before."""
     edges = torch.exp(signs * fields / (2.0 * tau)).cumsum(1)
     total = edges[:, -1]
@@ -76,13 +91,19 @@ class TorchSampler(Sampler):
             self._make_views()
 
     def _make_views(self) -> None:
-        """Make what a step hands over for each unit, block or transition: a view takes as long as a small operator."""
+        """Make what a step hands over for each unit, block or transition: a view takes as long as a
+        small operator.
+        """
         fixed, state = self.fixed, self.moving.get("state")
         if state is None:
             self._views = list(zip(fixed["choices"].unbind(), fixed["waits"].unbind()))
         elif "gaps" in self.moving:
             gaps, self._shown = self.moving["gaps"], torch.empty_like(state)
-            first = torch.arange(len(gaps), device=gaps.device).split(1) if self.compiled else gaps.unbind()
+            first = (
+                torch.arange(len(gaps), device=gaps.device).split(1)
+                if self.compiled
+                else gaps.unbind()
+            )
             rows = fixed["weight"], fixed["numbers"], state, self._shown
             self._views = list(zip(first, *(each.unbind() for each in rows)))
         elif self.family.order == "synchronous":
@@ -103,7 +124,9 @@ class TorchSampler(Sampler):
         return moving, self._captured_loss
 
     def _capture(self) -> None:
-        """Capture a step as a graph. Libraries set themselves up in a step before it, which is undone."""
+        """Capture a step as a graph. Libraries set themselves up in a step before it, which is
+        undone.
+        """
         kept = {name: tensor.clone() for name, tensor in self.moving.items()}
         run_aside(self._move)
         for name, tensor in kept.items():

@@ -30,7 +30,9 @@ LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 class _NoCompiler(types.ModuleType):
-    """A stand-in for ``torch._dynamo`` in a process that compiles nothing; loads the real one on any further use."""
+    """A stand-in for ``torch._dynamo`` in a process that compiles nothing; loads the real one on
+    any further use.
+    """
 
     @staticmethod
     def disable(function: Any, *_: Any, **__: Any) -> Any:
@@ -46,15 +48,16 @@ class _NoCompiler(types.ModuleType):
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-            setattr(torch, "_dynamo", importlib.import_module(self.__name__))  # noqa: B010 - in no older version
+            # in no older version
+            setattr(torch, "_dynamo", importlib.import_module(self.__name__))  # noqa: B010
         return getattr(sys.modules[self.__name__], name)
 
 
 def leave_out_compiler() -> None:
     """Skip the import of torch.compile in this process, which takes as long as PyTorch's own.
 
-    Optimizers import it only to exclude themselves from tracing. Without it a step is some microseconds shorter, so use
-    this only for steps of milliseconds.
+    Optimizers import it only to exclude themselves from tracing. Without it a step is some
+    microseconds shorter, so use this only for steps of milliseconds.
     """
     name = "torch._dynamo"
     if name not in sys.modules:
@@ -65,7 +68,8 @@ def leave_out_compiler() -> None:
 class EagerStep:
     """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch.
 
-    ``fused``: one operator updates all parameters; ``clip`` is the largest norm of all gradients together (0: none).
+    ``fused``: one operator updates all parameters; ``clip`` is the largest norm of all gradients
+    together (0: none).
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class EagerStep:
         self.inputs, self.labels = inputs, labels
         self.criterion, self.clip = criterion, clip
         # The usual one is PyTorch's choice for the parameters' device.
-        self.optimizer = torch.optim.SGD(trainable, lr=0.0, **({"foreach": False, "fused": True} if fused else {}))
+        self.optimizer = torch.optim.SGD(
+            trainable, lr=0.0, **({"foreach": False, "fused": True} if fused else {})
+        )
         #: What was chosen, for the description.
         self.choices: Dict[str, Any] = {"optimizer": "SGD (%s)" % ("fused" if fused else "usual")}
 
@@ -101,7 +107,9 @@ class EagerStep:
         return loss.detach()
 
     def forget(self) -> None:
-        """Forget earlier steps' findings; gradients are made anew by each, and plain SGD keeps nothing."""
+        """Forget earlier steps' findings; gradients are made anew by each, and plain SGD keeps
+        nothing.
+        """
 
     def set_learning_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -112,13 +120,19 @@ class EagerStep:
 
 
 class ForwardPass:
-    """The forward pass of a module in evaluation mode, in PyTorch's inference mode; its outputs are float32.
+    """The forward pass of a module in evaluation mode, in PyTorch's inference mode; its outputs are
+    float32.
 
     At a precision of 16 bits weights are converted once, and inputs in each pass.
     """
 
     def __init__(
-        self, module: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, dtype: torch.dtype, compiles: bool
+        self,
+        module: nn.Module,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        dtype: torch.dtype,
+        compiles: bool,
     ) -> None:
         module.eval().requires_grad_(False)
         self.inputs, self.labels = inputs, labels
@@ -132,7 +146,9 @@ class ForwardPass:
             if self._narrow is None:
                 outputs: torch.Tensor = self.module(self.inputs)
                 return outputs
-            inputs = self.inputs.to(self._narrow) if self.inputs.is_floating_point() else self.inputs
+            inputs = (
+                self.inputs.to(self._narrow) if self.inputs.is_floating_point() else self.inputs
+            )
             narrow: torch.Tensor = self.module(inputs)
             return narrow.float()
 
@@ -144,12 +160,16 @@ class ForwardPass:
 
 
 class Narrowed(nn.Module):
-    """A module whose operators run in the data type that autocast gives each of them; its logits are float32.
+    """A module whose operators run in the data type that autocast gives each of them; its logits
+    are float32.
 
-    ``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the graph.
+    ``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the
+    graph.
     """
 
-    def __init__(self, module: nn.Module, device_type: str, dtype: torch.dtype, kept: bool = True) -> None:
+    def __init__(
+        self, module: nn.Module, device_type: str, dtype: torch.dtype, kept: bool = True
+    ) -> None:
         super().__init__()
         self.module = module
         self.device_type, self.dtype, self.kept = device_type, dtype, kept
@@ -163,7 +183,8 @@ class Narrowed(nn.Module):
 class ScaledStep(EagerStep):
     """Eager mode's step in float16: the loss is scaled up, lest small gradients become zero.
 
-    Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay on the device.
+    Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay
+    on the device.
     """
 
     def __init__(self, *task: Any) -> None:
@@ -192,26 +213,38 @@ class ScaledStep(EagerStep):
 
 # The training step through torch.compile.
 #
-# Without recurrence it is one graph of forward, backward and update. An LSTM would be unrolled over its steps in such a
-# graph: for lstm32 that took minutes to compile and about 1.4 times eager mode's CPU time a step, so there the LSTM
-# stays the operator of oneDNN that eager mode uses, and what surrounds it is compiled.
+# Without recurrence it is one graph of forward, backward and update. An LSTM would be unrolled over
+# its steps in such a graph: for lstm32 that took minutes to compile and about 1.4 times eager
+# mode's CPU time a step, so there the LSTM stays the operator of oneDNN that eager mode uses, and
+# what surrounds it is compiled.
 
 
 def compiler_refusal(on_cpu: bool) -> str:
-    """Return why the compiler's back end for CPUs, or for GPUs, cannot work here; empty where it can."""
+    """Return why the compiler's back end for CPUs, or for GPUs, cannot work here; empty where it
+    can.
+    """
     if on_cpu:
         what, compilers, advice = "C++", [os.environ.get("CXX", "g++")], "install g++ or set CXX"
     else:
         if importlib.util.find_spec("triton") is None:
-            return "torch.compile needs the package triton for GPUs, and this interpreter does not have it"
+            return (
+                "torch.compile needs the package triton for GPUs, and this interpreter does not "
+                "have it"
+            )
         capability = torch.cuda.get_device_capability(0)
         if capability < (7, 0):
-            return "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(capability)
+            return "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(
+                capability
+            )
         # Triton compiles a small C module for each kernel, which starts it.
         what, advice = "C", "install gcc or set CC"
         compilers = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"]
     if not any(shutil.which(compiler) for compiler in compilers):
-        return "torch.compile needs a %s compiler, and %s is not found: %s" % (what, compilers[0], advice)
+        return "torch.compile needs a %s compiler, and %s is not found: %s" % (
+            what,
+            compilers[0],
+            advice,
+        )
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
     if not os.path.exists(header):
         return "torch.compile needs Python's headers, and %s is missing" % header
@@ -219,16 +252,22 @@ def compiler_refusal(on_cpu: bool) -> str:
 
 
 def compiled(step: EagerStep, graph: str) -> EagerStep:
-    """Have the step's loss, and the way back from it, compiled; what surrounds it is driven by Python."""
+    """Have the step's loss, and the way back from it, compiled; what surrounds it is driven by
+    Python.
+    """
     step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
     step.choices.update(compiler="inductor", graph=graph)
     return step
 
 
 def compiled_step(module: nn.Module, *task: Any) -> EagerStep:
-    """Return the training step as one graph, or in pieces around recurrent layers, at which the graph breaks."""
+    """Return the training step as one graph, or in pieces around recurrent layers, at which the
+    graph breaks.
+    """
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):
-        return compiled(EagerStep(module, *task), "forward and backward, in pieces around recurrent layers")
+        return compiled(
+            EagerStep(module, *task), "forward and backward, in pieces around recurrent layers"
+        )
     return WholeStep(module, *task)
 
 
@@ -237,7 +276,8 @@ class WholeStep(EagerStep):
 
     def __init__(self, *task: Any) -> None:
         super().__init__(*task)
-        # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
+        # A tensor, and not a number that the graph would hold as a constant: a new rate costs no
+        # compilation.
         self.rate = torch.zeros((), device=self.inputs.device)
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
@@ -247,7 +287,9 @@ class WholeStep(EagerStep):
         loss = self.criterion(self.module(inputs), labels)
         gradients = torch.autograd.grad(loss, self.trainable)
         if self.clip:
-            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients]))
+            norm = torch.linalg.vector_norm(
+                torch.stack([torch.linalg.vector_norm(each) for each in gradients])
+            )
             rate = rate * torch.clamp(self.clip / norm, max=1.0)
         with torch.no_grad():
             for parameter, gradient in zip(self.trainable, gradients):
@@ -263,14 +305,17 @@ class WholeStep(EagerStep):
 
 # The training step as one CUDA graph: captured once, then started as a whole.
 #
-# For a network of many small operators, starting each of them costs more than computing it. A graph has them in it
-# already, with the addresses of their arguments: mini-batch, parameters and learning rate stay where they are.
+# For a network of many small operators, starting each of them costs more than computing it. A graph
+# has them in it already, with the addresses of their arguments: mini-batch, parameters and learning
+# rate stay where they are.
 
 WARM_UP_STEPS = 3
 
 
 def run_aside(work: Callable[[], object], times: int = 1) -> None:
-    """Run on a stream aside, as PyTorch's documentation asks before a capture: libraries try their kernels out."""
+    """Run on a stream aside, as PyTorch's documentation asks before a capture: libraries try their
+    kernels out.
+    """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -280,7 +325,9 @@ def run_aside(work: Callable[[], object], times: int = 1) -> None:
 
 
 def captured(work: Callable[[], torch.Tensor]) -> Tuple[Any, torch.Tensor, int]:
-    """Return the CUDA graph of what this runs, its result, and the bytes it takes; raises Unsupported."""
+    """Return the CUDA graph of what this runs, its result, and the bytes it takes; raises
+    Unsupported.
+    """
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     graph = torch.cuda.CUDAGraph()
@@ -303,7 +350,10 @@ class GraphStep(EagerStep):
         # A tensor, and not a number that the graph would hold as a constant.
         self.rate = torch.zeros((), device=self.inputs.device)
         self.optimizer = torch.optim.SGD(self.trainable, lr=self.rate, fused=True)
-        self.choices = {"optimizer": "SGD (fused, its rate on the device)", "graph": "the whole step in one CUDA graph"}
+        self.choices = {
+            "optimizer": "SGD (fused, its rate on the device)",
+            "graph": "the whole step in one CUDA graph",
+        }
         self.graph: Any = None
         self.captured_bytes = 0
 
@@ -329,8 +379,12 @@ class GraphStep(EagerStep):
 def training_losses(
     step: EagerStep, place: Callable[[Batch], None], blocks: Iterable[Block], update: RmsProp
 ) -> Iterator[List[float]]:
-    """Train on mini-batches that ``place`` puts where ``step`` reads them; yield each block's losses."""
-    optimizer = torch.optim.RMSprop(step.trainable, lr=0.0, alpha=update.decay, eps=update.epsilon, foreach=True)
+    """Train on mini-batches that ``place`` puts where ``step`` reads them; yield each block's
+    losses.
+    """
+    optimizer = torch.optim.RMSprop(
+        step.trainable, lr=0.0, alpha=update.decay, eps=update.epsilon, foreach=True
+    )
     for block in blocks:
         for group in optimizer.param_groups:
             group["lr"] = block.rate
@@ -349,9 +403,9 @@ def training_losses(
 # Data-parallel training. Where workers exchange at every step it is that of PyTorch's own engine,
 # DistributedDataParallel: over NCCL on GPUs, gloo on the CPU.
 #
-# Every worker is a process, as torchrun would start it; they find one another by a file, so no port is taken. Gradients
-# are averaged while the backward pass still runs. Batch normalisation uses each worker's own part of the mini-batch, as
-# DistributedDataParallel does by default.
+# Every worker is a process, as torchrun would start it; they find one another by a file, so no port
+# is taken. Gradients are averaged while the backward pass still runs. Batch normalisation uses each
+# worker's own part of the mini-batch, as DistributedDataParallel does by default.
 
 #: A worker that waits longer for another gives up.
 PATIENCE = datetime.timedelta(minutes=10)
@@ -366,7 +420,11 @@ def workers_refusal(on_cpu: bool) -> str:
     """Return why this build of PyTorch cannot train with several workers; empty where it can."""
     distributed, name = torch.distributed, backend(on_cpu)
     there = distributed.is_available() and getattr(distributed, "is_%s_available" % name)()
-    return "" if there else "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
+    return (
+        ""
+        if there
+        else "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
+    )
 
 
 def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
@@ -375,7 +433,12 @@ def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
     torch.distributed.init_process_group(
-        backend(on_cpu), init_method="file://" + meeting, rank=worker, world_size=workers, timeout=PATIENCE, **options
+        backend(on_cpu),
+        init_method="file://" + meeting,
+        rank=worker,
+        world_size=workers,
+        timeout=PATIENCE,
+        **options,
     )
 
 
@@ -385,7 +448,8 @@ def describe_workers(on_cpu: bool, engine: str) -> Dict[str, Any]:
     return {"engine": engine, "backend": backend(on_cpu), **nccl}
 
 
-# Workers that exchange less often, or without waiting. Each one's parameters are contiguous in one flat tensor.
+# Workers that exchange less often, or without waiting. Each one's parameters are contiguous in one
+# flat tensor.
 
 #: In numbers: each parameter begins on a cache line.
 _ALIGNED = 16
@@ -396,7 +460,9 @@ def _room(parameter: torch.Tensor) -> int:
 
 
 def move_into(flat: torch.Tensor, parameters: Iterable[nn.Parameter]) -> None:
-    """Move these parameters into a flat tensor, one after another, each in its own order in memory."""
+    """Move these parameters into a flat tensor, one after another, each in its own order in
+    memory.
+    """
     start = 0
     for parameter in parameters:
         place = flat.as_strided(parameter.size(), parameter.stride(), start)
@@ -447,11 +513,12 @@ def shared_memory(size: int) -> mmap.mmap:
 
 
 class SharedStep(EagerStep):
-    """A worker's step on parameters that all workers share and change without a lock (Hogwild, Niu et al. 2011).
+    """A worker's step on parameters that all workers share and change without a lock (Hogwild, Niu
+    et al. 2011).
 
-    Each reads them while others write, and adds its own update when it has one, at the rate divided by the number of
-    workers, since one mini-batch yields that many updates. A step's staleness is the number of updates that others made
-    between its first read and its own update.
+    Each reads them while others write, and adds its own update when it has one, at the rate divided
+    by the number of workers, since one mini-batch yields that many updates. A step's staleness is
+    the number of updates that others made between its first read and its own update.
     """
 
     engine = "shared memory, without locks (Hogwild)"
@@ -490,4 +557,8 @@ class SharedStep(EagerStep):
     def staleness(self) -> Dict[str, Any]:
         """Return the median and the maximum over this worker's steps before the parity check."""
         found = sorted(self.stale.elements())
-        return {"median": statistics.median(found), "maximum": found[-1], "steps": len(found)} if found else {}
+        return (
+            {"median": statistics.median(found), "maximum": found[-1], "steps": len(found)}
+            if found
+            else {}
+        )

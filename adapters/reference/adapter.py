@@ -1,10 +1,12 @@
 """The reference: the training step in NumPy, differentiated by hand, in float64.
 
-It shares no code with any framework, not even the walks through the families, and its derivatives are written by hand,
-so that an agreement with it is one of two independent derivations. Settings: ``dtype``, "float64" (default) or
-"float32", the latter to see the effect of rounding alone on the parity figures.
+It shares no code with any framework, not even the walks through the families, and its derivatives
+are written by hand, so that an agreement with it is one of two independent derivations. Settings:
+``dtype``, "float64" (default) or "float32", the latter to see the effect of rounding alone on the
+parity figures.
 
-With local steps it is all workers of the cell in turn, each an adapter of its own for its part of the mini-batch.
+With local steps it is all workers of the cell in turn, each an adapter of its own for its part of
+the mini-batch.
 """
 
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
@@ -12,7 +14,16 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 import numpy as np
 
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily
-from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
+from ..families import (
+    Attention,
+    Convolutional,
+    Elman,
+    Family,
+    Feedforward,
+    Recurrent,
+    Residual,
+    Spiking,
+)
 from ..launch.batches import Batch, by_example
 from ..launch.feeds import Feed, ahead
 from ..launch.team import part_of
@@ -40,7 +51,8 @@ class ReferenceAdapter(EveryFamily):
         **MACHINES,
     }
     families = (*EveryFamily.families, "lif", *SAMPLING)
-    #: The workers of a cell with local steps; without any this adapter computes the whole mini-batch itself.
+    #: The workers of a cell with local steps; without any this adapter computes the whole
+    #: mini-batch itself.
     workers: "Tuple[ReferenceAdapter, ...]" = ()
     taken = 0  # steps of the workers since the last reset
 
@@ -51,7 +63,10 @@ class ReferenceAdapter(EveryFamily):
         if self.cell.local_steps:
             self.data_parallel = ONE_PROCESS
             alone = self.cell._replace(world_size=1, sync=EVERY_STEP)
-            made = (type(self)(alone, self.settings, self.cache_directory) for _ in range(self.cell.world_size))
+            made = (
+                type(self)(alone, self.settings, self.cache_directory)
+                for _ in range(self.cell.world_size)
+            )
             self.workers = tuple(made)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
@@ -64,7 +79,9 @@ class ReferenceAdapter(EveryFamily):
         self.model: Any = self.models[type(network.family)](network.family, self.weights)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into their place; the states of chains are the only ones that a step leaves to the next."""
+        """Copy them into their place; the states of chains are the only ones that a step leaves to
+        the next.
+        """
         self.taken = 0
         for number, worker in enumerate(self.workers):
             worker.reset(weights, part_of(batch, number, len(self.workers)))
@@ -77,10 +94,16 @@ class ReferenceAdapter(EveryFamily):
             self.model.start(self.labels.astype(self.dtype))
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.prepare(network, weights, batch)
-        self.model.statistics = {name: value.astype(self.dtype) for name, value in statistics.items()}
+        self.model.statistics = {
+            name: value.astype(self.dtype) for name, value in statistics.items()
+        }
 
     def infer(self) -> None:
         self.found = self.model.outputs(self.inputs)
@@ -94,7 +117,8 @@ class ReferenceAdapter(EveryFamily):
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""
         self.inputs, self.labels = [
-            values.copy() if values.dtype.kind == "i" else np.array(values, self.dtype, order="C") for values in batch
+            values.copy() if values.dtype.kind == "i" else np.array(values, self.dtype, order="C")
+            for values in batch
         ]
 
     def hand_over(self, batch: Batch) -> Batch:
@@ -136,7 +160,9 @@ class ReferenceAdapter(EveryFamily):
                 worker.weights[name][...] = mean
 
     def clip(self, gradients: Iterator[Tuple[str, np.ndarray]]) -> Iterator[Tuple[str, np.ndarray]]:
-        """Scale all gradients down together where their norm is larger than the family allows (Pascanu et al. 2013)."""
+        """Scale all gradients down together where their norm is larger than the family allows
+        (Pascanu et al. 2013).
+        """
         kept = dict(gradients)
         norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in kept.values()))
         scale = self.dtype.type(min(1.0, self.model.family.clip / norm))

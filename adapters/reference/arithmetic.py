@@ -1,8 +1,8 @@
 """Forward and backward passes of single operations on NumPy arrays, written out by hand.
 
-Images are (batch, channels, height, width). A backward pass takes the gradient of the loss by the operation's
-output and returns the gradient by its input, and by its weights where it has any. The element type is that of
-the arguments.
+Images are (batch, channels, height, width). A backward pass takes the gradient of the loss by the
+operation's output and returns the gradient by its input, and by its weights where it has any. The
+element type is that of the arguments.
 """
 
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
@@ -22,18 +22,22 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return 0.5 * np.tanh(0.5 * values) + 0.5
 
 
-#: By the name of an activation: it, and the gradient by its input from that by its output and its output; the ReLU's
-#: at zero is zero.
+#: By the name of an activation: it, and the gradient by its input from that by its output and its
+#: output; the ReLU's at zero is zero.
 ACTIVATIONS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "sigmoid": (sigmoid, lambda gradient, output: gradient * output * (1.0 - output)),
     "tanh": (np.tanh, lambda gradient, output: gradient * (1.0 - output * output)),
-    "relu": (lambda values: np.maximum(values, 0.0), lambda gradient, output: gradient * (output > 0.0)),
+    "relu": (
+        lambda values: np.maximum(values, 0.0),
+        lambda gradient, output: gradient * (output > 0.0),
+    ),
     "none": (lambda values: values, lambda gradient, output: gradient),
 }
 
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
-    """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its gradient.
+    """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its
+    gradient.
 
     ``labels`` are (rows,), or (sets, rows) for the mean over this many sets of them.
     """
@@ -56,9 +60,9 @@ def dense_softmax(
 ) -> Tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Do a dense layer and its softmax forward and backward together, a few rows at a time.
 
-    The logits of all rows would be the largest array of all. ``loss`` is given logits and the rows' place, and returns
-    their summed loss over the count of all rows, and its gradient. Returned are the loss, and its gradients by the
-    weight, the bias and the rows.
+    The logits of all rows would be the largest array of all. ``loss`` is given logits and the rows'
+    place, and returns their summed loss over the count of all rows, and its gradient. Returned are
+    the loss, and its gradients by the weight, the bias and the rows.
     """
     by_weight, by_bias, by_rows = np.zeros_like(weight), np.zeros_like(bias), np.empty_like(rows)
     total = 0.0
@@ -96,7 +100,9 @@ def _unfold(padded: np.ndarray, kernel: int, stride: int, height: int, width: in
     return windows.reshape(channels * kernel * kernel, batch * height * width)
 
 
-def _fold(columns: np.ndarray, padded: np.ndarray, kernel: int, stride: int, height: int, width: int) -> None:
+def _fold(
+    columns: np.ndarray, padded: np.ndarray, kernel: int, stride: int, height: int, width: int
+) -> None:
     """Add every window back to where ``_unfold`` took it from."""
     batch, channels = padded.shape[:2]
     windows = columns.reshape(channels, kernel, kernel, batch, height, width)
@@ -128,7 +134,12 @@ def convolution(images: np.ndarray, weight: np.ndarray, stride: int, padding: in
 
 
 def convolution_backward(
-    gradient: np.ndarray, images: np.ndarray, weight: np.ndarray, stride: int, padding: int, learns_images: bool
+    gradient: np.ndarray,
+    images: np.ndarray,
+    weight: np.ndarray,
+    stride: int,
+    padding: int,
+    learns_images: bool,
 ) -> Tuple[np.ndarray, Optional[np.ndarray]]:
     """Return the gradients by the weights and, where it is needed, by the images."""
     outputs, _, kernel, _ = weight.shape
@@ -147,8 +158,12 @@ def convolution_backward(
     return by_weight.reshape(weight.shape), by_images
 
 
-def max_pool(images: np.ndarray, kernel: int, stride: int, padding: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Return the maxima, and each one's place in its window: the first in reading order where several tie."""
+def max_pool(
+    images: np.ndarray, kernel: int, stride: int, padding: int
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the maxima, and each one's place in its window: the first in reading order where
+    several tie.
+    """
     height = output_side(images.shape[2], kernel, stride, padding)
     width = output_side(images.shape[3], kernel, stride, padding)
     padded = _padded(images, padding, -np.inf)
@@ -164,11 +179,18 @@ def max_pool(images: np.ndarray, kernel: int, stride: int, padding: int) -> Tupl
 
 
 def max_pool_backward(
-    gradient: np.ndarray, places: np.ndarray, shape: Tuple[int, ...], kernel: int, stride: int, padding: int
+    gradient: np.ndarray,
+    places: np.ndarray,
+    shape: Tuple[int, ...],
+    kernel: int,
+    stride: int,
+    padding: int,
 ) -> np.ndarray:
     """Return the gradient by the images of this shape: all of it goes to the maximum's place."""
     height, width = gradient.shape[2:]
-    padded = np.zeros((shape[0], shape[1], shape[2] + 2 * padding, shape[3] + 2 * padding), gradient.dtype)
+    padded = np.zeros(
+        (shape[0], shape[1], shape[2] + 2 * padding, shape[3] + 2 * padding), gradient.dtype
+    )
     for place in range(kernel * kernel):
         row, column = divmod(place, kernel)
         target = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
@@ -179,10 +201,14 @@ def max_pool_backward(
 def batch_normalise(
     values: np.ndarray, gamma: np.ndarray, beta: np.ndarray, epsilon: float
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics."""
+    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own
+    statistics.
+    """
     axes = (0, 2, 3)
     centred = values - values.mean(axis=axes, keepdims=True)
-    inverse = 1.0 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + values.dtype.type(epsilon))
+    inverse = 1.0 / np.sqrt(
+        (centred * centred).mean(axis=axes, keepdims=True) + values.dtype.type(epsilon)
+    )
     centred *= inverse
     return centred * gamma[:, None, None] + beta[:, None, None], centred, inverse
 

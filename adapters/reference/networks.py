@@ -1,7 +1,8 @@
 """Networks forward and backward by hand: chains of layers, residual networks and transformers.
 
-The gradient of each operation is derived by hand. An operation leaves its way back on a tape: a call from the gradient
-by its output to that by its input, which stores the gradients by its parameters.
+The gradient of each operation is derived by hand. An operation leaves its way back on a tape: a
+call from the gradient by its output to that by its input, which stores the gradients by its
+parameters.
 """
 
 from functools import partial, reduce
@@ -37,9 +38,14 @@ class Model:
         return self.dense_loss(self.last, self.rows(inputs), self.label_rows(labels))
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the outputs of this mini-batch, in the order of ``rows``; there is no way back from them."""
+        """Return the outputs of this mini-batch, in the order of ``rows``; there is no way back
+        from them.
+        """
         self.tape = []
-        found = self.rows(inputs) @ self.weights[self.last + ".weight"].T + self.weights[self.last + ".bias"]
+        found = (
+            self.rows(inputs) @ self.weights[self.last + ".weight"].T
+            + self.weights[self.last + ".bias"]
+        )
         self.tape = []
         return found
 
@@ -53,8 +59,8 @@ class Model:
     def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first.
 
-        When a gradient is yielded its parameter is needed no more, so the caller may update it at once: the
-        gradients of a large network then never lie in memory together.
+        When a gradient is yielded its parameter is needed no more, so the caller may update it at
+        once: the gradients of a large network then never lie in memory together.
         """
         gradient = self.gradient
         while self.tape:
@@ -63,7 +69,9 @@ class Model:
             self.found = {}
 
     def loss(self, logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
-        """Return the summed loss of these rows over the count of all rows, and its gradient by the logits."""
+        """Return the summed loss of these rows over the count of all rows, and its gradient by the
+        logits.
+        """
         return arithmetic.cross_entropy(logits, labels, count)
 
     def dense_loss(self, name: str, rows: np.ndarray, labels: np.ndarray) -> float:
@@ -87,7 +95,9 @@ class Model:
         def back(gradient: np.ndarray) -> np.ndarray:
             self.found[name + ".bias"] = gradient.sum(axis=0)
             self.found[name + ".weight"] = gradient.T @ values
-            return gradient @ weight if self.tape else gradient  # the mini-batch's own gradient is not needed
+            return (
+                gradient @ weight if self.tape else gradient
+            )  # the mini-batch's own gradient is not needed
 
         self.tape.append(back)
         return values @ weight.T + self.weights[name + ".bias"]
@@ -98,7 +108,9 @@ class Model:
         self.tape.append(lambda gradient: back(gradient, output))
         return output
 
-    def convolution(self, name: str, images: np.ndarray, stride: int, padding: int, bias: bool = False) -> np.ndarray:
+    def convolution(
+        self, name: str, images: np.ndarray, stride: int, padding: int, bias: bool = False
+    ) -> np.ndarray:
         weight = self.weights[name + ".weight"]
 
         def back(gradient: np.ndarray) -> Any:
@@ -115,7 +127,9 @@ class Model:
     def pool(self, images: np.ndarray, kernel: int, stride: int, padding: int) -> np.ndarray:
         window = kernel, stride, padding
         output, places = arithmetic.max_pool(images, *window)
-        self.tape.append(lambda gradient: arithmetic.max_pool_backward(gradient, places, images.shape, *window))
+        self.tape.append(
+            lambda gradient: arithmetic.max_pool_backward(gradient, places, images.shape, *window)
+        )
         return output
 
     def reshaped(self, values: np.ndarray, *shape: int) -> np.ndarray:
@@ -132,8 +146,12 @@ class Model:
         self.tape.append(back)
         return table[tokens]
 
-    def sum_of(self, inner: Back, values: np.ndarray, shortcut: Optional[Back] = None) -> np.ndarray:
-        """Return the sum of two branches that read the same values; without a shortcut one is the values themselves."""
+    def sum_of(
+        self, inner: Back, values: np.ndarray, shortcut: Optional[Back] = None
+    ) -> np.ndarray:
+        """Return the sum of two branches that read the same values; without a shortcut one is the
+        values themselves.
+        """
         tapes, outputs = [], []
         for branch in (inner, shortcut or (lambda same: same)):
             start = len(self.tape)
@@ -142,7 +160,9 @@ class Model:
             del self.tape[start:]
 
         def back(gradient: np.ndarray) -> np.ndarray:
-            left, right = [reduce(lambda by, step: step(by), reversed(tape), gradient) for tape in tapes]
+            left, right = [
+                reduce(lambda by, step: step(by), reversed(tape), gradient) for tape in tapes
+            ]
             return left + right
 
         self.tape.append(back)
@@ -165,7 +185,9 @@ class ChainModel(Model):
                 values = self.pool(values, layer.kernel, layer.stride, layer.padding)
             else:
                 if layer.kind == "convolution":
-                    values = self.convolution(layer.name, values, layer.stride, layer.padding, bias=True)
+                    values = self.convolution(
+                        layer.name, values, layer.stride, layer.padding, bias=True
+                    )
                 else:
                     values = self.dense(layer.name, values)
                 values = self.activated(values, layer.activation)
@@ -190,7 +212,9 @@ class ResidualModel(Model):
         output, normalised, inverse = self.normalise(values, gamma, beta, self.family.epsilon)
 
         def back(gradient: np.ndarray) -> np.ndarray:
-            by_values, by_gamma, by_beta = self.normalise_backward(gradient, normalised, inverse, gamma)
+            by_values, by_gamma, by_beta = self.normalise_backward(
+                gradient, normalised, inverse, gamma
+            )
             self.found.update({name + ".gamma": by_gamma, name + ".beta": by_beta})
             return by_values
 
@@ -214,13 +238,19 @@ class ResidualModel(Model):
         return self.norm(spec.norm, self.convolution(spec.name, values, spec.stride, 0))
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
-        values = self.activated(self.norm("stem_norm", self.convolution("stem", inputs, 2, 3)), "relu")
+        values = self.activated(
+            self.norm("stem_norm", self.convolution("stem", inputs, 2, 3)), "relu"
+        )
         values = self.pool(values, 3, 2, 1)
         for block in self.family.bottlenecks:
             shortcut = partial(self.projected, block.shortcut) if block.shortcut else None
-            values = self.activated(self.sum_of(partial(self.body, block), values, shortcut), "relu")
+            values = self.activated(
+                self.sum_of(partial(self.body, block), values, shortcut), "relu"
+            )
         shape, pixels = values.shape, values.shape[2] * values.shape[3]
-        self.tape.append(lambda gradient: np.broadcast_to((gradient / pixels)[:, :, None, None], shape))
+        self.tape.append(
+            lambda gradient: np.broadcast_to((gradient / pixels)[:, :, None, None], shape)
+        )
         return values.mean(axis=(2, 3))
 
 
@@ -240,7 +270,9 @@ class AttentionModel(Model):
         return labels.reshape(-1)
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
-        values = self.embedded("embedding", inputs) + self.weights["position.weight"][: inputs.shape[1]]
+        values = (
+            self.embedded("embedding", inputs) + self.weights["position.weight"][: inputs.shape[1]]
+        )
 
         def by_position(gradient: np.ndarray) -> np.ndarray:
             self.found["position.weight"] = gradient.sum(axis=0)
@@ -257,7 +289,9 @@ class AttentionModel(Model):
     def standardised(self, rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """Return each row with mean 0 and biased variance 1, and 1 / its standard deviation."""
         centred = rows - rows.mean(axis=1, keepdims=True)
-        inverse = 1.0 / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + rows.dtype.type(self.family.epsilon))
+        inverse = 1.0 / np.sqrt(
+            np.square(centred).mean(axis=1, keepdims=True) + rows.dtype.type(self.family.epsilon)
+        )
         return centred * inverse, inverse
 
     def norm(self, name: str, rows: np.ndarray) -> np.ndarray:
@@ -266,7 +300,10 @@ class AttentionModel(Model):
 
         def back(gradient: np.ndarray) -> np.ndarray:
             self.found.update(
-                {name + ".gamma": (gradient * standard).sum(axis=0), name + ".beta": gradient.sum(axis=0)}
+                {
+                    name + ".gamma": (gradient * standard).sum(axis=0),
+                    name + ".beta": gradient.sum(axis=0),
+                }
             )
             scaled = gradient * gamma
             overlap = (scaled * standard).mean(axis=1, keepdims=True)
@@ -277,7 +314,9 @@ class AttentionModel(Model):
 
     def attended(self, name: str, rows: np.ndarray) -> np.ndarray:
         steps, heads = self.family.steps, self.family.heads
-        parts = self.dense(name + "qkv", self.norm(name + "norm1", rows)).reshape(-1, steps, 3, heads, self.width)
+        parts = self.dense(name + "qkv", self.norm(name + "norm1", rows)).reshape(
+            -1, steps, 3, heads, self.width
+        )
         query, key, value = parts.transpose(2, 0, 3, 1, 4)
         scores = np.where(self.hidden(), -np.inf, (query @ key.swapaxes(2, 3)) * self.scale)
         shares = np.exp(scores - scores.max(axis=3, keepdims=True))
@@ -286,8 +325,16 @@ class AttentionModel(Model):
         def back(gradient: np.ndarray) -> np.ndarray:
             by_mixed = gradient.reshape(-1, steps, heads, self.width).swapaxes(1, 2)
             by_shares = by_mixed @ value.swapaxes(2, 3)
-            by_scores = shares * (by_shares - (by_shares * shares).sum(axis=3, keepdims=True)) * self.scale
-            by_parts = np.stack([by_scores @ key, by_scores.swapaxes(2, 3) @ query, shares.swapaxes(2, 3) @ by_mixed])
+            by_scores = (
+                shares * (by_shares - (by_shares * shares).sum(axis=3, keepdims=True)) * self.scale
+            )
+            by_parts = np.stack(
+                [
+                    by_scores @ key,
+                    by_scores.swapaxes(2, 3) @ query,
+                    shares.swapaxes(2, 3) @ by_mixed,
+                ]
+            )
             return by_parts.transpose(1, 3, 0, 2, 4).reshape(len(rows), -1)
 
         self.tape.append(back)
@@ -305,5 +352,6 @@ class AttentionModel(Model):
         return self.dense(name + "lower", 0.5 * raised * (1.0 + squashed))
 
 
-#: Of gelu by tanh (Hendrycks and Gimpel 2016, arXiv 1606.08415). Plain numbers, which leave float32 arrays float32.
+#: Of gelu by tanh (Hendrycks and Gimpel 2016, arXiv 1606.08415). Plain numbers, which leave float32
+#: arrays float32.
 _GELU, _CUBE = float(np.sqrt(2.0 / np.pi)), 0.044715

@@ -13,9 +13,10 @@ State = Tuple[np.ndarray, ...]  # the layer's output first, each (batch, hidden)
 class Layer:
     """A recurrent layer: products, sums over the steps, and the way back through them.
 
-    ``advance(share, product, state)`` of a cell returns the state after a step, from the inputs' share of the sums and
-    the product of the last output, and what ``retreat`` needs. ``retreat(kept, by_state)`` returns the gradients by the
-    share, by the product, and directly by the state before, from those by the state after.
+    ``advance(share, product, state)`` of a cell returns the state after a step, from the inputs'
+    share of the sums and the product of the last output, and what ``retreat`` needs.
+    ``retreat(kept, by_state)`` returns the gradients by the share, by the product, and directly by
+    the state before, from those by the state after.
     """
 
     gates = 1
@@ -46,7 +47,9 @@ class Layer:
         return output @ self.weight("hidden_weight").T
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the outputs of all steps (steps, batch, hidden) and keep what ``backward`` needs."""
+        """Return the outputs of all steps (steps, batch, hidden) and keep what ``backward``
+        needs.
+        """
         self.inputs = inputs
         shares = inputs @ self.weight("input_weight").T + self.weight("bias")
         state = self.start(inputs.shape[1])
@@ -59,7 +62,9 @@ class Layer:
         return np.stack(self.outputs[1:])
 
     def backward(self, above: np.ndarray, learns_inputs: bool) -> Tuple[Any, Dict[str, np.ndarray]]:
-        """Return the gradient by the inputs, where it is needed, and those by the layer's parameters, by part."""
+        """Return the gradient by the inputs, where it is needed, and those by the layer's
+        parameters, by part.
+        """
         weight = self.weight("hidden_weight")
         by_shares, by_products = [], []
         by_state: List[Any] = [0.0] * self.states
@@ -75,7 +80,11 @@ class Layer:
             "hidden_weight": product.T @ _rows(self.outputs[:-1]),
         }
         gradients.update(bias=share.sum(axis=0), hidden_bias=product.sum(axis=0))
-        by_inputs = (share @ self.weight("input_weight")).reshape(self.inputs.shape) if learns_inputs else None
+        by_inputs = (
+            (share @ self.weight("input_weight")).reshape(self.inputs.shape)
+            if learns_inputs
+            else None
+        )
         return by_inputs, gradients
 
 
@@ -85,7 +94,9 @@ def _rows(steps: Any) -> np.ndarray:
 
 
 class Lstm(Layer):
-    """Hochreiter and Schmidhuber's cell with the forget gate of Gers et al. 2000: gates input, forget, cell, output."""
+    """Hochreiter and Schmidhuber's cell with the forget gate of Gers et al. 2000: gates input,
+    forget, cell, output.
+    """
 
     gates = 4
     states = 2
@@ -111,7 +122,9 @@ class Lstm(Layer):
 
 
 class Gru(Layer):
-    """Cho et al. 2014, gates reset, update, new; the reset gate weighs the product, its bias included, as in cuDNN."""
+    """Cho et al. 2014, gates reset, update, new; the reset gate weighs the product, its bias
+    included, as in cuDNN.
+    """
 
     gates = 3
 
@@ -122,7 +135,13 @@ class Gru(Layer):
         ours, theirs = self.split(share), self.split(product)
         reset, update = [arithmetic.sigmoid(ours[which] + theirs[which]) for which in (0, 1)]
         new = np.tanh(ours[2] + reset * theirs[2])
-        return ((1.0 - update) * new + update * state[0],), (reset, update, new, theirs[2], state[0])
+        return ((1.0 - update) * new + update * state[0],), (
+            reset,
+            update,
+            new,
+            theirs[2],
+            state[0],
+        )
 
     def retreat(self, kept: Any, by_state: List[Any]) -> Any:
         reset, update, new, theirs, before = kept
@@ -178,7 +197,9 @@ LAYERS: Dict[str, Type[Layer]] = {"lstm": Lstm, "gru": Gru, "rnn": Simple}
 
 
 class RecurrentModel(Model):
-    """The family ``Recurrent``; inputs are tokens (batch, steps), or one-hot (batch, steps, vocabulary)."""
+    """The family ``Recurrent``; inputs are tokens (batch, steps), or one-hot (batch, steps,
+    vocabulary).
+    """
 
     #: The layer of each cell; a test of the parity check puts a wrong one in its place.
     kinds: Dict[str, Type[Layer]] = LAYERS
@@ -205,7 +226,9 @@ class RecurrentModel(Model):
     def recurrent(self, layer: Layer, values: np.ndarray) -> np.ndarray:
         def back(above: np.ndarray) -> Any:
             by_inputs, gradients = layer.backward(above, bool(self.tape))
-            self.found.update(("%s.%s" % (layer.name, part), gradients[part]) for part in self.family.parts)
+            self.found.update(
+                ("%s.%s" % (layer.name, part), gradients[part]) for part in self.family.parts
+            )
             return by_inputs
 
         self.tape.append(back)

@@ -1,9 +1,10 @@
-"""Sampling machines in NumPy, as their definitions say, and the numbers with which every framework decides alike.
+"""Sampling machines in NumPy, as their definitions say, and the numbers with which every framework
+decides alike.
 
-A chain's decision compares a random number with what has been computed, so rounding takes one of so many decisions to
-the other side, and the chain elsewhere from there on. `settled` moves the random numbers of a mini-batch that lie
-within `MARGIN` of a decision's edge a little away from it; then all honest arithmetic in float32 decides alike, and
-states can be compared.
+A chain's decision compares a random number with what has been computed, so rounding takes one of so
+many decisions to the other side, and the chain elsewhere from there on. `settled` moves the random
+numbers of a mini-batch that lie within `MARGIN` of a decision's edge a little away from it; then
+all honest arithmetic in float32 decides alike, and states can be compared.
 """
 
 from typing import Any, Dict, Iterator, Tuple, Type
@@ -13,14 +14,17 @@ import numpy as np
 from ..families import Boltzmann, Family, McCullochPitts
 from .arithmetic import sigmoid
 
-#: About ten times what float32 does to a sum of a thousand rates; one in 25,000 numbers is so near a probability.
+#: About ten times what float32 does to a sum of a thousand rates; one in 25,000 numbers is so near
+#: a probability.
 MARGIN = 2e-5
 #: To settle a number anew may unsettle a later step; after the first pass there is hardly one.
 _PASSES = 10
 
 
 class Machine:
-    """Chains, whose states are kept from step to step; ``activity`` among the weights is changed by each."""
+    """Chains, whose states are kept from step to step; ``activity`` among the weights is changed by
+    each.
+    """
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         self.family = family
@@ -59,7 +63,9 @@ class BoltzmannMachine(Machine):
         }[family.order]
 
     def product(self, block: slice) -> np.ndarray:
-        """Return the sum over the other units of weight times state, (chains, units of the block)."""
+        """Return the sum over the other units of weight times state, (chains, units of the
+        block).
+        """
         weight = self.weights["weight"]
         if self.family.order != "bipartite":
             return self.state @ weight[block].T
@@ -104,7 +110,9 @@ class McCullochPittsMachine(Machine):
         return float(self.clock.mean())
 
     def transition(self, choices: np.ndarray, waits: np.ndarray) -> np.ndarray:
-        """Flip the unit of each chain that fires first; return the times that the states before were held."""
+        """Flip the unit of each chain that fires first; return the times that the states before
+        were held.
+        """
         signs = 1.0 - 2.0 * self.state
         edges = np.cumsum(np.exp(signs * self.fields / (2.0 * self.family.tau)), axis=1)
         chosen = self.choose(choices, edges)
@@ -132,16 +140,27 @@ class McCullochPittsMachine(Machine):
         self.fields += change[:, None] * self.weights["weight"].T[chosen]
 
 
-MACHINES: Dict[Type[Family], Any] = {Boltzmann: BoltzmannMachine, McCullochPitts: McCullochPittsMachine}
+MACHINES: Dict[Type[Family], Any] = {
+    Boltzmann: BoltzmannMachine,
+    McCullochPitts: McCullochPittsMachine,
+}
 
 
 def settled(
-    family: Family, weights: Dict[str, np.ndarray], numbers: np.ndarray, states: np.ndarray, steps: int
+    family: Family,
+    weights: Dict[str, np.ndarray],
+    numbers: np.ndarray,
+    states: np.ndarray,
+    steps: int,
 ) -> np.ndarray:
-    """Return the random numbers, moved away from the edges of decisions in the first ``steps``, which reuse them."""
+    """Return the random numbers, moved away from the edges of decisions in the first ``steps``,
+    which reuse them.
+    """
     found = numbers.astype(np.float64)
     for _ in range(_PASSES):
-        machine = MACHINES[type(family)](family, {name: value.astype(np.float64) for name, value in weights.items()})
+        machine = MACHINES[type(family)](
+            family, {name: value.astype(np.float64) for name, value in weights.items()}
+        )
         machine.settles = True
         for _ in range(steps):
             machine.forward(found, states)

@@ -2,10 +2,11 @@
 
 Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
-``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); with several
+``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after
+another); with several
     workers, only each one's loss and gradients
-``frozen``  in inference, whether weights are constants of the graph (default false)
-``recurrence``  the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
+``frozen``  in inference, whether weights are constants of the graph (default false) ``recurrence``
+the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
 """
 
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
@@ -25,7 +26,9 @@ from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_st
 
 
 class TensorFlowAdapter(EveryFamily):
-    """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
+    """Trains with tf.function, compiled by XLA or not; with several workers under a
+    MirroredStrategy.
+    """
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
@@ -41,8 +44,9 @@ class TensorFlowAdapter(EveryFamily):
     device_probe = staticmethod(devices.probe)
 
     def set_up(self) -> None:
-        # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
-        # Each of several workers on the CPU has its own pool; those on GPUs share the host's.
+        # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as
+        # the machine. Each of several workers on the CPU has its own pool; those on GPUs share the
+        # host's.
         tf.config.threading.set_intra_op_parallelism_threads(
             self.cell.threads if self.cell.on_cpu else self.cell.all_threads
         )
@@ -59,7 +63,11 @@ class TensorFlowAdapter(EveryFamily):
         if not self.cell.on_cpu:
             devices.set_up(self.cell.precision)
         if not network.family.trains:
-            put: Any = tf.constant if self.cell.on_cpu else lambda array: devices.placed(tf.constant(array))
+            put: Any = (
+                tf.constant
+                if self.cell.on_cpu
+                else lambda array: devices.placed(tf.constant(array))
+            )
             sampling.sampler(network.family, put, self._compile).drive(self, weights, batch)
             return
         self._network = network
@@ -78,7 +86,11 @@ class TensorFlowAdapter(EveryFamily):
         self._loss = tf.constant(float("nan"))
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         if not self.cell.on_cpu:
             devices.set_up(self.cell.precision)
@@ -110,7 +122,11 @@ class TensorFlowAdapter(EveryFamily):
         if self.cell.world_size > 1:
             return self._workers.split(self._network, batch)
         inputs, labels = place(self._network, batch)
-        return (inputs, labels) if self.cell.on_cpu else (devices.placed(inputs), devices.placed(labels))
+        return (
+            (inputs, labels)
+            if self.cell.on_cpu
+            else (devices.placed(inputs), devices.placed(labels))
+        )
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         self._model.assign(weights)
@@ -145,7 +161,9 @@ class TensorFlowAdapter(EveryFamily):
 
     def describe(self) -> Dict[str, Any]:
         build_info = tf.sysconfig.get_build_info()
-        compiled = ", compiled by XLA" if self.cell.world_size == 1 else ", gradients compiled by XLA"
+        compiled = (
+            ", compiled by XLA" if self.cell.world_size == 1 else ", gradients compiled by XLA"
+        )
         described: Dict[str, Any] = {
             "framework": "tensorflow",
             "version": tf.version.VERSION,

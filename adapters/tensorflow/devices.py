@@ -1,7 +1,8 @@
 """TensorFlow on CUDA GPUs: refusals, precision, instruments; and several workers.
 
-A launch sees as many GPUs as it has workers. A single one is always TensorFlow's GPU 0, where TensorFlow puts all that
-it has GPU kernels for; with several workers the first is there, and the instruments show that one.
+A launch sees as many GPUs as it has workers. A single one is always TensorFlow's GPU 0, where
+TensorFlow puts all that it has GPU kernels for; with several workers the first is there, and the
+instruments show that one.
 """
 
 import os
@@ -34,7 +35,10 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
     return {
         "gpu": (any(toolkits), "build info: CUDA %s, ROCm %s" % toolkits),
         "automatic_gradients": slope_found(float(tape.gradient(square, value))),
-        "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
+        "several_processes": (
+            workers,
+            "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing"),
+        ),
     }
 
 
@@ -54,7 +58,10 @@ def refusal(adapter: Adapter) -> str:
         return "%s: this build has no CUDA code: %s" % (version, gpus.advice(cell))
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
-        words = "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old"
+        words = (
+            "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or "
+            "too old"
+        )
         return words % (version, built.get("cuda_version", "(unknown)"))
     if len(devices) < cell.world_size:
         words = "world size %d: each worker needs its own GPU, and %s sees %d"
@@ -73,14 +80,18 @@ def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
 
 
 def set_up(precision: str) -> None:
-    """Take memory as it is needed and not all at once; let float32 products and convolutions use TF32, or not."""
+    """Take memory as it is needed and not all at once; let float32 products and convolutions use
+    TF32, or not.
+    """
     for each in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(each, True)
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
 
 
 def placed(tensor: Any, device: str = DEVICE) -> Any:
-    """Return the tensor on this GPU. Whole numbers in 32 bits would stay on the host, and be copied in each step."""
+    """Return the tensor on this GPU. Whole numbers in 32 bits would stay on the host, and be copied
+    in each step.
+    """
     with tf.device(device):
         return tf.cast(tensor, tf.int64) if tensor.dtype.is_integer else tf.identity(tensor)
 
@@ -101,19 +112,23 @@ def synchronize_all() -> None:
 def probe(name: str, size: int) -> Optional[Probe]:
     """Return the probe `gpus.COPY`; None for any other name.
 
-    TensorFlow does not document whether its copies from and to the host go through page-locked memory, and the
-    operators of a step, which is one graph, are not started one by one.
+    TensorFlow does not document whether its copies from and to the host go through page-locked
+    memory, and the operators of a step, which is one graph, are not started one by one.
     """
     if name != gpus.COPY:
         return None
     with tf.device(DEVICE):
-        source = tf.fill([size // 4], tf.constant(1.0, tf.float32))  # a type for which DeepCopy has a kernel on GPUs
+        source = tf.fill(
+            [size // 4], tf.constant(1.0, tf.float32)
+        )  # a type for which DeepCopy has a kernel on GPUs
     copied(source)  # raises where there is no kernel for it
     return Probe(lambda: copied(source), synchronize)
 
 
 def copied(source: Any) -> Any:
-    """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source, elsewhere."""
+    """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source,
+    elsewhere.
+    """
     with tf.device(DEVICE):
         copy = tf.raw_ops.DeepCopy(x=source)
     for each in (source, copy):
@@ -152,29 +167,34 @@ def describe_gpu() -> Dict[str, Any]:
     }
 
 
-# Data-parallel training with TensorFlow's own engine, MirroredStrategy, which drives all workers from one process.
+# Data-parallel training with TensorFlow's own engine, MirroredStrategy, which drives all workers
+# from one process.
 #
-# A worker is a GPU, or on the CPU one of several logical CPU devices that TensorFlow makes of it. Each holds a copy of
-# every variable and its own part of the mini-batch. Batch normalisation uses each worker's own part, the strategy's
-# default.
+# A worker is a GPU, or on the CPU one of several logical CPU devices that TensorFlow makes of it.
+# Each holds a copy of every variable and its own part of the mini-batch. Batch normalisation uses
+# each worker's own part, the strategy's default.
 
 
 def set_up_cpu(workers: int) -> None:
-    """Make this many logical devices of the CPU, each with its own intra-op pool; before TensorFlow's first use.
+    """Make this many logical devices of the CPU, each with its own intra-op pool; before
+    TensorFlow's first use.
 
-    With the one pool that devices share otherwise, the operations of all workers would queue for one worker's threads;
-    were that pool as large as all of them together, each operation would be cut up for all, beside as many others.
+    With the one pool that devices share otherwise, the operations of all workers would queue for
+    one worker's threads; were that pool as large as all of them together, each operation would be
+    cut up for all, beside as many others.
     """
     os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
     tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration() for _ in range(workers)]
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration() for _ in range(workers)],
     )
 
 
 def reduction(on_cpu: bool) -> Any:
     """Return the operation that sums gradients over workers; None for the strategy's own choice."""
-    # Between logical devices of the CPU a copy costs nothing: with one sum for all a step took two thirds of the CPU
-    # time that it took with the strategy's choice there, a ring. On GPUs its choice is NCCL.
+    # Between logical devices of the CPU a copy costs nothing: with one sum for all a step took two
+    # thirds of the CPU time that it took with the strategy's choice there, a ring. On GPUs its
+    # choice is NCCL.
     return tf.distribute.ReductionToOneDevice() if on_cpu else None
 
 
@@ -190,8 +210,12 @@ class Workers:
 
     def __init__(self, cell: Cell) -> None:
         self._on_cpu = cell.on_cpu
-        self._devices = ["%s:%d" % ("CPU" if cell.on_cpu else "GPU", worker) for worker in range(cell.world_size)]
-        self._strategy = tf.distribute.MirroredStrategy(self._devices, cross_device_ops=reduction(cell.on_cpu))
+        self._devices = [
+            "%s:%d" % ("CPU" if cell.on_cpu else "GPU", worker) for worker in range(cell.world_size)
+        ]
+        self._strategy = tf.distribute.MirroredStrategy(
+            self._devices, cross_device_ops=reduction(cell.on_cpu)
+        )
 
     def scope(self) -> Any:
         return self._strategy.scope()
@@ -200,10 +224,15 @@ class Workers:
         """Return inputs and labels in equal parts, each resident on its worker's device."""
         workers = len(self._devices)
         parts = [
-            [self._placed(tensor, device) for tensor in place(network, part_of(batch, worker, workers))]
+            [
+                self._placed(tensor, device)
+                for tensor in place(network, part_of(batch, worker, workers))
+            ]
             for worker, device in enumerate(self._devices)
         ]
-        return self._together([inputs for inputs, _ in parts]), self._together([labels for _, labels in parts])
+        return self._together([inputs for inputs, _ in parts]), self._together(
+            [labels for _, labels in parts]
+        )
 
     def _placed(self, tensor: Any, device: str) -> Any:
         if not self._on_cpu:
@@ -216,12 +245,14 @@ class Workers:
             lambda context: tensors[context.replica_id_in_sync_group]
         )
 
-    def training_step(self, model: TensorFlowNetwork, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
+    def training_step(
+        self, model: TensorFlowNetwork, rate: Any, compiled: bool
+    ) -> Callable[[Any, Any], Any]:
         """Return the function of one training step on what ``split`` returned.
 
-        It returns each worker's share of the mean loss. All update with the sum of these shares' gradients: the mean
-        gradient of the whole mini-batch. With ``compiled`` XLA compiles a worker's loss and gradients; it cannot
-        compile what spans devices.
+        It returns each worker's share of the mean loss. All update with the sum of these shares'
+        gradients: the mean gradient of the whole mini-batch. With ``compiled`` XLA compiles a
+        worker's loss and gradients; it cannot compile what spans devices.
         """
         strategy, workers = self._strategy, len(self._devices)
         variables = list(model.w.values())
@@ -237,13 +268,17 @@ class Workers:
         def updated(strategy: Any, found: Any) -> None:
             summed = found
             if not model.family.clip:
-                summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, list(zip(found, variables)))
+                summed = strategy.extended.batch_reduce_to(
+                    tf.distribute.ReduceOp.SUM, list(zip(found, variables))
+                )
             for variable, gradient in zip(variables, summed):
                 strategy.extended.update(variable, update, args=(gradient, rate), group=False)
 
         def worker(inputs: Any, labels: Any) -> Any:
             loss, found = gradients(inputs, labels)
-            if model.family.clip:  # what is clipped is the sum, so every worker needs all of it first
+            if (
+                model.family.clip
+            ):  # what is clipped is the sum, so every worker needs all of it first
                 found = clipped(model, tf.distribute.get_replica_context().all_reduce("SUM", found))
             tf.distribute.get_replica_context().merge_call(updated, args=(found,))
             return loss
@@ -254,7 +289,9 @@ class Workers:
         return step
 
     def mean(self, shares: Any) -> float:
-        return float(sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares)))
+        return float(
+            sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares))
+        )
 
 
 PROFILER = "tf.profiler"
@@ -262,9 +299,13 @@ PROFILER = "tf.profiler"
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
     """Run this many steps under the profiler."""
-    with tempfile.TemporaryDirectory(prefix="tensorflow-", dir=adapter.cache_directory) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="tensorflow-", dir=adapter.cache_directory
+    ) as directory:
         tf.profiler.experimental.start(directory)
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         tf.profiler.experimental.stop()
         lines = profiles.tsl_lines_in(directory)
-    return profiles.profile(PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu))
+    return profiles.profile(
+        PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu)
+    )

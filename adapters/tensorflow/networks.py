@@ -1,7 +1,9 @@
-"""Networks in TensorFlow: variables by name, and the training step as a function for ``tf.function``.
+"""Networks in TensorFlow: variables by name, and the training step as a function for
+``tf.function``.
 
-Images are held as (batch, height, width, channels): TensorFlow's convolutions on the CPU know no other layout.
-Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
+Images are held as (batch, height, width, channels): TensorFlow's convolutions on the CPU know no
+other layout. Tokens are held step by step, (steps, batch), so that every step of a recurrent layer
+reads one contiguous slice.
 """
 
 from functools import partial
@@ -49,8 +51,9 @@ def held(layout: Layout, canonical: np.ndarray) -> Any:
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding.
 
-    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
-    the stride is 1 and the kernel odd; elsewhere (with a stride it would pad one side more) the image is padded first.
+    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same
+    symmetric padding where the stride is 1 and the kernel odd; elsewhere (with a stride it would
+    pad one side more) the image is padded first.
     """
     if padding and stride == 1 and weight.shape[0] == 2 * padding + 1:
         return tf.nn.conv2d(values, weight, stride, "SAME")
@@ -58,24 +61,32 @@ def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
 
 
 def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
-    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
+    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit
+    padding.
+    """
     return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
 
 
 def _pad(values: Any, padding: int, filler: float) -> Any:
     if not padding:
         return values
-    return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
+    return tf.pad(
+        values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler
+    )
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def spikes(potential: Any) -> Tuple[Any, Callable[[Any], Any]]:
     """Return 1 where a unit fires, and 0 elsewhere."""
-    return tf.cast(potential > 1.0, potential.dtype), lambda gradient: gradient * spike_slope(potential)
+    return tf.cast(
+        potential > 1.0, potential.dtype
+    ), lambda gradient: gradient * spike_slope(potential)
 
 
 class TensorFlowNetwork(Functions):
-    """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as (inputs, outputs)."""
+    """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as
+    (inputs, outputs).
+    """
 
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
     pool = staticmethod(max_pool)
@@ -86,7 +97,10 @@ class TensorFlowNetwork(Functions):
 
     def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
         self.unrolled = recurrence == "unrolled"
-        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
+        self._layouts = {
+            each.name: _layout_of(network, each.name, each.shape)
+            for each in network.family.parameters()
+        }
         variables = {
             name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
             for name, layout in self._layouts.items()
@@ -100,16 +114,21 @@ class TensorFlowNetwork(Functions):
     def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every variable's current value by its canonical name, in canonical layout."""
         for name, variable in self.w.items():
-            # A view of the CPU's memory: a change of the variable copies first while the view exists.
+            # A view of the CPU's memory: a change of the variable copies first while the view
+            # exists.
             yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
 
     def loss(self, inputs: Any, labels: Any) -> Any:
-        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
+        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the
+        squared error.
+        """
         scores = self.scores(inputs)
         if self.family.loss == "squares":
             return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
         flat = tf.reshape(labels, [-1])
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores))
+        return tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores)
+        )
 
     def dense(self, name: str, values: Any) -> Any:
         return tf.nn.bias_add(tf.matmul(values, self.w[name + ".weight"]), self.w[name + ".bias"])
@@ -163,7 +182,9 @@ class TensorFlowNetwork(Functions):
             state = turn(state, given.read(number))
             return number + 1, state, outputs.write(number, state[0])
 
-        loop = tf.while_loop(lambda number, *_: number < steps, step, (0, zero, outputs), maximum_iterations=steps)
+        loop = tf.while_loop(
+            lambda number, *_: number < steps, step, (0, zero, outputs), maximum_iterations=steps
+        )
         return loop[2].stack()
 
     def positioned(self, tokens: Any) -> Any:
@@ -195,7 +216,9 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
 
 
 def loaded(feed: Feed, workers: int) -> Iterator[Any]:
-    """Yield the mini-batches of a feed by tf.data, read and decoded by this many of its threads, two of them ahead."""
+    """Yield the mini-batches of a feed by tf.data, read and decoded by this many of its threads,
+    two of them ahead.
+    """
 
     def mini_batch(number: Any) -> Any:
         return decoded(feed, tf.reshape(tf.numpy_function(feed.record, [number], tf.string), []))
@@ -211,7 +234,9 @@ def loaded(feed: Feed, workers: int) -> Iterator[Any]:
 
 def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
     """Return the mini-batch of a feed's record as `place` does, by TensorFlow's own operators."""
-    parts = [_part(record, part) for part in feed.parts]  # images have their channels last, in the file too
+    parts = [
+        _part(record, part) for part in feed.parts
+    ]  # images have their channels last, in the file too
     if feed.network.family.time_major:
         parts = [tf.transpose(each, [1, 0, *range(2, len(each.shape))]) for each in parts]
     inputs, labels = parts
@@ -220,7 +245,9 @@ def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
 
 def _part(record: Any, part: Part) -> Any:
     kind = np.dtype(part.type).type
-    values = tf.reshape(tf.io.decode_raw(tf.strings.substr(record, part.offset, part.length), kind), part.shape)
+    values = tf.reshape(
+        tf.io.decode_raw(tf.strings.substr(record, part.offset, part.length), kind), part.shape
+    )
     if part.drawn.below is not None:
         return tf.one_hot(values, part.drawn.below) if part.drawn.one_hot else values
     return (tf.cast(values, tf.float32) - MIDDLE) * part.scale if part.type == IMAGES else values
@@ -241,12 +268,18 @@ def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], A
 
 
 def clipped(model: TensorFlowNetwork, gradients: Any) -> Any:
-    """Return the gradients, scaled down together where their norm is beyond what the model allows."""
-    return tf.clip_by_global_norm(gradients, model.family.clip)[0] if model.family.clip else gradients
+    """Return the gradients, scaled down together where their norm is beyond what the model
+    allows.
+    """
+    return (
+        tf.clip_by_global_norm(gradients, model.family.clip)[0] if model.family.clip else gradients
+    )
 
 
 def update(variable: Any, gradient: Any, rate: Any) -> None:
-    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens occurred."""
+    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens
+    occurred.
+    """
     if isinstance(gradient, tf.IndexedSlices):
         variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))
     else:

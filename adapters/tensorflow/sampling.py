@@ -1,4 +1,6 @@
-"""Sampling machines in TensorFlow: a step is one graph of the machine's tensors and the states of its chains."""
+"""Sampling machines in TensorFlow: a step is one graph of the machine's tensors and the states of
+its chains.
+"""
 
 from typing import Any, Callable, Dict, Tuple
 
@@ -24,13 +26,18 @@ def boltzmann(family: Any) -> Program:
         rows = [tf.TensorArray(tf.float32, family.units, element_shape=chains) for _ in range(2)]
 
         def turn(unit: Any, gaps: Any, states: Any, shown: Any) -> Any:
-            after, probability = _decided(family, tf.gather(gaps, unit), tf.gather(fixed["numbers"], unit))
+            after, probability = _decided(
+                family, tf.gather(gaps, unit), tf.gather(fixed["numbers"], unit)
+            )
             change = after - tf.gather(moving["state"], unit)
             gaps += tf.gather(fixed["weight"], unit)[:, tf.newaxis] * change
             return unit + 1, gaps, states.write(unit, after), shown.write(unit, probability)
 
         loop = tf.while_loop(
-            lambda unit, *_: unit < family.units, turn, (0, moving["gaps"], *rows), maximum_iterations=family.units
+            lambda unit, *_: unit < family.units,
+            turn,
+            (0, moving["gaps"], *rows),
+            maximum_iterations=family.units,
         )
         return {"gaps": loop[1], "state": loop[2].stack()}, loop[3].stack()
 
@@ -40,7 +47,12 @@ def boltzmann(family: Any) -> Program:
         return {"state": state}, shown
 
     def by_halves(fixed: Arrays, moving: Arrays) -> Tuple[Arrays, Any]:
-        weight, bias, numbers, half = fixed["weight"], fixed["bias"], fixed["numbers"], family.halves[0]
+        weight, bias, numbers, half = (
+            fixed["weight"],
+            fixed["bias"],
+            fixed["numbers"],
+            family.halves[0],
+        )
         gaps = tf.matmul(weight, moving["state"][half:]) + bias[:half]
         first, shown = _decided(family, gaps, numbers[:half])
         gaps = tf.matmul(weight, first, transpose_a=True) + bias[half:]
@@ -74,15 +86,25 @@ def mcculloch_pitts(family: Any) -> Program:
 
         start = (0, moving["signs"], moving["fields"], moving["clock"])
         count = family.transitions
-        loop = tf.while_loop(lambda number, *_: number < count, transition, start, maximum_iterations=count)
+        loop = tf.while_loop(
+            lambda number, *_: number < count, transition, start, maximum_iterations=count
+        )
         _, signs, fields, clock = loop
         activity = moving["activity"] + tf.reduce_mean(0.5 - 0.5 * signs, axis=0)
-        return {"signs": signs, "fields": fields, "clock": clock, "activity": activity}, tf.reduce_mean(clock)
+        return {
+            "signs": signs,
+            "fields": fields,
+            "clock": clock,
+            "activity": activity,
+        }, tf.reduce_mean(clock)
 
     return step
 
 
-PROGRAMS: Dict[str, Callable[[Any], Program]] = {"boltzmann": boltzmann, "mcculloch_pitts": mcculloch_pitts}
+PROGRAMS: Dict[str, Callable[[Any], Program]] = {
+    "boltzmann": boltzmann,
+    "mcculloch_pitts": mcculloch_pitts,
+}
 
 
 def sampler(family: Any, put: Callable[[Any], Any], compiled: bool) -> Sampler:

@@ -17,12 +17,14 @@ from ..networks import Network
 
 # Theano's configuration, which it reads from the environment once, when it is imported.
 #
-# Without a BLAS at link time Theano falls back to NumPy's product from Python, and to a slow convolution. The OpenBLAS
-# of NumPy's wheel is in the process anyway: the compiled code is linked to that one.
+# Without a BLAS at link time Theano falls back to NumPy's product from Python, and to a slow
+# convolution. The OpenBLAS of NumPy's wheel is in the process anyway: the compiled code is linked
+# to that one.
 
 COMPILER = "g++"
 # Seconds after which the lock of another, silent process is overridden. Theano renews its own lock
-# whenever half of this has passed; the longest single compilation of these networks takes a fifth of it.
+# whenever half of this has passed; the longest single compilation of these networks takes a fifth
+# of it.
 LOCK_TIMEOUT = 60
 
 
@@ -51,7 +53,9 @@ def configure(base_directory: str) -> None:
 
 
 def compiler_refusal() -> str:
-    """Return why Theano cannot compile its code on this machine, and what to do; empty where it can."""
+    """Return why Theano cannot compile its code on this machine, and what to do; empty where it
+    can.
+    """
     if shutil.which(COMPILER) is None:
         return "Theano compiles each network with g++, which is not found: install g++"
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
@@ -59,17 +63,21 @@ def compiler_refusal() -> str:
         return "Theano compiles each network against Python's headers, and %s is missing" % header
     library = blas.openblas_of_numpy()
     if library is None:
-        return "NumPy includes no OpenBLAS to link to, and without one Theano computes its products through NumPy"
+        return (
+            "NumPy includes no OpenBLAS to link to, and without one Theano computes its products "
+            "through NumPy"
+        )
     if len(library.split()) > 1:
         return "Theano cannot link to a library in a folder with a space in its name: %s" % library
     return ""
 
 
 class TheanoAdapter(EveryFamily):
-    """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in the function.
+    """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in
+    the function.
 
-    ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch optimises the graph
-    again but recompiles only the few modules to which Theano gives no version.
+    ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch
+    optimises the graph again but recompiles only the few modules to which Theano gives no version.
     """
 
     further_axes = ("task",)
@@ -80,7 +88,8 @@ class TheanoAdapter(EveryFamily):
         self.reason = compiler_refusal()
         if not self.reason:
             configure(os.path.join(self.cache_directory, "compiled"))
-            # Here, so that it is counted as import; not above, where the cache directory is not known yet.
+            # Here, so that it is counted as import; not above, where the cache directory is not
+            # known yet.
             importlib.import_module("theano")
 
     def refuses(self, network: Network) -> str:
@@ -97,14 +106,22 @@ class TheanoAdapter(EveryFamily):
         values = list(self.trainable.values())
         gradients = theano.grad(loss, values)
         if self.family.clip:
-            norm = theano.tensor.sqrt(sum(theano.tensor.sqr(gradient).sum() for gradient in gradients))
+            norm = theano.tensor.sqrt(
+                sum(theano.tensor.sqr(gradient).sum() for gradient in gradients)
+            )
             scale = theano.tensor.minimum(np.float32(1.0), np.float32(self.family.clip) / norm)
             gradients = [gradient * scale for gradient in gradients]
-        updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
+        updates = [
+            (value, value - self.rate * gradient) for value, gradient in zip(values, gradients)
+        ]
         self.train = theano.function([], loss, updates=updates)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         import theano
 
@@ -156,18 +173,23 @@ class TheanoAdapter(EveryFamily):
             "compiler": "g++ %s" % gcc_version_str,
             "compiler_flags": theano.config.gcc.cxxflags,
             "recurrence": "scan",
-            "execution": "one function; mode %s, linker %s" % (theano.config.mode, theano.config.linker),
+            "execution": "one function; mode %s, linker %s"
+            % (theano.config.mode, theano.config.linker),
             "openmp": bool(theano.config.openmp),
             "operations": self._operations(),
         }
 
     def _operations(self) -> Dict[str, int]:
-        """Count the compiled function's operations that compute most: products, convolutions, loops."""
+        """Count the compiled function's operations that compute most: products, convolutions,
+        loops.
+        """
         counts: Dict[str, int] = {}
         function = getattr(self, "forward" if self.cell.infers else "train", None)
         for node in function.maker.fgraph.toposort() if function is not None else ():
             kind = type(node.op).__name__
-            if kind.startswith(("Gemm", "Dot", "CorrMM", "Scan", "Conv", "AbstractConv", "Pool", "MaxPool")):
+            if kind.startswith(
+                ("Gemm", "Dot", "CorrMM", "Scan", "Conv", "AbstractConv", "Pool", "MaxPool")
+            ):
                 counts[kind] = counts.get(kind, 0) + 1
         return counts
 
@@ -177,7 +199,11 @@ class TheanoAdapter(EveryFamily):
         import theano
 
         x = theano.tensor.fscalar()
-        answers = {"automatic_gradients": slope_found(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
+        answers = {
+            "automatic_gradients": slope_found(
+                float(theano.grad(x * x, x).eval({x: np.float32(3)}))
+            )
+        }
         from theano import gpuarray
 
         library = gpuarray.pygpu

@@ -1,7 +1,7 @@
 """Networks as symbolic expressions that end in the mean loss.
 
-Imported only after ``configure``: this module imports Theano. Weights are shared variables in canonical layout; a
-transposed operand costs nothing, since BLAS takes it as a flag.
+Imported only after ``configure``: this module imports Theano. Weights are shared variables in
+canonical layout; a transposed operand costs nothing, since BLAS takes it as a flag.
 """
 
 from typing import Any, Dict, List, Tuple
@@ -50,19 +50,33 @@ class TheanoFunctions(Functions):
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         # ignore_border: sizes round down.
-        return pool_2d(values, (kernel, kernel), ignore_border=True, stride=(stride, stride), pad=(padding, padding))
+        return pool_2d(
+            values,
+            (kernel, kernel),
+            ignore_border=True,
+            stride=(stride, stride),
+            pad=(padding, padding),
+        )
 
     def flatten(self, values: Any) -> Any:
         return values.flatten(2)
 
     def norm(self, name: str, values: Any) -> Any:
-        # Theano demands at least 1e-5 but rounds to float32 before it looks: take the next float32 above.
+        # Theano demands at least 1e-5 but rounds to float32 before it looks: take the next float32
+        # above.
         epsilon = float(np.nextafter(np.float32(self.family.epsilon), np.float32(1.0)))
         given = _over_channels(self.w[name + ".gamma"]), _over_channels(self.w[name + ".beta"])
         if self.statistics:
-            running = [_over_channels(self.statistics["%s.%s" % (name, part)]) for part in ("mean", "variance")]
-            return tensor.nnet.bn.batch_normalization_test(values, *given, *running, axes="spatial", epsilon=epsilon)
-        return tensor.nnet.bn.batch_normalization_train(values, *given, axes="spatial", epsilon=epsilon)[0]
+            running = [
+                _over_channels(self.statistics["%s.%s" % (name, part)])
+                for part in ("mean", "variance")
+            ]
+            return tensor.nnet.bn.batch_normalization_test(
+                values, *given, *running, axes="spatial", epsilon=epsilon
+            )
+        return tensor.nnet.bn.batch_normalization_train(
+            values, *given, axes="spatial", epsilon=epsilon
+        )[0]
 
     def pixel_mean(self, values: Any) -> Any:
         return values.mean((2, 3))
@@ -78,9 +92,13 @@ class TheanoFunctions(Functions):
         return new + update * (output - new)
 
     def _scan(self, name: str, values: Any, advance: Any, states: int, constants: List[Any]) -> Any:
-        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features), time-major."""
+        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features),
+        time-major.
+        """
         sums = tensor.dot(values, self.w[name + ".input_weight"].T) + self.w[name + ".bias"]
-        zero = tensor.unbroadcast(tensor.zeros((self.batch, self.family.hidden), dtype="float32"), 0, 1)
+        zero = tensor.unbroadcast(
+            tensor.zeros((self.batch, self.family.hidden), dtype="float32"), 0, 1
+        )
         found, _ = theano.scan(
             advance,
             sequences=sums.reshape((self.family.steps, self.batch, -1)),
@@ -102,7 +120,10 @@ class TheanoFunctions(Functions):
         return self._scan(name, values, advance, count, [self.w[each] for each in names])
 
     def product(self, name: str, output: Any) -> Any:
-        found, bias = tensor.dot(output, self.w[name + ".hidden_weight"].T), self.w.get(name + ".hidden_bias")
+        found, bias = (
+            tensor.dot(output, self.w[name + ".hidden_weight"].T),
+            self.w.get(name + ".hidden_bias"),
+        )
         return found if bias is None else found + bias
 
     def elman_layer(self, values: Any) -> Any:
@@ -117,18 +138,28 @@ class TheanoFunctions(Functions):
     def positioned(self, tokens: Any) -> Any:
         steps, width = self.family.steps, self.family.width
         embedded = self.w["embedding.weight"][tokens.flatten()].reshape((self.batch, steps, width))
-        return (embedded + self.w["position.weight"].dimshuffle("x", 0, 1)).reshape((self.batch * steps, width))
+        return (embedded + self.w["position.weight"].dimshuffle("x", 0, 1)).reshape(
+            (self.batch * steps, width)
+        )
 
     def layer_norm(self, name: str, values: Any) -> Any:
         centred = values - values.mean(1, keepdims=True)
-        spread = tensor.sqrt(tensor.sqr(centred).mean(1, keepdims=True) + np.float32(self.family.epsilon))
+        spread = tensor.sqrt(
+            tensor.sqr(centred).mean(1, keepdims=True) + np.float32(self.family.epsilon)
+        )
         return centred / spread * self.w[name + ".gamma"] + self.w[name + ".beta"]
 
     def attended(self, name: str, values: Any) -> Any:
         batch, steps, heads = self.batch, self.family.steps, self.family.heads
         width = self.family.width // heads
-        parts = self.dense(name + "qkv", values).reshape((batch, steps, 3, heads, width)).dimshuffle(2, 0, 3, 1, 4)
-        query, key, value = [parts[part].reshape((batch * heads, steps, width)) for part in range(3)]
+        parts = (
+            self.dense(name + "qkv", values)
+            .reshape((batch, steps, 3, heads, width))
+            .dimshuffle(2, 0, 3, 1, 4)
+        )
+        query, key, value = [
+            parts[part].reshape((batch * heads, steps, width)) for part in range(3)
+        ]
         scores = tensor.batched_dot(query, key.dimshuffle(0, 2, 1)) * np.float32(width**-0.5)
         mask = np.triu(np.full((1, steps, steps), HIDDEN, np.float32), 1)
         shares = tensor.nnet.softmax((scores + mask).reshape((batch * heads * steps, steps)))
@@ -137,7 +168,11 @@ class TheanoFunctions(Functions):
         return mixed.reshape((batch * steps, self.family.width))
 
     def gelu(self, values: Any) -> Any:
-        return _HALF * values * (_ONE + tensor.tanh(_GELU * (values + _CUBE * values * values * values)))
+        return (
+            _HALF
+            * values
+            * (_ONE + tensor.tanh(_GELU * (values + _CUBE * values * values * values)))
+        )
 
 
 def build_inference(
@@ -151,9 +186,13 @@ def build_inference(
     return functions.scores(given), given
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:
+def build(
+    spec: Family, weights: Dict[str, np.ndarray], batch: Batch
+) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:
     """Build the network over this resident mini-batch, with copies of these weights."""
-    parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
+    parameters = {
+        name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()
+    }
     given, targets = [theano.shared(value, borrow=False) for value in in_rows(spec, batch)]
     scores = TheanoFunctions(spec, parameters, len(batch.inputs)).scores(given)
     if spec.loss == "squares":

@@ -1,7 +1,8 @@
 """tinygrad: the training step as one TinyJit, its kernels compiled from C by clang.
 
-Everything is held in canonical layout, which is tinygrad's own; mini-batches of recurrent networks are turned to
-time-major. Recurrent layers are unrolled: tinygrad has no loop that a graph could hold, and no operator for a layer.
+Everything is held in canonical layout, which is tinygrad's own; mini-batches of recurrent networks
+are turned to time-major. Recurrent layers are unrolled: tinygrad has no loop that a graph could
+hold, and no operator for a layer.
 """
 
 import os
@@ -21,7 +22,9 @@ Gates = Callable[[Tensor], Tensor]  # of the sums of gates: `kept` or `fused`
 
 
 def kept(value: Tensor) -> Tensor:
-    """Have the value and its gradient put in memory; else tinygrad fuses how it is made into all that reads it."""
+    """Have the value and its gradient put in memory; else tinygrad fuses how it is made into all
+    that reads it.
+    """
     return value.contiguous().contiguous_backward()
 
 
@@ -54,10 +57,14 @@ class TinygradFunctions(Functions):
         return values.flatten(1)
 
     def norm(self, name: str, values: Any) -> Any:
-        layer = nn.BatchNorm(values.shape[1], self.family.epsilon, track_running_stats=bool(self.statistics))
+        layer = nn.BatchNorm(
+            values.shape[1], self.family.epsilon, track_running_stats=bool(self.statistics)
+        )
         layer.weight, layer.bias = self.w[name + ".gamma"], self.w[name + ".beta"]
         if self.statistics:
-            layer.running_mean, layer.running_var = (self.statistics[name + part] for part in (".mean", ".variance"))
+            layer.running_mean, layer.running_var = (
+                self.statistics[name + part] for part in (".mean", ".variance")
+            )
         return layer(values)
 
     def pixel_mean(self, values: Any) -> Any:
@@ -76,7 +83,8 @@ class TinygradFunctions(Functions):
         return self.gates(output.linear(self.hidden_weight, self.w.get(name + ".hidden_bias")))
 
     def recurrent(self, inputs: Any) -> Any:
-        # Made once: fused into each step's product, the search through the embedding would be made there anew.
+        # Made once: fused into each step's product, the search through the embedding would be made
+        # there anew.
         given = self.embedded("embedding", inputs).contiguous() if self.family.embedding else inputs
         values = [given[step] for step in range(self.family.steps)]
         for name in self.family.layer_names():
@@ -88,7 +96,9 @@ class TinygradFunctions(Functions):
         state: State = (Tensor.zeros(values[0].shape[0], self.family.hidden),) * self.states
         outputs = []
         for value in values:
-            share = self.gates(value.linear(self.w[name + ".input_weight"].T, self.w[name + ".bias"]))
+            share = self.gates(
+                value.linear(self.w[name + ".input_weight"].T, self.w[name + ".bias"])
+            )
             # Kept: those of earlier steps would be computed anew in each.
             state = tuple(kept(each) for each in self.turn(name, state, share))
             outputs.append(state[0])
@@ -109,7 +119,10 @@ class TinygradFunctions(Functions):
         return states[0].stack(*states[1:])
 
     def layer_norm(self, name: str, values: Any) -> Any:
-        return values.layernorm(eps=self.family.epsilon) * self.w[name + ".gamma"] + self.w[name + ".beta"]
+        return (
+            values.layernorm(eps=self.family.epsilon) * self.w[name + ".gamma"]
+            + self.w[name + ".beta"]
+        )
 
     def attended(self, name: str, values: Any) -> Any:
         batch, steps, width = values.shape
@@ -132,9 +145,11 @@ GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # among ti
 class TinygradAdapter(EveryFamily):
     """Drives tinygrad.
 
-    Setting: ``gates``, "fused" (default: tinygrad's own schedule) or "kept": in memory at each step.
+    Setting: ``gates``, "fused" (default: tinygrad's own schedule) or "kept": in memory at each
+    step.
 
-    The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
+    The first step runs uncaptured, the second is captured, and every further one replays the
+    kernels of that one.
     """
 
     further_axes = ("task",)
@@ -153,7 +168,9 @@ class TinygradAdapter(EveryFamily):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
         self.weights = {name: _placed(value) for name, value in weights.items()}
-        self.inputs, self.labels = [_placed(each).is_param_(False) for each in laid_out(self.family, batch)]
+        self.inputs, self.labels = [
+            _placed(each).is_param_(False) for each in laid_out(self.family, batch)
+        ]
         self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
         gates = kept if self.gates == "kept" else fused
 
@@ -163,13 +180,18 @@ class TinygradAdapter(EveryFamily):
             loss = mean_loss(self.family, scores, self.labels).backward()
             if self.family.clip:
                 self._clip()
-            # Realized together: a loss that is realized after the update would be computed from the new weights.
+            # Realized together: a loss that is realized after the update would be computed from the
+            # new weights.
             return loss.realize(*self.optimizer.schedule_step())
 
         self.train = TinyJit(train)
 
     def prepare_inference(
-        self, network: Network, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray], batch: Batch
+        self,
+        network: Network,
+        weights: Dict[str, np.ndarray],
+        statistics: Dict[str, np.ndarray],
+        batch: Batch,
     ) -> None:
         self.family = network.family
         self.inputs = _placed(laid_out(self.family, batch)[0]).is_param_(False)
@@ -218,7 +240,9 @@ class TinygradAdapter(EveryFamily):
             yield name, value.numpy()
 
     def effective_threads(self) -> Optional[int]:
-        return int(helpers.CPU_COUNT.value)  # of slices of a kernel, each computed by its own thread
+        return int(
+            helpers.CPU_COUNT.value
+        )  # of slices of a kernel, each computed by its own thread
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -231,13 +255,16 @@ class TinygradAdapter(EveryFamily):
             "cpu_count": int(helpers.CPU_COUNT.value),
             "recurrence": "unrolled",
             "gates": self.gates,
-            "execution": "TinyJit of the whole %s" % ("forward pass" if self.cell.infers else "step"),
+            "execution": "TinyJit of the whole %s"
+            % ("forward pass" if self.cell.infers else "step"),
             "optimizer": None if self.cell.infers else "tinygrad.nn.optim.SGD",
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         gpus = sorted(set(Device._devices) & GPUS)
-        answers = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
+        answers = {
+            "gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))
+        }
         if not self.reason:
             value = Tensor([3.0])
             (value * value).sum().backward()

@@ -1,8 +1,9 @@
 """Claims, their evidence, and verdicts: on their paper's own numbers, and on the user's results.
 
-A verdict follows from the answers to a claim's figures. The ratios' intervals are adjusted for the number of tests in
-the report (Holm); otherwise one claim in twenty would fail by chance. A ratio of times must differ from 1 by
-`statistics.WORSE` if 1 is the bound. A published value has no interval, so its value decides.
+A verdict follows from the answers to a claim's figures. The ratios' intervals are adjusted for the
+number of tests in the report (Holm); otherwise one claim in twenty would fail by chance. A ratio of
+times must differ from 1 by `statistics.WORSE` if 1 is the bound. A published value has no interval,
+so its value decides.
 """
 
 import functools
@@ -66,7 +67,8 @@ class Claim:
     """Section, table or figure."""
     words: str
     figures: tuple[Figure, ...] = ()
-    """Evaluated on the user's results; empty if dlbench measures nothing that bears on the claim."""
+    """Evaluated on the user's results; empty if dlbench measures nothing that bears on the
+    claim."""
     figures_on_paper: tuple[Figure, ...] = ()
     """Evaluated on the paper's numbers, if they differ from `figures`."""
     published: str = ""
@@ -95,19 +97,26 @@ class Claim:
 
     def can_be_on(self, cores: int, gpus: Iterable[str]) -> bool:
         """Tell whether it can be tried on a machine with this many cores and these GPUs."""
-        return cores >= self.cores and sum(bool(re.search(self.gpu, name)) for name in gpus) >= self.gpus
+        return (
+            cores >= self.cores
+            and sum(bool(re.search(self.gpu, name)) for name in gpus) >= self.gpus
+        )
 
 
 @functools.cache
 def claims() -> tuple[Claim, ...]:
     """Return all claims of papers, in their order."""
-    text = resources.files("dlbench.reports").joinpath("data/claims.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("dlbench.reports").joinpath("data/claims.toml").read_text(encoding="utf-8")
+    )
     return tuple(Claim(**each) for each in tomllib.loads(text)["claim"])
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The verdict on a claim: how many figures are as claimed (``holds``) of those measured (``of``), and all."""
+    """The verdict on a claim: how many figures are as claimed (``holds``) of those measured
+    (``of``), and all.
+    """
 
     verdict: Answer
     holds: int
@@ -143,7 +152,9 @@ class Claims:
 
 
 def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> Claims:
-    """Try these claims on tables of the user's results, or of the published table named ``reference``."""
+    """Try these claims on tables of the user's results, or of the published table named
+    ``reference``.
+    """
     asked = [ask(each.figures, tables) for each in claims]
     here = iter(answers([question for questions in asked for question in questions]))
     tried = []
@@ -196,7 +207,9 @@ def evidence(figures: Iterable[tuple[Question, Answer]], note: str = "") -> Evid
     """Return the evidence of one claim from its answers."""
     found = tuple(figures)
     known = [answer for _, answer in found if answer is not Answer.NOT_MEASURED]
-    return Evidence(verdict(known), sum(answer in HOLDS for answer in known), len(known), found, note)
+    return Evidence(
+        verdict(known), sum(answer in HOLDS for answer in known), len(known), found, note
+    )
 
 
 def verdict(known: Sequence[Answer]) -> Answer:
@@ -237,10 +250,15 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
     if found is None:
         return Answer.NOT_MEASURED
     sides = []
-    for bound, right, wrong in ((claimed.least, "worse", "better"), (claimed.most, "better", "worse")):
+    for bound, right, wrong in (
+        (claimed.least, "worse", "better"),
+        (claimed.most, "better", "worse"),
+    ):
         if bound is not None:
             side = _side(question, found, bound, p_values[bound])
-            sides.append(Answer.REPRODUCES if side == right else Answer.DIFFERS if side == wrong else None)
+            sides.append(
+                Answer.REPRODUCES if side == right else Answer.DIFFERS if side == wrong else None
+            )
     if Answer.DIFFERS in sides:
         return Answer.DIFFERS
     if None in sides:
@@ -250,7 +268,17 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
 
 
 def _side(question: Question, found: Ratio, bound: float, p_value: float | None) -> Verdict:
-    """Say whether a figure is clearly above a bound ("worse", as of times), below it, or neither."""
+    """Say whether a figure is clearly above a bound ("worse", as of times), below it, or
+    neither.
+    """
     if question.times is None:
-        return "worse" if found.value > bound else "better" if found.value < bound else "no clear difference"
-    return judge(found.changed(lambda value: value / bound), p_value, WORSE if bound == 1.0 else 1.0)
+        return (
+            "worse"
+            if found.value > bound
+            else "better"
+            if found.value < bound
+            else "no clear difference"
+        )
+    return judge(
+        found.changed(lambda value: value / bound), p_value, WORSE if bound == 1.0 else 1.0
+    )

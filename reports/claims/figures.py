@@ -1,8 +1,9 @@
 """Figures: ratios of two numbers from a table of points, selected by data.
 
-A table is a list of points: the cells of a matrix, the losses of trained networks, or the lines of a published file. A
-`Figure` selects the points of two sides, ``slower`` and ``faster``; two points are a pair where they agree in all axes
-that neither side names. ``reports/README.md`` describes the form, and ``reports/data/claims.toml`` is written in it.
+A table is a list of points: the cells of a matrix, the losses of trained networks, or the lines of
+a published file. A `Figure` selects the points of two sides, ``slower`` and ``faster``; two points
+are a pair where they agree in all axes that neither side names. ``reports/README.md`` describes the
+form, and ``reports/data/claims.toml`` is written in it.
 """
 
 import difflib
@@ -84,14 +85,18 @@ class Question:
     """Warnings about its cells."""
 
 
-def of_times(what: str, over: CellResult | None, under: CellResult | None, claimed: Claimed) -> Question:
+def of_times(
+    what: str, over: CellResult | None, under: CellResult | None, claimed: Claimed
+) -> Question:
     """Return the question whether the ratio of these cells' times lies within the bounds."""
     one, other = usable(over), usable(under)
     if one is None or other is None:
         lacking = [("first", over)] * (one is None) + [("second", under)] * (other is None)
         missing = [f"the {which}: {why_missing(cell)}" for which, cell in lacking]
         same = len(lacking) == 2 and why_missing(over) == why_missing(under)
-        return Question(what, claimed, None, missing=why_missing(over) if same else "; ".join(missing))
+        return Question(
+            what, claimed, None, missing=why_missing(over) if same else "; ".join(missing)
+        )
     flags = {flag.kind: flag for cell in (over, under) if cell is not None for flag in cell.flags}
     return Question(what, claimed, ratio(one, other), (one, other), flags=tuple(flags.values()))
 
@@ -110,7 +115,11 @@ def why_missing(cell: CellResult | None) -> str:
     """Return why a cell has no time that can be used."""
     if cell is None:
         return "not measured"
-    status = "no number that can be used" if cell.status is Status.OK else cell.status.value.replace("_", " ")
+    status = (
+        "no number that can be used"
+        if cell.status is Status.OK
+        else cell.status.value.replace("_", " ")
+    )
     return f"{status}, {cell.reason}" if cell.reason else status
 
 
@@ -148,7 +157,10 @@ class Tables:
             return list(self._elman())
         if table == "cells":
             cells = self.matrix.cells.values()
-            return [self._point(each, {"machine": each.machine, **each.cell._asdict()}) for each in cells]
+            return [
+                self._point(each, {"machine": each.machine, **each.cell._asdict()})
+                for each in cells
+            ]
         if table == "losses":
             losses = published_losses() if self.losses is None else self.losses
             return [
@@ -158,7 +170,10 @@ class Tables:
             ]
         return [
             Point(
-                {name: int(line[name]) if line[name].isdecimal() else line[name] for name in _OF_A_RUN},
+                {
+                    name: int(line[name]) if line[name].isdecimal() else line[name]
+                    for name in _OF_A_RUN
+                },
                 value=float(line["seconds"]),
                 also={"note": line["note"]},
             )
@@ -177,8 +192,12 @@ class Tables:
         }
         if not place.on_cpu:
             index = place.device.partition(":")[2]
-            facts["gpu"] = dict(host.description).get(f"GPU {index}" if index else "GPU", "").partition(",")[0]
-        return Point({name: value for name, value in labels.items() if name != "adapter"}, cell, also=facts)
+            facts["gpu"] = (
+                dict(host.description).get(f"GPU {index}" if index else "GPU", "").partition(",")[0]
+            )
+        return Point(
+            {name: value for name, value in labels.items() if name != "adapter"}, cell, also=facts
+        )
 
     def _tools(self, usual_batch: bool) -> Iterator[Point]:
         for cell in self.matrix.cells.values():
@@ -190,29 +209,42 @@ class Tables:
                 and not computes_nothing(cell)
             ):
                 where = {"machine": place.machine, "device": place.device, "threads": place.threads}
-                labels = {**where, "tool": self.tool_of(cell), "network": network, "batch_size": batch}
+                labels = {
+                    **where,
+                    "tool": self.tool_of(cell),
+                    "network": network,
+                    "batch_size": batch,
+                }
                 yield self._point(cell, labels if place.on_cpu else {**labels, "threads": None})
 
     def _elman(self) -> Iterator[Point]:
         for (machine, cell), sizes in sizes_of(self.matrix, self.networks).items():
             if cell.batch_size == 1 and axes.project(cell, _USUAL) == axes.BLANK:
-                row = {name: getattr(cell, name) for name in ("framework", "mode", "device", "threads")}
+                row = {
+                    name: getattr(cell, name) for name in ("framework", "mode", "device", "threads")
+                }
                 for size, each in sizes.items():
                     yield self._point(each, {"machine": machine, **row, **size._asdict()})
 
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
-_KINDS = {axis.name: type(getattr(axes.BLANK, axis.name)) for axis in axes.AXES if not axis.goes_with}
+_KINDS = {
+    axis.name: type(getattr(axes.BLANK, axis.name)) for axis in axes.AXES if not axis.goes_with
+}
 
 
 def _as_lists(given: object) -> object:
-    """Return a table of axes with a list for each; "torch:compile" is a framework and its mode, as in options."""
+    """Return a table of axes with a list for each; "torch:compile" is a framework and its mode, as
+    in options.
+    """
     if not isinstance(given, dict):
         raise ValueError('it must be a table of axes, as in [slower] framework = "torch:eager"')
     row = given.get("framework")
     if isinstance(row, str) and ":" in row and "mode" not in given:
         given = {**given, **dict(zip(("framework", "mode"), row.rsplit(":", 1), strict=True))}
-    return {name: tuple(value) if isinstance(value, list) else (value,) for name, value in given.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else (value,) for name, value in given.items()
+    }
 
 
 def _of_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
@@ -222,7 +254,9 @@ def _of_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
             near = difflib.get_close_matches(str(name), _KINDS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_KINDS)}"
             raise ValueError(f"there is no axis {str(name)[:40]!r}. {hint}")
-        if not wanted or not all(type(each) is _KINDS[name] or _is_operator(each) for each in wanted):
+        if not wanted or not all(
+            type(each) is _KINDS[name] or _is_operator(each) for each in wanted
+        ):
             meant = "a whole number" if _KINDS[name] is int else "text in quotes"
             raise ValueError(f"{name} must be {meant}, or a list of them")
     return chosen
@@ -230,18 +264,23 @@ def _of_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
 
 def _is_operator(value: object) -> bool:
     text = value if isinstance(value, str) and not value.isdecimal() else ""
-    return text in (ANY, EACH, SLOWEST) or bool(_NUMBER.fullmatch(text) or _RELATION.fullmatch(text))
+    return text in (ANY, EACH, SLOWEST) or bool(
+        _NUMBER.fullmatch(text) or _RELATION.fullmatch(text)
+    )
 
 
 Chosen = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_as_lists)]
-"""Values by axis: a value, a pattern or an operator, or a list of them; other axes may be anything."""
+"""Values by axis: a value, a pattern or an operator, or a list of them; other axes may be
+anything."""
 
 
 OfAxes = Annotated[Chosen, AfterValidator(_of_axes)]
 
 
 class Figure(BaseModel):
-    """A figure: the number of the `slower` points / that of the `faster`, its bounds and its size."""
+    """A figure: the number of the `slower` points / that of the `faster`, its bounds and its
+    size.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -258,7 +297,8 @@ class Figure(BaseModel):
     both: bool = False
     """Whether a point without its counterpart is passed over; else its figure is missing."""
     result: Literal["ratio", "difference", "exponent", "crossing", "largest"] = "ratio"
-    """Of each pair the ratio, difference or exponent over `axis`; or of all the `axis` at ratio 1, or the largest."""
+    """Of each pair the ratio, difference or exponent over `axis`; or of all the `axis` at ratio 1,
+    or the largest."""
     axis: str = ""
     fact: Literal["", "fails", "out of memory", "never out of memory"] = ""
     """Whether the cells end so, in place of a ratio."""
@@ -292,10 +332,18 @@ class Figure(BaseModel):
             for point in _chosen(points, self.cells):
                 if (time := usable(point.cell)) is not None:
                     yield of_value(
-                        f"{_side_name(point, several)}, table / text", time.median / self.printed, self.claimed
+                        f"{_side_name(point, several)}, table / text",
+                        time.median / self.printed,
+                        self.claimed,
                     )
         else:
-            method = PUBLISHED if self.of != "losses" else OF_LOSSES if tables.losses is None else ONE_TRAINING
+            method = (
+                PUBLISHED
+                if self.of != "losses"
+                else OF_LOSSES
+                if tables.losses is None
+                else ONE_TRAINING
+            )
             yield from self._results(list(self._pairs(points)), several, method)
 
     def _pairs(self, points: Sequence[Point]) -> Iterator[tuple[Point | None, Point | None]]:
@@ -309,7 +357,11 @@ class Figure(BaseModel):
             rest = tuple(value for name, value in point.axes.items() if name not in apart)
             for place, side in enumerate(sides):
                 out = place == 1 and self.besides and _matches(point, self.besides)
-                if _matches(point, side) and not out and (related := self._related(point, side)) is not None:
+                if (
+                    _matches(point, side)
+                    and not out
+                    and (related := self._related(point, side)) is not None
+                ):
                     found.setdefault((rest, related), ([], []))[place].append(point)
         for group in found.values():
             chosen: list[list[Point | None]] = [
@@ -318,14 +370,21 @@ class Figure(BaseModel):
             one, other = (each or ([None] if alone else []) for each in chosen)
             yield from itertools.product(one, other)
 
-    def _related(self, point: Point, side: Mapping[str, tuple[Any, ...]]) -> tuple[float, ...] | None:
-        """Return the values that related points of both sides share: "2x" is twice that of the other side.
+    def _related(
+        self, point: Point, side: Mapping[str, tuple[Any, ...]]
+    ) -> tuple[float, ...] | None:
+        """Return the values that related points of both sides share: "2x" is twice that of the
+        other side.
 
         None for a point without a whole half.
         """
         shared = []
         for name in sorted({*self.slower, *self.faster}):
-            if any(_RELATION.fullmatch(str(each)) for of in (self.slower, self.faster) for each in of.get(name, ())):
+            if any(
+                _RELATION.fullmatch(str(each))
+                for of in (self.slower, self.faster)
+                for each in of.get(name, ())
+            ):
                 relation = _RELATION.fullmatch(str(side.get(name, ("",))[0]))
                 value = point[name]
                 if relation:
@@ -342,9 +401,13 @@ class Figure(BaseModel):
             if slower is not None and faster is not None and slower.cell is None
         ]
         if self.result == "crossing":
-            (low, first), (high, last) = sorted((slower[self.axis], found) for slower, _, found in values)
+            (low, first), (high, last) = sorted(
+                (slower[self.axis], found) for slower, _, found in values
+            )
             share = -math.log(first) / math.log(last / first)
-            yield of_value(f"{self.axis} with a ratio of 1", low * (high / low) ** share, self.claimed)
+            yield of_value(
+                f"{self.axis} with a ratio of 1", low * (high / low) ** share, self.claimed
+            )
         elif self.result == "largest":
             slower, faster, most = max(values, key=lambda each: each[2])
             yield of_value(f"largest: {_pair_name(slower, faster, several)}", most, self.claimed)
@@ -368,7 +431,9 @@ class Figure(BaseModel):
         wanted = FAILED if self.fact == "fails" else (Status.OUT_OF_MEMORY,)
 
         def place(point: Point) -> tuple[Any, ...]:
-            return tuple(value for name, value in point.axes.items() if not (never and name == "batch_size"))
+            return tuple(
+                value for name, value in point.axes.items() if not (never and name == "batch_size")
+            )
 
         for group in grouped(points, place).values():
             cells = [each.cell for each in group if each.cell is not None]
@@ -377,11 +442,15 @@ class Figure(BaseModel):
             known = ended or any(map(usable, asked))
             found = Ratio(float(ended is not never), None, None, FACT) if known else None
             what = f"{_side_name(group[0], several)}: {self.fact}"
-            yield Question(what, self.claimed, found, missing="" if known else why_missing(asked[0]))
+            yield Question(
+                what, self.claimed, found, missing="" if known else why_missing(asked[0])
+            )
 
 
 def _chosen(points: Sequence[Point], side: Mapping[str, tuple[Any, ...]]) -> list[Point]:
-    """Return the point that counts for a side: the fastest, or the slowest; or that of each value of an axis."""
+    """Return the point that counts for a side: the fastest, or the slowest; or that of each value
+    of an axis.
+    """
     apart = [name for name, wanted in side.items() if EACH in wanted]
     apart += ["device"] if "machine" in apart else []
     slowest = any(SLOWEST in wanted for wanted in side.values())
@@ -396,7 +465,9 @@ def _chosen(points: Sequence[Point], side: Mapping[str, tuple[Any, ...]]) -> lis
     return found
 
 
-def _exact(chosen: Mapping[str, tuple[Any, ...]], points: Sequence[Point]) -> dict[str, tuple[Any, ...]]:
+def _exact(
+    chosen: Mapping[str, tuple[Any, ...]], points: Sequence[Point]
+) -> dict[str, tuple[Any, ...]]:
     """Return the values by axis, where the name of a point is a pattern that fits only itself."""
     exact = {}
     for axis, wanted in chosen.items():
@@ -431,10 +502,22 @@ def _fits(point: Point, value: Any, wanted: Any) -> bool:
     if _RELATION.fullmatch(wanted):
         return True
     condition = _NUMBER.fullmatch(wanted)
-    bound = None if condition is None else point["cores"] if condition[3] == "cores" else int(condition[3])
+    bound = (
+        None
+        if condition is None
+        else point["cores"]
+        if condition[3] == "cores"
+        else int(condition[3])
+    )
     if condition is None or bound is None:
         return False
-    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "": operator.eq}[condition[1]]
+    compare = {
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+        "": operator.eq,
+    }[condition[1]]
     return bool(compare(value, int(condition[2] or 1) * bound))
 
 
@@ -445,7 +528,11 @@ def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str
         sides = [", ".join(str(each[name]) for name in apart) for each in (slower, faster)]
         return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
     names = ["?" if each is None else _side_name(each, several) for each in (slower, faster)]
-    shared = next(group_name(each.cell.cell) for each in (slower, faster) if each is not None and each.cell is not None)
+    shared = next(
+        group_name(each.cell.cell)
+        for each in (slower, faster)
+        if each is not None and each.cell is not None
+    )
     if all(name.startswith(f"{shared}, ") or name == "?" for name in names):
         return f"{shared}: {' / '.join(name.removeprefix(f'{shared}, ') for name in names)}"
     return " / ".join(names)
@@ -454,7 +541,10 @@ def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str
 def _side_name(point: Point, several: bool, *left_out: str) -> str:
     if point.cell is None:
         labels = {name: str(value) for name, value in point.axes.items() if name not in left_out}
-        return ", ".join(text if text.lower().startswith(name) else f"{name} {text}" for name, text in labels.items())
+        return ", ".join(
+            text if text.lower().startswith(name) else f"{name} {text}"
+            for name, text in labels.items()
+        )
     where = f" on {point['host']}" if several else ""
     return f"{group_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
 
@@ -475,11 +565,16 @@ class OwnClaim(Figure):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.least is None and self.most is None:
-            raise ValueError("least or most must say where the ratio is claimed to be, as in least = 1.5")
+            raise ValueError(
+                "least or most must say where the ratio is claimed to be, as in least = 1.5"
+            )
         if self.least is not None and self.most is not None and self.least >= self.most:
             raise ValueError(f"least = {self.least:g} must be below most = {self.most:g}")
         if self.size is not None and not (self.least or 0) <= self.size <= (self.most or self.size):
             raise ValueError(f"size = {self.size:g} must lie within the bounds least and most")
         if self.slower == self.faster:
-            raise ValueError("slower and faster are the same cells; let them differ in an axis, as in framework = ")
+            raise ValueError(
+                "slower and faster are the same cells; let them differ in an axis, as in framework "
+                "= "
+            )
         return self

@@ -3,12 +3,31 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dlbench.reports.claims.claims import OWN, PAPERS, Answer, Claim, Claims, Evidence, Tried, claims, try_claims
+from dlbench.reports.claims.claims import (
+    OWN,
+    PAPERS,
+    Answer,
+    Claim,
+    Claims,
+    Evidence,
+    Tried,
+    claims,
+    try_claims,
+)
 from dlbench.reports.claims.figures import FACT, Claimed, Question, Tables
 from dlbench.reports.columns import Column, csv_rows, objects, table
 from dlbench.reports.curve.training import learnt_of, losses_of
 from dlbench.reports.formats.layout import Entry, Page
-from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Report, ReportOptions, Source
+from dlbench.reports.report import (
+    ALL_RUNS,
+    CLAIMS,
+    FAIL_ON,
+    PAPER,
+    REFERENCE,
+    Report,
+    ReportOptions,
+    Source,
+)
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.keys import grouped
@@ -25,7 +44,9 @@ def _check(options: ReportOptions) -> None:
         ("verdict", options.fail_on, [each.value for each in Answer]),
     ):
         if name and name not in known:
-            raise ReportError(f"There is no {what} named {name!r}; choose one of {', '.join(known)}.")
+            raise ReportError(
+                f"There is no {what} named {name!r}; choose one of {', '.join(known)}."
+            )
 
 
 def _chosen(options: ReportOptions) -> list[Claim]:
@@ -40,7 +61,9 @@ def _analyse(source: Source) -> Claims:
     if options.reference:
         tables = Tables(matrix, lambda cell: cell.row.framework, losses={})
     else:
-        adapters = {each.adapter: tool for tool, each in source.counterparts().items() if each.adapter}
+        adapters = {
+            each.adapter: tool for tool, each in source.counterparts().items() if each.adapter
+        }
         builds = source.builds()
         tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
         records = source.results().records
@@ -51,7 +74,9 @@ def _analyse(source: Source) -> Claims:
 def tools_of_stands(
     adapters: Mapping[str, str], adapter_of: Callable[[CellResult], str]
 ) -> Callable[[CellResult], str]:
-    """Return the tool of each cell: ``adapters`` names the papers' tools by the adapters that stand for them."""
+    """Return the tool of each cell: ``adapters`` names the papers' tools by the adapters that stand
+    for them.
+    """
 
     def tool_of(cell: CellResult) -> str:
         adapter, row = adapter_of(cell), cell.row.framework
@@ -77,9 +102,18 @@ def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]
         Column("paper", None, lambda tried: tried.claim.paper),
         Column("where", None, lambda tried: tried.claim.where),
         Column("claim", "claim", lambda tried: tried.claim.words),
-        Column("verdict_on_paper", None if own else "on its own table", of("on_paper", "verdict"), of_paper),
+        Column(
+            "verdict_on_paper",
+            None if own else "on its own table",
+            of("on_paper", "verdict"),
+            of_paper,
+        ),
         Column("verdict_here", here, of("here", "verdict"), lambda tried: _verdict(tried.here)),
-        *(Column(f"{name}_{on}", None, of(on, name)) for on in ("on_paper", "here") for name in ("holds", "of")),
+        *(
+            Column(f"{name}_{on}", None, of(on, name))
+            for on in ("on_paper", "here")
+            for name in ("holds", "of")
+        ),
         Column("note", None, lambda tried: tried.claim.no_numbers),
         Column("numbers", None, _numbers, fields=None),
         Column("missing", None, _missing_numbers, fields=None),
@@ -101,11 +135,17 @@ def claims_page(found: Claims) -> Page:
         )
         for paper, tried in papers.items()
     ]
-    return Page(("Claims, and the figures for and against them.",), tuple(tables), (*_legend(papers), *found.notes))
+    return Page(
+        ("Claims, and the figures for and against them.",),
+        tuple(tables),
+        (*_legend(papers), *found.notes),
+    )
 
 
 def _verdict(found: Evidence) -> Entry:
-    """Return the verdict, with the number of figures that hold if they disagree, or that exist if some are missing."""
+    """Return the verdict, with the number of figures that hold if they disagree, or that exist if
+    some are missing.
+    """
     there = f"{found.of} of {len(found.figures)} figures" if found.of and found.missing else ""
     holds = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
     words = (found.verdict.value, holds or there, found.note.partition(":")[0])
@@ -113,14 +153,19 @@ def _verdict(found: Evidence) -> Entry:
 
 
 def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
-    """Yield the evidence of each verdict, then the missing cells, once for all claims that lack the same."""
+    """Yield the evidence of each verdict, then the missing cells, once for all claims that lack the
+    same.
+    """
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for each in tried:
         for where, found in (("on its own table", each.on_paper), (here, each.here)):
             if found is not None and found.of:
                 yield f"{each.claim.id} {where}: {figures(found)}{_warnings(found)}."
         if each.here.missing or not each.here.of:
-            how, what = "Missing for" if each.here.of else "Not measured for", each.claim.needs or "none of its cells"
+            how, what = (
+                "Missing for" if each.here.of else "Not measured for",
+                each.claim.needs or "none of its cells",
+            )
             if each.here.missing:
                 first, *others = each.here.missing
                 more = f" and {len(others)} more" if others else ""
@@ -131,9 +176,13 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
 
 
 def figures(found: Evidence) -> str:
-    """Return the figures in words: each of a few, else from the least to the largest, and how many hold."""
+    """Return the figures in words: each of a few, else from the least to the largest, and how many
+    hold.
+    """
     found_ones = [question for question, _ in found.figures if question.found is not None]
-    facts = all(question.found is not None and question.found.method == FACT for question in found_ones)
+    facts = all(
+        question.found is not None and question.found.method == FACT for question in found_ones
+    )
     claimed = "" if facts else f", claimed {_claimed([each.claimed for each in found_ones])}"
     if len(found_ones) <= SHOWN:
         return "; ".join(map(_figure, found_ones)) + claimed
@@ -154,7 +203,11 @@ def _claimed(several: Sequence[Claimed]) -> str:
 
 def _warnings(found: Evidence) -> str:
     """Return how many figures rest on cells with a flag, and which flags these are."""
-    flagged = [question.flags for question, _ in found.figures if question.found is not None and question.flags]
+    flagged = [
+        question.flags
+        for question, _ in found.figures
+        if question.found is not None and question.flags
+    ]
     kinds = dict.fromkeys(flag.kind.name for flags in flagged for flag in flags)
     return f" ({len(flagged)} with a warning: {', '.join(kinds)})" if flagged else ""
 
@@ -164,24 +217,30 @@ def _figure(question: Question) -> str:
     assert found is not None
     if found.method == FACT:
         return f"{question.what}: {'yes' if found.value else 'no'}"
-    ends = "" if found.low is None or found.high is None else f" ({number(found.low)} to {number(found.high)})"
+    ends = (
+        ""
+        if found.low is None or found.high is None
+        else f" ({number(found.low)} to {number(found.high)})"
+    )
     return f"{question.what} {number(found.value)}{ends}"
 
 
 def _legend(papers: Iterable[str]) -> Iterator[str]:
     yield (
-        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the claimed side, and "
-        "the figure is within a factor of 2 of the claimed size, if there is one; in direction: its size differs; "
-        "differs: the interval lies on the other side. Of several figures 80 % decide, else partly."
+        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the "
+        "claimed side, and the figure is within a factor of 2 of the claimed size, if there is "
+        "one; in direction: its size differs; differs: the interval lies on the other side. Of "
+        "several figures 80 % decide, else partly."
     )
     if set(papers) != {OWN}:
         yield (
-            "Papers' claims are tried on results with the usual value of every axis: tuned, float32, a resident "
-            "mini-batch, one worker, threads not bound. A claim about an axis takes all its values."
+            "Papers' claims are tried on results with the usual value of every axis: tuned, "
+            "float32, a resident mini-batch, one worker, threads not bound. A claim about an axis "
+            "takes all its values."
         )
         yield (
-            "Printed numbers have no interval. In the column of your results each tool of a paper is replaced by the "
-            "framework that stands for it, in its fastest mode."
+            "Printed numbers have no interval. In the column of your results each tool of a paper "
+            "is replaced by the framework that stands for it, in its fastest mode."
         )
 
 
@@ -205,10 +264,14 @@ def _missing_numbers(tried: Tried) -> list[dict[str, Any]]:
     without = tried.claim.no_numbers or "its numbers", tried.claim.needs or "none of its cells"
     return [
         {"on": on, "what": what, "reason": reason}
-        for (on, found), nothing in zip((("on_paper", tried.on_paper), ("here", tried.here)), without, strict=True)
+        for (on, found), nothing in zip(
+            (("on_paper", tried.on_paper), ("here", tried.here)), without, strict=True
+        )
         if found is not None
         for what, reason in (
-            [(each.what, each.missing) for each in found.missing] if found.figures else [(nothing, "not measured")]
+            [(each.what, each.missing) for each in found.missing]
+            if found.figures
+            else [(nothing, "not measured")]
         )
     ]
 
@@ -217,8 +280,9 @@ REPORT = Report(
     name="claims",
     summary="""Published claims, evaluated on their own tables and on the results of a store.
 
-Each claim gets a verdict on both: reproduces, reproduces in direction, partly, differs, inconclusive, or not measured
-and what to measure. `--claim FILE.toml` tries a claim of your own (`reports/README.md` has an example).""",
+Each claim gets a verdict on both: reproduces, reproduces in direction, partly, differs,
+inconclusive, or not measured and what to measure. `--claim FILE.toml` tries a claim of your own
+(`reports/README.md` has an example).""",
     examples=(
         "dlbench report claims --paper shi2016",
         "dlbench report claims --json",
@@ -234,7 +298,9 @@ and what to measure. `--claim FILE.toml` tries a claim of your own (`reports/REA
     exit_code=lambda found, options: (
         FOUND if any(each.here.verdict.value == options.fail_on for each in found.tried) else 0
     ),
-    has_section=lambda found: any(each.here.verdict is not Answer.NOT_MEASURED for each in found.tried),
+    has_section=lambda found: any(
+        each.here.verdict is not Answer.NOT_MEASURED for each in found.tried
+    ),
     heading="Published claims, tried here",
     place=75,
 )

@@ -89,23 +89,30 @@ def _phrases(found: Bisection) -> _Phrases:
 
 
 def _first(found: Bisection) -> str:
-    """Return what is searched for: "first slower release", "first release with more peak memory"."""
+    """Return what is searched for: "first slower release", "first release with more peak
+    memory".
+    """
     if found.ends.quantity == TIME:
         return f"first {'faster' if found.faster else 'slower'} {found.kind}"
-    return f"first {found.kind} with {'less' if found.faster else 'more'} {JUDGED[found.ends.quantity].words}"
+    return (
+        f"first {found.kind} with {'less' if found.faster else 'more'} "
+        f"{JUDGED[found.ends.quantity].words}"
+    )
 
 
 def _other_way(found: Bisection, said: str) -> str:
-    """Return that the change has the other direction than the one asked for, and how to search for it."""
+    """Return that the change has the other direction than the one asked for, and how to search for
+    it.
+    """
     good, bad, phrases = found.good, found.bad, _phrases(found)
     if found.faster:
         return (
-            f"{good} {phrases.is_not_less} than {bad}, but {phrases.more} ({bad} against {good}: {said}). To find "
-            f"where {phrases.rose}: --good {bad} --bad {good}, without --faster."
+            f"{good} {phrases.is_not_less} than {bad}, but {phrases.more} ({bad} against {good}: "
+            f"{said}). To find where {phrases.rose}: --good {bad} --bad {good}, without --faster."
         )
     return (
-        f"{bad} {phrases.is_not_more} than {good}, but {phrases.less}: {said}. To find where {phrases.fell}: --good "
-        f"{bad} --bad {good} --faster."
+        f"{bad} {phrases.is_not_more} than {good}, but {phrases.less}: {said}. To find where "
+        f"{phrases.fell}: --good {bad} --bad {good} --faster."
     )
 
 
@@ -115,32 +122,48 @@ def headline(found: Bisection) -> str:
     sure = f"with probability {_percent(found.probability)}"
     if found.outcome is BisectionOutcome.FOUND:
         if len(suspects) > 1:
-            return f"The {first} is one of {listed(suspects)}, {sure}: all but the last could not be tested."
-        about = next((f" ({each.about})" for each in found.tried if each.name == suspects[0] and each.about), "")
+            return (
+                f"The {first} is one of {listed(suspects)}, {sure}: all but the last could not be "
+                "tested."
+            )
+        about = next(
+            (f" ({each.about})" for each in found.tried if each.name == suspects[0] and each.about),
+            "",
+        )
         return f"The {first} is {suspects[0]}{about}, {sure}."
     if found.outcome is BisectionOutcome.SEVERAL and found.assessment is not None:
         return (
-            f"The pairs contradict a single change (probability of several: {_percent(found.assessment.several)}): "
-            f"{found.between} is neither like {found.good} nor like {found.bad}. Bisect each part separately: --good "
-            f"{found.good} --bad {found.between}, and --good {found.between} --bad {found.bad}."
+            "The pairs contradict a single change (probability of several: "
+            f"{_percent(found.assessment.several)}): {found.between} is neither like {found.good} "
+            f"nor like {found.bad}. Bisect each part separately: --good {found.good} --bad "
+            f"{found.between}, and --good {found.between} --bad {found.bad}."
         )
     if found.assessment is not None:
         several = f"one of {counted(len(suspects), found.kind)}, {suspects[0]} to {suspects[-1]}"
         span = several if len(suspects) > 1 else suspects[0]
-        return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {percent(found.confidence)}."
-    said, nothing = sentence_of(found.ends), f"No {_phrases(found).a_rise} to bisect from {found.good} to {found.bad}"
+        return (
+            f"Undecided: the {first} is {span}, {sure}; the confidence asked for is "
+            f"{percent(found.confidence)}."
+        )
+    said, nothing = (
+        sentence_of(found.ends),
+        f"No {_phrases(found).a_rise} to bisect from {found.good} to {found.bad}",
+    )
     if found.outcome is BisectionOutcome.NO_NUMBER:
         return f"{found.bad} cannot be compared with {found.good}: {said}."
     if found.ends.verdict is Verdict.IMPROVEMENT:
         return _other_way(found, said)
     if found.outcome is BisectionOutcome.DIFFERENT:
         return (
-            f"{found.bad} computes something else than {found.good}, so their times are not compared: {said}. If that "
-            "is intended (other random numbers, say), --allow-different searches by the times."
+            f"{found.bad} computes something else than {found.good}, so their times are not "
+            f"compared: {said}. If that is intended (other random numbers, say), --allow-different "
+            "searches by the times."
         )
     if found.outcome is BisectionOutcome.NO_SLOWDOWN:
         return f"{nothing}: {said}."
-    return f"Undecided whether {found.bad} {_phrases(found).is_more} than {found.good} at all: {said}."
+    return (
+        f"Undecided whether {found.bad} {_phrases(found).is_more} than {found.good} at all: {said}."
+    )
 
 
 def _size(found: Bisection, known: Assessment) -> str:
@@ -149,13 +172,19 @@ def _size(found: Bisection, known: Assessment) -> str:
         size = longer_in_words(known.size, known.low, known.high)
         return f"Before it, a step took {size}." if found.faster else f"A step takes {size}."
     size = change_in_words(known.size, known.low, known.high, "more", "less")
-    return f"{'Before it: ' if found.faster else 'Since then: '}{size} {JUDGED[found.ends.quantity].words}."
+    return (
+        f"{'Before it: ' if found.faster else 'Since then: '}{size} "
+        f"{JUDGED[found.ends.quantity].words}."
+    )
 
 
 def _page(found: Bisection) -> Page:
     count = counted(len(found.names), found.kind)
     before = (
-        f"{name_of(found.cell)}: where {_phrases(found).fell if found.faster else _phrases(found).rose}",
+        (
+            f"{name_of(found.cell)}: where "
+            f"{_phrases(found).fell if found.faster else _phrases(found).rose}"
+        ),
         f"From {found.good} (good) to {found.bad} (bad): {count}, on {found.host.name}.",
     )
     after: list[str] = []
@@ -175,7 +204,9 @@ def _page(found: Bisection) -> Page:
     measured = f"of {len(found.tried) - untestable} of {count}{skipped}"
     after.append(f"{counted(found.pairs, 'pair')} of launches{lost}, {measured}.")
     after += [f"Measure it again: `{found.command}`"]
-    tables = [table(_columns(found.kind), found.tried, key="tried", words=True)] if found.tried else []
+    tables = (
+        [table(_columns(found.kind), found.tried, key="tried", words=True)] if found.tried else []
+    )
     if found.operators is not None:
         after.append(found.operators.sentence)
         fast, slow = found.beside
@@ -205,7 +236,10 @@ def _data(found: Bisection) -> dict[str, Any]:
         "tried": objects(_columns(found.kind), found.tried),
         "ends": {
             "verdict": found.ends.verdict,
-            **{name: getattr(found.ends.judgement, name) for name in ("ratio", "low", "high", "p", "sentence")},
+            **{
+                name: getattr(found.ends.judgement, name)
+                for name in ("ratio", "low", "high", "p", "sentence")
+            },
             "pairs": len(found.ends.pairs[0]),
         },
         "rule": {"magnitude": found.rule.magnitude, "tolerance": found.rule.tolerance},

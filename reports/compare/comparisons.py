@@ -1,4 +1,6 @@
-"""`dlbench report comparisons`: the runs of two sides (compare, gate) of a store, judged again from their launches."""
+"""`dlbench report comparisons`: the runs of two sides (compare, gate) of a store, judged again from
+their launches.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +10,14 @@ from dlbench.adapters import axes
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, csv_rows, objects
 from dlbench.reports.compare.operators import difference_data
-from dlbench.reports.compare.report import WORDS, gate_outcome, heading, headline, operators_in_words, table
+from dlbench.reports.compare.report import (
+    WORDS,
+    gate_outcome,
+    heading,
+    headline,
+    operators_in_words,
+    table,
+)
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report, Source
 from dlbench.reports.results.comparison import CellComparison, Comparison, compare_sides
@@ -20,7 +29,9 @@ Compared = tuple[Run, Comparison]
 
 
 def compared(source: Source) -> Sequence[Compared]:
-    """Return all that are asked for, the newest first; a run without a launch of either side is left out."""
+    """Return all that are asked for, the newest first; a run without a launch of either side is
+    left out.
+    """
     found = []
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
         if not run.sides or run.purpose == BISECTING or not source.narrowing.takes(run):
@@ -39,7 +50,8 @@ def compared(source: Source) -> Sequence[Compared]:
 
 
 WHOLE = 3
-"""Number of the newest that are shown cell by cell; `dlbench gate` and `compare` show theirs when they finish."""
+"""Number of the newest that are shown cell by cell; `dlbench gate` and `compare` show theirs when
+they finish."""
 
 
 def outcome(found: Compared) -> str:
@@ -49,7 +61,11 @@ def outcome(found: Compared) -> str:
 
 
 def _finding(cell: CellComparison) -> dict[str, Any]:
-    return {"cell": axes.values(cell.cell), "quantity": cell.quantity, "finding": WORDS[cell.verdict].word}
+    return {
+        "cell": axes.values(cell.cell),
+        "quantity": cell.quantity,
+        "finding": WORDS[cell.verdict].word,
+    }
 
 
 _COLUMNS: tuple[Column[Compared], ...] = (
@@ -58,10 +74,17 @@ _COLUMNS: tuple[Column[Compared], ...] = (
     Column("started", None, lambda each: each[0].started.isoformat()),
     Column("purpose", "what", lambda each: each[0].purpose),
     Column("baseline", None, lambda each: each[1].baseline),
-    Column("candidate", "candidate against baseline", lambda each: each[1].candidate, lambda each: heading(each[1])),
+    Column(
+        "candidate",
+        "candidate against baseline",
+        lambda each: each[1].candidate,
+        lambda each: heading(each[1]),
+    ),
     Column("outcome", "outcome", outcome),
     Column("findings", None, lambda each: [_finding(cell) for cell in each[1].cells], fields=None),
-    Column("operators", None, lambda each: list(map(difference_data, each[1].operators)), fields=None),
+    Column(
+        "operators", None, lambda each: list(map(difference_data, each[1].operators)), fields=None
+    ),
 )
 
 
@@ -74,17 +97,25 @@ def _page(found: Sequence[Compared]) -> Page:
         for run, comparison in found[:WHOLE]
     ]
     operators = [line for _, comparison in found[:WHOLE] for line in operators_in_words(comparison)]
-    return Page((), (columns.table(_COLUMNS, found, "Comparisons and gates", words=True), *whole), tuple(operators))
+    return Page(
+        (),
+        (columns.table(_COLUMNS, found, "Comparisons and gates", words=True), *whole),
+        tuple(operators),
+    )
 
 
 def newest(found: Sequence[Compared]) -> list[str]:
     """Return the newest one in a sentence, for the head of a page."""
-    return [f"{heading(each[1])} ({each[0].started:%Y-%m-%d}): {outcome(each)}." for each in found[:1]]
+    return [
+        f"{heading(each[1])} ({each[0].started:%Y-%m-%d}): {outcome(each)}." for each in found[:1]
+    ]
 
 
 REPORT = Report(
     name="comparisons",
-    summary="Every comparison and gate that a store holds, with its outcome; the newest cell by cell.",
+    summary=(
+        "Every comparison and gate that a store holds, with its outcome; the newest cell by cell."
+    ),
     examples=("dlbench report comparisons", "dlbench report comparisons --run 20261122"),
     analyse=compared,
     page=lambda found, options: _page(found),

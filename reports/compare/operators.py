@@ -1,4 +1,6 @@
-"""`dlbench explain --against`: which operators account for the difference between two sides of a step."""
+"""`dlbench explain --against`: which operators account for the difference between two sides of a
+step.
+"""
 
 from typing import Any
 
@@ -35,11 +37,31 @@ def _calls(each: OperatorDifference) -> str:
 
 
 COLUMNS: tuple[Column[OperatorDifference], ...] = (
-    Column("name", "operator", lambda each: each.name, lambda each: Entry(one_line(each.name, 34), best=each.named)),
+    Column(
+        "name",
+        "operator",
+        lambda each: each.name,
+        lambda each: Entry(one_line(each.name, 34), best=each.named),
+    ),
     Column("kind", None, lambda each: each.kind),
-    Column("baseline", "baseline ms", lambda each: each.baseline, lambda each: _milliseconds(each.baseline)),
-    Column("candidate", "candidate ms", lambda each: each.candidate, lambda each: _milliseconds(each.candidate)),
-    Column("share", "of the difference", lambda each: each.share, lambda each: f"{100 * each.share:.0f} %"),
+    Column(
+        "baseline",
+        "baseline ms",
+        lambda each: each.baseline,
+        lambda each: _milliseconds(each.baseline),
+    ),
+    Column(
+        "candidate",
+        "candidate ms",
+        lambda each: each.candidate,
+        lambda each: _milliseconds(each.candidate),
+    ),
+    Column(
+        "share",
+        "of the difference",
+        lambda each: each.share,
+        lambda each: f"{100 * each.share:.0f} %",
+    ),
     Column("baseline_calls", None, lambda each: each.baseline_calls),
     Column("candidate_calls", None, lambda each: each.candidate_calls),
     Column("", "calls", lambda each: each.candidate_calls, _calls),
@@ -49,18 +71,23 @@ COLUMNS: tuple[Column[OperatorDifference], ...] = (
 
 
 def lines(found: StepDifference) -> list[str]:
-    """Return the result in words: how long a step takes, which operators differ, and what else does."""
+    """Return the result in words: how long a step takes, which operators differ, and what else
+    does.
+    """
     words = []
     if found.timed is not None:
         before, after = found.timed
         change = change_in_words(after / before, None, None)
         words.append(
-            f"A step takes {number(after * 1e3)} ms, and {number(before * 1e3)} ms in the baseline: {change} (medians "
-            f"of {counted(found.launches, 'launch', 'launches')} each)."
+            f"A step takes {number(after * 1e3)} ms, and {number(before * 1e3)} ms in the "
+            f"baseline: {change} (medians of {counted(found.launches, 'launch', 'launches')} each)."
         )
     words.append(found.sentence)
     if found.differs and found.explained < EXPLAINED:
-        beside = " ".join(found.circumstances) or "Page faults, waiting threads and CPU time do not differ either."
+        beside = (
+            " ".join(found.circumstances)
+            or "Page faults, waiting threads and CPU time do not differ either."
+        )
         words.append(f"Operators leave most of the difference open. {beside}")
     return words
 
@@ -76,7 +103,9 @@ def operator_table(found: StepDifference, top: int, title: str = "") -> Table:
 def difference_data(found: StepDifference) -> dict[str, Any]:
     """Return a cell's difference as a JSON object, with all operators."""
     whole = {BASELINE: found.baseline, CANDIDATE: found.candidate}
-    timed = None if found.timed is None else dict(zip((BASELINE, CANDIDATE), found.timed, strict=True))
+    timed = (
+        None if found.timed is None else dict(zip((BASELINE, CANDIDATE), found.timed, strict=True))
+    )
     return {
         "cell": axes.values(found.cell),
         "sentence": found.sentence,
@@ -101,11 +130,17 @@ def _page(found: StepDifference, top: int) -> Page:
         return Page((f"{name_of(found.cell)}.",), (), tuple(lines(found)))
     before = (
         f"{name_of(found.cell)}, against the baseline.",
-        f"Under {found.profiler} a step takes {number(found.candidate * 1e3)} ms, and {number(found.baseline * 1e3)} "
-        f"ms in the baseline (means of {counted(found.launches, 'launch', 'launches')} each, "
-        f"{counted(found.steps, 'step')} a launch).",
+        (
+            f"Under {found.profiler} a step takes {number(found.candidate * 1e3)} ms, and "
+            f"{number(found.baseline * 1e3)} ms in the baseline (means of "
+            f"{counted(found.launches, 'launch', 'launches')} each, {counted(found.steps, 'step')} "
+            "a launch)."
+        ),
     )
-    tables = table(COLUMNS, found.kinds, "Kinds of operators of a profiled step"), operator_table(found, top)
+    tables = (
+        table(COLUMNS, found.kinds, "Kinds of operators of a profiled step"),
+        operator_table(found, top),
+    )
     legend = f"{BEST} accounts for a part of the difference that repeats over the launches."
     return Page(before, tables, (*((legend,) if found.named else ()), *lines(found)))
 

@@ -45,9 +45,9 @@ _SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a bui
 _FASTER = "faster by more than {magnitude}, significant at p <= {p}"
 _BROKEN = "the candidate fails where the baseline does not; fails a build"
 _DIFFERENT = (
-    "the candidate computes something else: losses or outputs of the first steps differ from the baseline's by more "
-    "than --loss-tolerance; fails a build. If that is intended (other random numbers, say), --allow-different compares "
-    "the times"
+    "the candidate computes something else: losses or outputs of the first steps differ from the "
+    "baseline's by more than --loss-tolerance; fails a build. If that is intended (other random "
+    "numbers, say), --allow-different compares the times"
 )
 _OPEN = "not shown to be slower, but a slowdown of {tolerance} is not excluded either"
 _DISTURBED = "other programs interfered with at least half of its launches"
@@ -55,16 +55,24 @@ _IN_PAIRS = "disturbed by other programs in at least half of the pairs"
 _NO_NUMBER = "a side was not measured, or the baseline fails too"
 WORDS = {
     Verdict.REGRESSION: Words("REGRESSION", _SLOWER, "slower than the baseline", "failure"),
-    Verdict.BROKEN: Words("broken", _BROKEN, "without a number though the baseline has one", "error"),
+    Verdict.BROKEN: Words(
+        "broken", _BROKEN, "without a number though the baseline has one", "error"
+    ),
     Verdict.DIFFERENT: Words("DIFFERENT", _DIFFERENT, "other work than the baseline", "failure"),
     Verdict.IMPROVEMENT: Words("improvement", _FASTER),
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
     Verdict.COMPARISON: Words(
-        "compared", "different machines, or launches on different numbers of CPUs: a ratio, not a verdict on a change"
+        "compared",
+        "different machines, or launches on different numbers of CPUs: a ratio, not a verdict on "
+        "a change",
     ),
-    Verdict.NO_REGRESSION: Words("no regression", "the interval excludes a slowdown of {tolerance}"),
-    Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
+    Verdict.NO_REGRESSION: Words(
+        "no regression", "the interval excludes a slowdown of {tolerance}"
+    ),
+    Verdict.HOLE: Words(
+        "no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"
+    ),
 }
 GRAVE = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT)
 """Verdicts that fail a build."""
@@ -78,12 +86,19 @@ def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ..
 
 
 def headline(comparison: Comparison) -> str:
-    """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression"."""
+    """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no
+    regression".
+    """
     counts = ", ".join(
-        f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
+        f"{len(found)} "
+        f"{_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
-    none = "" if any(cell.measured for cell in comparison.cells) else ", none with launches that count on both sides"
+    none = (
+        ""
+        if any(cell.measured for cell in comparison.cells)
+        else ", none with launches that count on both sides"
+    )
     only_baseline, only_candidate = len(comparison.only_baseline), len(comparison.only_candidate)
     one_sided = f"; {only_baseline} only in the baseline" if only_baseline else ""
     one_sided += f"; {only_candidate} only in the candidate" if only_candidate else ""
@@ -105,7 +120,11 @@ def ratio_of(found: Ratio) -> str:
     def written(value: float) -> str:
         return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
 
-    ends = "" if found.low is None or found.high is None else f" ({written(found.low)}-{written(found.high)})"
+    ends = (
+        ""
+        if found.low is None or found.high is None
+        else f" ({written(found.low)}-{written(found.high)})"
+    )
     return f"{written(found.value)}{ends}"
 
 
@@ -114,7 +133,10 @@ def ratio_of_cell(cell: CellComparison) -> str:
     judged = cell.judgement
     if judged.ratio is not None:
         return ratio_of(Ratio(judged.ratio, judged.low, judged.high, ""))
-    words = [HOLES[side.status] if side.status is not Status.OK else "ok" for side in (cell.baseline, cell.candidate)]
+    words = [
+        HOLES[side.status] if side.status is not Status.OK else "ok"
+        for side in (cell.baseline, cell.candidate)
+    ]
     return "" if words == ["ok", "ok"] else " / ".join(words) if words[0] != words[1] else words[0]
 
 
@@ -144,7 +166,9 @@ _OF_A_SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", _row),
     Column("", "threads", lambda each: head_of(each.cell)),
-    Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
+    Column(
+        "", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))
+    ),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
     Column("quantity", None, lambda each: each.quantity),
     Column(
@@ -157,23 +181,45 @@ _CELL: tuple[Column[CellComparison], ...] = (
     Column(
         "verdict",
         None,
-        lambda each: Verdict.INCONCLUSIVE if each.verdict in (Verdict.BROKEN, Verdict.HOLE) else each.verdict,
+        lambda each: (
+            Verdict.INCONCLUSIVE if each.verdict in (Verdict.BROKEN, Verdict.HOLE) else each.verdict
+        ),
     ),
     *attributes(
         lambda each: each.judgement,
-        *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error", "method", "sentence"),
+        *(
+            "ratio",
+            "low",
+            "high",
+            "p",
+            "adjusted_p",
+            "smallest_effect",
+            "standard_error",
+            "method",
+            "sentence",
+        ),
         standard_error=None,
     ),
     Column(
         "launches_used",
         None,
-        lambda each: {BASELINE: each.judgement.baseline_launches, CANDIDATE: each.judgement.candidate_launches},
+        lambda each: {
+            BASELINE: each.judgement.baseline_launches,
+            CANDIDATE: each.judgement.candidate_launches,
+        },
         fields=None,
     ),
-    Column("pairs", None, lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)), fields=None),
+    Column(
+        "pairs",
+        None,
+        lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)),
+        fields=None,
+    ),
     Column("tail", None, lambda each: _of_tail(each.tail), fields=None),
     Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
-    *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
+    *attributes(
+        lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)
+    ),
 )
 
 
@@ -182,7 +228,9 @@ def _of_tail(found: PairedEstimate | None) -> dict[str, float] | None:
 
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
-    """Return a row for each cell, and for each quantity judged, under the headings of their networks."""
+    """Return a row for each cell, and for each quantity judged, under the headings of their
+    networks.
+    """
     return columns.table(_CELL, cells, title, group=lambda each: group_name(each.cell))
 
 
@@ -190,7 +238,9 @@ def comparison_rows(comparison: Comparison) -> Rows:
     """Return a line for each cell; flags are those of both sides."""
 
     def flags(each: CellComparison) -> list[Any]:
-        return list({flag.kind: flag for flag in (*each.baseline.flags, *each.candidate.flags)}.values())
+        return list(
+            {flag.kind: flag for flag in (*each.baseline.flags, *each.candidate.flags)}.values()
+        )
 
     return csv_rows((*_CELL, Column("flags", None, flags)), comparison.cells)
 
@@ -198,8 +248,13 @@ def comparison_rows(comparison: Comparison) -> Rows:
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
     return {
-        **{name: getattr(comparison, name) for name in (BASELINE, CANDIDATE, "purpose", "same_session")},
-        "machines": [{"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts],
+        **{
+            name: getattr(comparison, name)
+            for name in (BASELINE, CANDIDATE, "purpose", "same_session")
+        },
+        "machines": [
+            {"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts
+        ],
         "headline": headline(comparison),
         "gate": plain(gate_outcome(comparison)) if comparison.purpose == "gate" else None,
         "counts": {each.name: len(cells) for each, cells in by_verdict(comparison).items()},
@@ -217,14 +272,19 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def _reasons(comparison: Comparison) -> list[str]:
-    """Return a sentence for each notable cell, the gravest first; verdicts that fail nothing are cut to a few."""
+    """Return a sentence for each notable cell, the gravest first; verdicts that fail nothing are
+    cut to a few.
+    """
     lines = []
     for found, cells in by_verdict(comparison).items():
         if found not in _QUIET:
             shown = cells if found in GRAVE else cells[:_MOST_REASONS]
             lines += [f"{each.name}: {sentence_of(each)}" for each in shown]
             if len(shown) < len(cells):
-                lines.append(f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows all")
+                lines.append(
+                    f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows "
+                    "all"
+                )
     return lines
 
 
@@ -255,7 +315,11 @@ def figures(comparison: Comparison) -> list[str]:
         mean = comparison.geometric_mean
         lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
     unjudged = (Verdict.COMPARISON, Verdict.DIFFERENT)
-    judged = [each.judgement for each in comparison.cells if each.verdict not in unjudged and each.quantity == TIME]
+    judged = [
+        each.judgement
+        for each in comparison.cells
+        if each.verdict not in unjudged and each.quantity == TIME
+    ]
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
@@ -263,7 +327,10 @@ def figures(comparison: Comparison) -> list[str]:
         if len(effects) > 1:
             span += f" (median of the cells; {percent(effects[-1])} worst)"
         often = percent(POWER)
-        lines.append(f"Smallest slowdown that would have been called a regression {often} of the time: {span}.")
+        lines.append(
+            f"Smallest slowdown that would have been called a regression {often} of the time: "
+            f"{span}."
+        )
     return lines
 
 
@@ -274,15 +341,23 @@ def remarks(comparison: Comparison) -> list[str]:
         *_one_sided("only in the candidate", comparison.only_candidate),
     ]
     differing = side_differences_line(comparison.differences, len(comparison.cells))
-    return [*lines, *([differing] if differing else []), *_slower_tails(comparison), *comparison.notes]
+    return [
+        *lines,
+        *([differing] if differing else []),
+        *_slower_tails(comparison),
+        *comparison.notes,
+    ]
 
 
 _TAIL_P = 0.0005
-"""A slower tail is remarked on only where identical code shows one as rarely as a gate calls it slower."""
+"""A slower tail is remarked on only where identical code shows one as rarely as a gate calls it
+slower."""
 
 
 def _slower_tails(comparison: Comparison) -> list[str]:
-    """Return a line for each cell whose slowest steps are clearly slower though the step itself is not."""
+    """Return a line for each cell whose slowest steps are clearly slower though the step itself is
+    not.
+    """
     lines = []
     for cell in comparison.cells:
         tail = cell.tail
@@ -291,8 +366,8 @@ def _slower_tails(comparison: Comparison) -> list[str]:
         if tail.ratio > 1 + comparison.rule.magnitude:
             ends = f"{tail.low:.3f} to {tail.high:.3f}"
             lines.append(
-                f"{name_of(cell.cell)}: one step in ten is slower: nine in ten take up to {tail.ratio:.3f} times as "
-                f"long as the baseline's ({ends}, p {tail.slower_p:.2g})."
+                f"{name_of(cell.cell)}: one step in ten is slower: nine in ten take up to "
+                f"{tail.ratio:.3f} times as long as the baseline's ({ends}, p {tail.slower_p:.2g})."
             )
     return lines
 
@@ -301,7 +376,9 @@ _MOST_NAMES = 10
 
 
 def _one_sided(where: str, cells: Sequence[Cell]) -> list[str]:
-    """Return a line for each of the first cells that one side lacks, and the number of the others."""
+    """Return a line for each of the first cells that one side lacks, and the number of the
+    others.
+    """
     lines = [f"{where[:1].upper()}{where[1:]}: {name_of(cell)}." for cell in cells[:_MOST_NAMES]]
     more = len(cells) - len(lines)
     return [*lines, f"... and {more} more {where}; --json shows all."] if more else lines
@@ -320,7 +397,9 @@ def meanings(comparison: Comparison) -> dict[Verdict, str]:
 
 def _thresholds(rule: Rule, of_time: str, times: int) -> str:
     """Return the thresholds of all quantities that are judged: "2.5 % (peak memory 5 %)"."""
-    further = ", ".join(f"{JUDGED[name].words} {percent(times * share)}" for name, share in rule.further)
+    further = ", ".join(
+        f"{JUDGED[name].words} {percent(times * share)}" for name, share in rule.further
+    )
     if not rule.judges_time:
         return further
     return f"{of_time} ({further})" if further else of_time
@@ -341,7 +420,9 @@ def details_of(cells: Iterable[CellComparison]) -> list[str]:
         for name, side in ((BASELINE, each.baseline), (CANDIDATE, each.candidate)):
             for flag in side.flags:
                 if flag.kind is not PARITY_UNCHECKED:
-                    facts.setdefault(f"{name}: {flag.kind.symbol} {flag.sentence}", []).append(each.cell)
+                    facts.setdefault(f"{name}: {flag.kind.symbol} {flag.sentence}", []).append(
+                        each.cell
+                    )
     return [
         f"{name_of(first)}{f' and {len(others)} more' if others else ''}, {fact}"
         for fact, (first, *others) in facts.items()
@@ -353,16 +434,21 @@ def machines(comparison: Comparison) -> str:
     names = [host.name for host in comparison.hosts]
     if len(names) > 1:
         return f"Baseline on {names[0]}; candidate on {names[1]}."
-    how = "both sides in one session" if comparison.same_session else "the two sides in different sessions"
+    how = (
+        "both sides in one session"
+        if comparison.same_session
+        else "the two sides in different sessions"
+    )
     return f"On {names[0]}, {how}."
 
 
 class GateOutcome(NamedTuple):
     """The outcome of a gate and the reason for it.
 
-    Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed: a regression is
-    confirmed, or the candidate gives no number though the baseline does, or computes something else. Else undecided: a
-    cell inconclusive, disturbed or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
+    Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed:
+    a regression is confirmed, or the candidate gives no number though the baseline does, or
+    computes something else. Else undecided: a cell inconclusive, disturbed or not measured. A cell
+    beyond both sides (unsupported, out of memory) does not count.
     """
 
     outcome: Literal["passed", "failed", "undecided"]
@@ -381,7 +467,9 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
     """Return the outcome of a gate."""
     counts = {found: len(cells) for found, cells in by_verdict(comparison).items()}
     holes = comparison.having(Verdict.HOLE)
-    beyond = sum(cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes)
+    beyond = sum(
+        cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes
+    )
     counts[Verdict.HOLE] = len(holes) - beyond + comparison.unmeasured
     if comparison.rule.further:
         return outcome_of(counts, "judgement", of_time=False)
@@ -389,26 +477,40 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 
 def outcome_of(counts: Mapping[Verdict, int], noun: str, of_time: bool = True) -> GateOutcome:
-    """Return the outcome by the number of cells (or ``noun``) of each verdict, which are on times alone or not."""
+    """Return the outcome by the number of cells (or ``noun``) of each verdict, which are on times
+    alone or not.
+    """
     judged = counted(sum(counts.values()), noun)
     failing = [verdict for verdict in GRAVE if counts.get(verdict)]
     if failing:
         return GateOutcome("failed", _how_many(counts, failing, judged, of_time))
     if sum(counts.values()) == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
-    undecided = [verdict for verdict in Verdict if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].said]
+    undecided = [
+        verdict
+        for verdict in Verdict
+        if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].said
+    ]
     if undecided:
         return GateOutcome("undecided", _how_many(counts, undecided, judged, of_time))
     return GateOutcome("passed", f"no {'slowdown' if of_time else 'regression'} in {judged}")
 
 
-def _how_many(counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str, of_time: bool) -> str:
-    """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline, 1 is broken"."""
+def _how_many(
+    counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str, of_time: bool
+) -> str:
+    """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline,
+    1 is broken".
+    """
     words: list[str] = []
     for verdict in verdicts:
         count = counts[verdict]
         of = "" if words else f" of {judged}"
-        said = WORDS[verdict].said if of_time or verdict is not Verdict.REGRESSION else "worse than the baseline"
+        said = (
+            WORDS[verdict].said
+            if of_time or verdict is not Verdict.REGRESSION
+            else "worse than the baseline"
+        )
         words.append(f"{count}{of} {'is' if count == 1 else 'are'} {said}")
     return ", ".join(words)
 
@@ -419,18 +521,23 @@ MOST_CHARACTERS = 65_536
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
-    """Return a comment for a pull request: the outcome, the changes and what is open; the rest within ``<details>``.
+    """Return a comment for a pull request: the outcome, the changes and what is open; the rest
+    within ``<details>``.
 
-    Its first line is invisible: a job uses it to find and update the comment. If the text would be too long, the least
-    striking cells and the last facts are left out.
+    Its first line is invisible: a job uses it to find and update the comment. If the text would be
+    too long, the least striking cells and the last facts are left out.
     """
-    outcome = gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
+    outcome = (
+        gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
+    )
     cells, meant = by_verdict(comparison), meanings(comparison)
     unclear = [each for each in cells if each not in (*_CHANGES, Verdict.NO_REGRESSION)]
     notes = [f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear]
     notes += [*operators_in_words(comparison), *remarks(comparison)]
     # Nothing in an indented line has a meaning to Markdown.
-    command = f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
+    command = (
+        f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
+    )
     words = [*figures(comparison), *legend(comparison)]
     before = f"<!-- dlbench {comparison.purpose} -->\n### {escaped(outcome)}\n"
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
@@ -439,7 +546,9 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     changed = [
         each
         for kind in _CHANGES
-        for each in sorted(cells.get(kind, ()), key=lambda cell: -abs(math.log(cell.judgement.ratio or 1.0)))
+        for each in sorted(
+            cells.get(kind, ()), key=lambda cell: -abs(math.log(cell.judgement.ratio or 1.0))
+        )
     ]
     changes = _table([(*_fields(each), _finding(each)) for each in changed], room // 3)
     facts = _bullets(details_of(comparison.cells), room // 3)
@@ -460,7 +569,11 @@ def _fields(cell: CellComparison) -> tuple[str, str]:
 def _finding(cell: CellComparison) -> str:
     """Return the verdict in one word, with the reason where there is no ratio that says it."""
     word = WORDS[cell.verdict].word
-    return f"{word}: {sentence_of(cell)}" if cell.verdict in (Verdict.BROKEN, Verdict.DIFFERENT) else word
+    return (
+        f"{word}: {sentence_of(cell)}"
+        if cell.verdict in (Verdict.BROKEN, Verdict.DIFFERENT)
+        else word
+    )
 
 
 def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
@@ -471,7 +584,8 @@ def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
     lines = [pipe_row(escaped(table_field(text)) for text in row) for row in rows]
     shown = _within(lines, room, pipe_row(("... and {} more", *[""] * (len(head) - 1))))
     return "".join(
-        f"{line}\n" for line in (pipe_row(head), pipe_row([":--", "--:", *[":--"] * (len(head) - 2)]), *shown)
+        f"{line}\n"
+        for line in (pipe_row(head), pipe_row([":--", "--:", *[":--"] * (len(head) - 2)]), *shown)
     )
 
 
@@ -483,14 +597,18 @@ def _bullets(lines: Sequence[str], room: int = MOST_CHARACTERS) -> str:
 def _within(lines: Sequence[str], room: int, more: str) -> list[str]:
     """Return as many of the lines as have room, and of the others how many there are."""
     fitting = sum(end <= room for end in accumulate(len(line) + 1 for line in lines))
-    return [*lines[:fitting], *([more.format(len(lines) - fitting)] if fitting < len(lines) else [])]
+    return [
+        *lines[:fitting],
+        *([more.format(len(lines) - fitting)] if fitting < len(lines) else []),
+    ]
 
 
 def comparison_to_junit(comparison: Comparison) -> str:
     """Return the XML document.
 
-    Attributes are those of the schema that Jenkins, GitLab and GitHub's actions read: tests, failures, errors,
-    skipped, time; classname and name. The time of a case is the candidate's median seconds of one step.
+    Attributes are those of the schema that Jenkins, GitLab and GitHub's actions read: tests,
+    failures, errors, skipped, time; classname and name. The time of a case is the candidate's
+    median seconds of one step.
     """
     ends = Counter(WORDS[cell.verdict].junit for cell in comparison.cells)
     totals = {
@@ -517,7 +635,11 @@ def comparison_to_junit(comparison: Comparison) -> str:
         ElementTree.SubElement(properties, "property", name=key, value=one_line(value))
     suite.extend(map(_case, comparison.cells))
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        + ElementTree.tostring(root, encoding="unicode")
+        + "\n"
+    )
 
 
 def _candidate_seconds(cell: CellComparison) -> float:
@@ -552,7 +674,8 @@ _MOST_OPERATORS = 5
 
 
 def comparison_page(comparison: Comparison) -> Page:
-    """Return the comparison as words and a table: each cell's ratio and verdict, then more of the striking ones.
+    """Return the comparison as words and a table: each cell's ratio and verdict, then more of the
+    striking ones.
 
     The counts stand at the end, where a terminal leaves the reader.
     """
@@ -564,7 +687,11 @@ def comparison_page(comparison: Comparison) -> Page:
     tables = [table(comparison.cells)]
     for difference in comparison.operators:
         if difference.differs:
-            tables.append(operator_table(difference, _MOST_OPERATORS, f"Operators of {name_of(difference.cell)}"))
+            tables.append(
+                operator_table(
+                    difference, _MOST_OPERATORS, f"Operators of {name_of(difference.cell)}"
+                )
+            )
     return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after[1:]))
 
 

@@ -1,20 +1,24 @@
-"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop helping.
+"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones
+stop helping.
 
-A curve is one row of the matrix at one place (machine, device, threads, precision, placement, workers) over the
-mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
-b / T(b): examples a second, for the recurrent networks sequences.
+A curve is one row of the matrix at one place (machine, device, threads, precision, placement,
+workers) over the mini-batch sizes of a network; where several workers share a mini-batch the size
+is the whole one's. Throughput X(b) is b / T(b): examples a second, for the recurrent networks
+sequences.
 
-The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`judge`): the same speed for
-less memory.
+The best mini-batch is the smallest whose throughput is not clearly lower than the highest
+(`judge`): the same speed for less memory.
 
-The knee is the smallest mini-batch beyond which no larger one pays: throughput never grows by `PAYS` or more per
-doubling, X(c) / X(b) < (1 + PAYS) ** log2(c / b) for every c > b. So one slow size in the middle makes no knee, and the
-largest size is never one. The medians give the knee; the intervals of those ratios (for single comparisons, not for all
-together) give its earliest and latest position.
+The knee is the smallest mini-batch beyond which no larger one pays: throughput never grows by
+`PAYS` or more per doubling, X(c) / X(b) < (1 + PAYS) ** log2(c / b) for every c > b. So one slow
+size in the middle makes no knee, and the largest size is never one. The medians give the knee; the
+intervals of those ratios (for single comparisons, not for all together) give its earliest and
+latest position.
 
-A size whose cell failed parity, or used more threads than asked, takes no part. Nor does one with another environment
-than its row's newest, without a parity check, disturbed by other programs, or whose GPU was throttled, had memory
-errors or a clock that disagrees with the wall clock, unless that is true of all sizes.
+A size whose cell failed parity, or used more threads than asked, takes no part. Nor does one with
+another environment than its row's newest, without a parity check, disturbed by other programs, or
+whose GPU was throttled, had memory errors or a clock that disagrees with the wall clock, unless
+that is true of all sizes.
 """
 
 import math
@@ -74,29 +78,39 @@ _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
 def figure1(matrix: Matrix) -> Curves:
     """Return the curves of a matrix over the mini-batch sizes, network by network.
 
-    Curves of a single size are left out if others have several: they belong to another suite in the same store. Cells
-    whose mini-batch size is not known have no place on a curve.
+    Curves of a single size are left out if others have several: they belong to another suite in the
+    same store. Cells whose mini-batch size is not known have no place on a curve.
     """
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
     def order(key: Place) -> tuple[int, int]:
-        return networks.index(key.cell.network), matrix.columns.index(column_of(key.machine, key.cell))
+        return networks.index(key.cell.network), matrix.columns.index(
+            column_of(key.machine, key.cell)
+        )
 
-    found = along((cell for cell in matrix.cells.values() if cell.cell.batch_size is not None), "batch_size")
-    curves = [_curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
+    found = along(
+        (cell for cell in matrix.cells.values() if cell.cell.batch_size is not None), "batch_size"
+    )
+    curves = [
+        _curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)
+    ]
     shown = [curve for curve in curves if len(curve.points) > 1] or curves
     left_out = [curve for curve in curves if curve not in shown]
     notes = list(matrix.notes)
     unknown = [cell for cell in matrix.cells.values() if cell.cell.batch_size is None]
     if unknown:
-        notes.append(f"Not shown: {counted(len(unknown), 'cell')} whose mini-batch size is not known.")
+        notes.append(
+            f"Not shown: {counted(len(unknown), 'cell')} whose mini-batch size is not known."
+        )
     return Curves(tuple(shown), tuple(notes), {"left_out": left_out})
 
 
 def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
     by_size = {cell.cell.known_batch_size: cell for cell in cells}
     by_size = dict(sorted(by_size.items()))
-    timed = {size: seconds for size, cell in by_size.items() if (seconds := usable(cell)) is not None}
+    timed = {
+        size: seconds for size, cell in by_size.items() if (seconds := usable(cell)) is not None
+    }
     kept = list(timed)
     for doubt in _DOUBTS:
         kept = [size for size in kept if not by_size[size].has(doubt)] or kept
@@ -104,12 +118,18 @@ def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
     grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
     best, *as_fast = fastest_sizes(times) or (None,)
     largest = max((size for size, cell in by_size.items() if cell.seconds is not None), default=0)
-    ended = (size for size, cell in by_size.items() if cell.status is Status.OUT_OF_MEMORY and size > largest)
+    ended = (
+        size
+        for size, cell in by_size.items()
+        if cell.status is Status.OUT_OF_MEMORY and size > largest
+    )
     return Curve(
         host,
         key.cell,
         tuple(
-            Point(size, cell, timed.get(size), size in times, {"growth_per_doubling": grown.get(size)})
+            Point(
+                size, cell, timed.get(size), size in times, {"growth_per_doubling": grown.get(size)}
+            )
             for size, cell in by_size.items()
         ),
         {
@@ -150,7 +170,10 @@ def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
         return None
     return find_knee(
         "batch_size",
-        {size: [growth(size, larger, times) for larger in sizes if larger > size] for size in sizes[:-1]},
+        {
+            size: [growth(size, larger, times) for larger in sizes if larger > size]
+            for size in sizes[:-1]
+        },
         lambda found: all(each.value < limit for each in found),
         lambda found: all(each.low is None or each.low < limit for each in found),
         lambda found: all(each.high is not None and each.high < limit for each in found),
@@ -158,7 +181,9 @@ def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
 
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
-    """Return throughput at the larger size over that at the smaller, for each doubling between them."""
+    """Return throughput at the larger size over that at the smaller, for each doubling between
+    them.
+    """
     found, power = _gain(size, larger, times), 1 / math.log2(larger / size)
     return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
 
@@ -168,19 +193,37 @@ def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
     if not found.curves:
         # What was measured has no place on a curve: the notes say why.
         return layout.Page(found.notes or (layout.NOTHING,), ())
-    names, several = _place_names(found.curves), len({curve.host.fingerprint for curve in found.curves}) > 1
+    names, several = (
+        _place_names(found.curves),
+        len({curve.host.fingerprint for curve in found.curves}) > 1,
+    )
     common = layout.common_flags(point.cell for curve in found.curves for point in curve.timed)
     tables = [
-        _table(f"{network}, {names[place]}{'' if several else f', on {of[0].host.name}'}", of, quantity, common)
-        for (network, place), of in grouped(found.curves, lambda each: (each.cell.network, place_of(each))).items()
+        _table(
+            f"{network}, {names[place]}{'' if several else f', on {of[0].host.name}'}",
+            of,
+            quantity,
+            common,
+        )
+        for (network, place), of in grouped(
+            found.curves, lambda each: (each.cell.network, place_of(each))
+        ).items()
     ]
     before = (f"{QUANTITIES[quantity].title} against mini-batch size.",)
     return layout.Page(before, tuple(tables), tuple(_legend(found, common, quantity)))
 
 
-def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags.FlagKind]) -> layout.Table:
-    """Return the table of one network at one place; a row without any number gets a note instead of a column."""
-    columns = {row_name(each.cell): each for each in curves if any(shown(point, quantity) for point in each.points)}
+def _table(
+    title: str, curves: Sequence[Curve], quantity: str, common: set[flags.FlagKind]
+) -> layout.Table:
+    """Return the table of one network at one place; a row without any number gets a note instead of
+    a column.
+    """
+    columns = {
+        row_name(each.cell): each
+        for each in curves
+        if any(shown(point, quantity) for point in each.points)
+    }
     entries = {
         (point.at, name): _entry(point, curve, quantity, common)
         for name, curve in columns.items()
@@ -192,8 +235,13 @@ def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags
         for point in curve.points
         if not point.cell.shown
     ]
-    notes = (*(f"{name}: {sentence(curve)}." for name, curve in columns.items()), *layout.reasons(missing))
-    return layout.Table(title, ("mini-batch", *columns) if columns else (), tuple(grid(entries, columns)), notes)
+    notes = (
+        *(f"{name}: {sentence(curve)}." for name, curve in columns.items()),
+        *layout.reasons(missing),
+    )
+    return layout.Table(
+        title, ("mini-batch", *columns) if columns else (), tuple(grid(entries, columns)), notes
+    )
 
 
 def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
@@ -210,23 +258,29 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
     lines = [f"{QUANTITIES[quantity].title}: {meant}"] if (meant := legend(quantity)) else []
     if any(curve.found["knee"] is not None for curve in found.curves):
         lines.append(
-            f"{layout.BEST} the best mini-batch: the smallest whose throughput is not clearly below the highest; "
-            f"{_KNEE} the knee: no larger mini-batch raises throughput by {PAYS:.0%} or more per doubling; others that "
-            "the intervals allow are in brackets."
+            f"{layout.BEST} the best mini-batch: the smallest whose throughput is not clearly "
+            f"below the highest; {_KNEE} the knee: no larger mini-batch raises throughput by "
+            f"{PAYS:.0%} or more per doubling; others that the intervals allow are in brackets."
         )
-    if any(value is not None and value[1] is not None for value in (shown(point, quantity) for point in points)):
+    if any(
+        value is not None and value[1] is not None
+        for value in (shown(point, quantity) for point in points)
+    ):
         lines.append(layout.HALF_WIDTH)
     if any(point.seconds is not None and not point.takes_part for point in points):
         lines.append(
-            "Sizes measured with an older environment, without a parity check, or disturbed by other programs or a "
-            "slowed GPU do not count for best and knee."
+            "Sizes measured with an older environment, without a parity check, or disturbed by "
+            "other programs or a slowed GPU do not count for best and knee."
         )
     lines += layout.flag_lines((point.cell for point in points), common)
     lines += axes.legends(curve.cell for curve in found.curves)
     lines += left_out_points(points)
     if left_out := found.conclusions["left_out"]:
         networks = ", ".join(dict.fromkeys(curve.cell.network for curve in left_out))
-        lines.append(f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only ({networks}).")
+        lines.append(
+            f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only "
+            f"({networks})."
+        )
     return [*lines, *found.notes]
 
 
@@ -251,7 +305,11 @@ def _best(curve: Curve) -> str:
     if as_fast:
         return f"{text} ({', '.join(map(str, as_fast))} not clearly faster)"
     if best == curve.timed[-1].at:
-        text += ", the largest that memory held" if curve.found["memory_ends_at"] else ", the largest measured"
+        text += (
+            ", the largest that memory held"
+            if curve.found["memory_ends_at"]
+            else ", the largest measured"
+        )
     return text
 
 
@@ -268,11 +326,15 @@ def _knee_words(curve: Curve) -> str:
 
 
 def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
-    """Return each place in words: threads or device, unusual axes of the work, and machines where there are several."""
+    """Return each place in words: threads or device, unusual axes of the work, and machines where
+    there are several.
+    """
     places = {place_of(curve): curve.host for curve in curves}
     several = len({place.machine for place in places}) > 1
     return {
-        place: place_name(place.cell) + work_name(place.cell) + (f", {host.name}" if several else "")
+        place: place_name(place.cell)
+        + work_name(place.cell)
+        + (f", {host.name}" if several else "")
         for place, host in places.items()
     }
 
@@ -280,7 +342,9 @@ def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
 _KEYS = curve_columns("batch_size")
 _CURVE: tuple[Column[Curve], ...] = (
     *_KEYS,
-    *found_columns("best_batch_size", "as_fast", "knee", "memory_ends_at", as_fast=None, knee=_KNEE_PARTS),
+    *found_columns(
+        "best_batch_size", "as_fast", "knee", "memory_ends_at", as_fast=None, knee=_KNEE_PARTS
+    ),
     Column("summary", None, sentence, fields=None),
 )
 _POINT: tuple[Column[Point], ...] = (
@@ -293,7 +357,9 @@ _POINT: tuple[Column[Point], ...] = (
 
 
 def figure1_to_picture(found: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
-    """Draw the figure with six places on a page, and return the files written; raises ReportError."""
+    """Draw the figure with six places on a page, and return the files written; raises
+    ReportError.
+    """
     places = list(dict.fromkeys(map(place_of, found.curves)))
     most = len(pictures.DASHES)
     pages = [places[start : start + most] for start in range(0, max(1, len(places)), most)]
@@ -301,34 +367,52 @@ def figure1_to_picture(found: Curves, path: Path, quantity: str = "seconds") -> 
 
 
 def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.Picture:
-    """Return a page: a row has a colour and a mark, a place a kind of line; of a single row places have all three."""
+    """Return a page: a row has a colour and a mark, a place a kind of line; of a single row places
+    have all three.
+    """
     names = _place_names(found.curves)
     drawn = [curve for curve in found.curves if curve.timed and place_of(curve) in places]
     rows = sorted({row_of(curve.cell) for curve in drawn})
     places = [place for place in places if any(place_of(curve) == place for curve in drawn)]
     styles = {
-        (row, place): pictures.style(number, number, kind) if len(rows) > 1 else pictures.style(kind, kind, kind)
+        (row, place): pictures.style(number, number, kind)
+        if len(rows) > 1
+        else pictures.style(kind, kind, kind)
         for number, row in enumerate(rows)
         for kind, place in enumerate(places)
     }
 
     def line(curve: Curve) -> pictures.Line:
-        best, knee, ended = (curve.found[name] for name in ("best_batch_size", "knee", "memory_ends_at"))
+        best, knee, ended = (
+            curve.found[name] for name in ("best_batch_size", "knee", "memory_ends_at")
+        )
         marks = {
             "apart": [point.at for point in curve.timed if not point.takes_part],
             "knee": [knee["batch_size"]] if knee and knee["batch_size"] else [],
             "best": [best] if len(curve.timed) > 1 else [],
             "ended": [] if ended is None else [ended],
         }
-        points = [(point.at, value) for point in curve.timed if (value := shown(point, quantity)) is not None]
+        points = [
+            (point.at, value)
+            for point in curve.timed
+            if (value := shown(point, quantity)) is not None
+        ]
         return pictures.Line(points, styles[row_of(curve.cell), place_of(curve)], marks)
 
     panels = []
     for network, group in groupby(drawn, lambda curve: curve.cell.network):
         lines = list(map(line, group))
-        sizes = sorted({size for each in lines for size in (*(x for x, _ in each.points), *each.marks["ended"])})
+        sizes = sorted(
+            {
+                size
+                for each in lines
+                for size in (*(x for x, _ in each.points), *each.marks["ended"])
+            }
+        )
         powers = [size for size in sizes if int(size) & (int(size) - 1) == 0]
-        panels.append(pictures.Panel(network, lines, powers if len(sizes) > 9 and powers else sizes))
+        panels.append(
+            pictures.Panel(network, lines, powers if len(sizes) > 9 and powers else sizes)
+        )
     legend: list[tuple[str, pictures.Style]] = []
     if len(rows) > 1:
         legend += [(row_name(row), styles[row, places[0]]) for row in rows]
@@ -340,7 +424,11 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.
         best="best mini-batch: the smallest\nnot clearly slower than the fastest",
         knee=f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
-    on = f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}" if drawn else layout.NOTHING
+    on = (
+        f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}"
+        if drawn
+        else layout.NOTHING
+    )
     bars = pictures.coverage(point for curve in drawn for point in curve.timed)
     title = QUANTITIES[quantity].title
     return pictures.Picture(
@@ -355,8 +443,14 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.
 
 REPORT = Report(
     name="figure1",
-    summary="Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones stop helping.",
-    examples=("dlbench report figure1 --plot figure1.png", "dlbench report figure1 --quantity items --suite figure1"),
+    summary=(
+        "Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones "
+        "stop helping."
+    ),
+    examples=(
+        "dlbench report figure1 --plot figure1.png",
+        "dlbench report figure1 --quantity items --suite figure1",
+    ),
     analyse=lambda source: figure1(source.matrix()),
     page=lambda found, options: figure1_page(found, options.quantity),
     data=lambda found: {

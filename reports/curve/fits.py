@@ -4,18 +4,20 @@ Both scaling laws are sums of three parts of a step with weights that are not ne
 
     T(p) = parallel * 1/p + serial * 1 + crosstalk * (p - 1)
 
-Amdahl's law (Amdahl 1967) has no crosstalk: S(p) = 1 / (s + (1 - s) / p) with s = serial / T(1). The Universal
-Scalability Law (Gunther, Guerrilla Capacity Planning, 2007) is C(p) = p / (1 + sigma (p - 1) + kappa p
-(p - 1)) with sigma = serial / T(1) and kappa = crosstalk / T(1). T(1) = parallel + serial is fitted like the others: a
-curve scaled by its first point would carry that point's noise everywhere.
+Amdahl's law (Amdahl 1967) has no crosstalk: S(p) = 1 / (s + (1 - s) / p) with s = serial / T(1).
+The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007) is C(p) = p / (1 + sigma
+(p - 1) + kappa p (p - 1)) with sigma = serial / T(1) and kappa = crosstalk / T(1). T(1) = parallel
++ serial is fitted like the others: a curve scaled by its first point would carry that point's noise
+everywhere.
 
-The fit is least squares of log T, so that each point counts by its relative error, weighted by its launches. Of the
-laws not rejected, the one with the smaller AICc is chosen (Hurvich and Tsai 1989). Its intervals are parametric
-bootstrap percentiles (Efron and Tibshirani 1993): launches are drawn about the fitted curve with the deviation of all
-launches together or, if Bartlett's test separates them, of each point. The observed variance is drawn too
-(chi-squared), as in Student's t. Resampling three launches would show only two thirds of their variance. Simulated
-coverage of nominal 95 %: all points alike 93-98 %; one of six points four times as noisy 94-97 % with five launches,
-89 % with three.
+The fit is least squares of log T, so that each point counts by its relative error, weighted by its
+launches. Of the laws not rejected, the one with the smaller AICc is chosen (Hurvich and Tsai 1989).
+Its intervals are parametric bootstrap percentiles (Efron and Tibshirani 1993): launches are drawn
+about the fitted curve with the deviation of all launches together or, if Bartlett's test separates
+them, of each point. The observed variance is drawn too (chi-squared), as in Student's t. Resampling
+three launches would show only two thirds of their variance. Simulated coverage of nominal 95 %: all
+points alike 93-98 %; one of six points four times as noisy 94-97 % with five launches, 89 % with
+three.
 """
 
 import math
@@ -39,11 +41,13 @@ from dlbench.reports.results.statistics import (
 POINTS_NEEDED = 6
 """Fewer thread counts hardly test a law with three parameters."""
 MISFIT_SIGNIFICANCE = 0.01
-"""A law is rejected if launches that follow it would deviate this much with less than this probability ..."""
+"""A law is rejected if launches that follow it would deviate this much with less than this
+probability ..."""
 MISFIT_TOLERATED = 0.03
 """... and it misses a point by more than this share: precise launches would disprove any law."""
 MISFIT_UNTESTED = 0.10
-"""Without enough launches to measure noise, a law is rejected where it misses a point by more than this share."""
+"""Without enough launches to measure noise, a law is rejected where it misses a point by more than
+this share."""
 REPLICATES = 999
 ROUNDS = 60
 """Of a fit that may start far off; if a law holds, ten are enough."""
@@ -52,7 +56,8 @@ SEED = 20160825
 """Any fixed number: the same records give the same intervals."""
 CROSSING_SEED = 20170413
 ALIKE_SIGNIFICANCE = 0.2
-"""The launches of all points are assumed to deviate alike unless Bartlett's test rejects that at this level."""
+"""The launches of all points are assumed to deviate alike unless Bartlett's test rejects that at
+this level."""
 LEAST_ERROR = 1e-6
 """Smallest relative error of any time."""
 STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
@@ -62,7 +67,9 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Estimate(NamedTuple):
-    """A parameter with its interval; None where there is none, an infinite end where it is unbounded."""
+    """A parameter with its interval; None where there is none, an infinite end where it is
+    unbounded.
+    """
 
     value: float
     low: float | None = None
@@ -114,14 +121,21 @@ class Fits(NamedTuple):
     @property
     def rejections(self) -> str:
         """Why laws do not describe the curve, or were not tried."""
-        return self.rejected or "; ".join(f"{fit.law}: {reason}" for fit in self.laws for reason in fit.rejected)
+        return self.rejected or "; ".join(
+            f"{fit.law}: {reason}" for fit in self.laws for reason in fit.rejected
+        )
 
 
 def fit_scaling(times: Mapping[int, Summary]) -> Fits:
-    """Fit both laws to seconds per step by thread count, which must be those of p threads on p CPUs."""
+    """Fit both laws to seconds per step by thread count, which must be those of p threads on p
+    CPUs.
+    """
     counts = tuple(sorted(times))
     if len(counts) < POINTS_NEEDED:
-        return Fits(counts, rejected=f"{counted(len(counts), 'thread count')} to fit, {POINTS_NEEDED} needed")
+        return Fits(
+            counts,
+            rejected=f"{counted(len(counts), 'thread count')} to fit, {POINTS_NEEDED} needed",
+        )
     data = _observe({p: times[p] for p in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
     chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
@@ -129,10 +143,12 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
 
 
 def karp_flatt(speedup: float, threads: int) -> float | None:
-    """Return the serial fraction that a speed-up at p threads shows; None at one thread, where nothing shows.
+    """Return the serial fraction that a speed-up at p threads shows; None at one thread, where
+    nothing shows.
 
-    e = (1 / S - 1 / p) / (1 - 1 / p) (Karp and Flatt, Measuring parallel processor performance, 1990). Constant over p:
-    a serial part; rising: overhead that grows with the threads; negative: better than linear.
+    e = (1 / S - 1 / p) / (1 - 1 / p) (Karp and Flatt, Measuring parallel processor performance,
+    1990). Constant over p: a serial part; rising: overhead that grows with the threads; negative:
+    better than linear.
     """
     return None if threads < 2 else (1 / speedup - 1 / threads) / (1 - 1 / threads)
 
@@ -143,7 +159,9 @@ def said_probability(probability: float) -> str:
 
 
 def deviate_alike(launches: Sequence[Array]) -> bool:
-    """Return whether the launches of several groups (logarithms) may deviate alike, by Bartlett's test (1937)."""
+    """Return whether the launches of several groups (logarithms) may deviate alike, by Bartlett's
+    test (1937).
+    """
     from scipy.stats import bartlett
 
     variances = [float(each.var(ddof=1)) for each in launches]
@@ -161,7 +179,8 @@ class _Observations(NamedTuple):
     weights: Array
     """Launches behind each mean."""
     launches: tuple[Array, ...]
-    """Logarithms of each point's launch medians; empty where a point has too few to separate noise from misfit."""
+    """Logarithms of each point's launch medians; empty where a point has too few to separate noise
+    from misfit."""
     variances: Array
     """Of the launches at each point; zeros where there are too few."""
     total: int
@@ -174,13 +193,25 @@ class _Observations(NamedTuple):
 
 def _observe(times: Mapping[int, Summary]) -> _Observations:
     enough = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    launches = tuple(np.log(summary.launch_medians if enough else [summary.median]) for summary in times.values())
-    logs, weights = np.array([float(np.mean(each)) for each in launches]), np.array([float(len(e)) for e in launches])
+    launches = tuple(
+        np.log(summary.launch_medians if enough else [summary.median]) for summary in times.values()
+    )
+    logs, weights = (
+        np.array([float(np.mean(each)) for each in launches]),
+        np.array([float(len(e)) for e in launches]),
+    )
     variances = np.array([float(np.var(each, ddof=1)) if enough else 0.0 for each in launches])
     total, spread = round(float(weights.sum())), float(np.sum(variances * (weights - 1)))
     threads = np.array(list(times), dtype=float)
     return _Observations(
-        threads, logs, weights, launches if enough else (), variances, total, spread, total - len(logs)
+        threads,
+        logs,
+        weights,
+        launches if enough else (),
+        variances,
+        total,
+        spread,
+        total - len(logs),
     )
 
 
@@ -196,7 +227,8 @@ def _fit(law: str, data: _Observations) -> Fit:
     rejected = (*_at_bound(theta), *_lack_of_fit(miss, int(data.threads[worst]), probability, data))
     replicates: Array | None = None
     if data.launches and not rejected:
-        # A misfit small enough to be tolerated may exceed the launches' own deviation: the intervals include it.
+        # A misfit small enough to be tolerated may exceed the launches' own deviation: the
+        # intervals include it.
         misses_more = probability is not None and probability < MISFIT_SIGNIFICANCE
         least = misfit / (len(data.logs) - len(theta)) if misses_more else 0.0
         replicates = _replicate(parts, theta, least, data)
@@ -216,7 +248,8 @@ def _fit(law: str, data: _Observations) -> Fit:
 def _solve(parts: Array, data: _Observations) -> Array:
     """Return the weights of the parts, none negative, that minimise the squares of log T.
 
-    Times far from any law may have several valleys: it starts at equal parts and at the times themselves.
+    Times far from any law may have several valleys: it starts at equal parts and at the times
+    themselves.
     """
     root = np.sqrt(data.weights)
     starts = parts.sum(axis=1) * math.exp(float(data.logs.mean())), np.exp(data.logs)
@@ -228,7 +261,9 @@ def _solve(parts: Array, data: _Observations) -> Array:
 
 
 def _descend(parts: Array, logs: Array, root: Array, curve: Array, rounds: int) -> Array:
-    """Return the weights after this many steps from this curve (Gauss-Newton, none negative), by roots of weights."""
+    """Return the weights after this many steps from this curve (Gauss-Newton, none negative), by
+    roots of weights.
+    """
     from scipy.optimize import nnls
 
     for _ in range(rounds):
@@ -238,7 +273,9 @@ def _descend(parts: Array, logs: Array, root: Array, curve: Array, rounds: int) 
 
 
 def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observations) -> Array:
-    """Return the weights of the parts fitted to launches simulated from this fit, a row for each replicate."""
+    """Return the weights of the parts fitted to launches simulated from this fit, a row for each
+    replicate.
+    """
     random = np.random.default_rng(SEED)
     curve = parts @ theta
     shape = REPLICATES, len(curve)
@@ -247,9 +284,13 @@ def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observa
     else:
         own = data.weights - 1
         drawn = data.variances * own / random.chisquare(own, shape)
-    noise = random.standard_normal(shape) * np.sqrt(np.maximum(drawn, least_variance) / data.weights)
+    noise = random.standard_normal(shape) * np.sqrt(
+        np.maximum(drawn, least_variance) / data.weights
+    )
     # From a start this close it converges to 1e-6 in five rounds.
-    return np.array([_descend(parts, np.log(curve) + each, np.sqrt(data.weights), curve, 5) for each in noise])
+    return np.array(
+        [_descend(parts, np.log(curve) + each, np.sqrt(data.weights), curve, 5) for each in noise]
+    )
 
 
 def _log(curve: Array) -> Array:
@@ -257,19 +298,26 @@ def _log(curve: Array) -> Array:
 
 
 def _aicc(squares: float, observations: int, parameters: int) -> float:
-    """Return AICc of a fit by least squares; the error's variance counts as a parameter (Burnham and Anderson 2002)."""
+    """Return AICc of a fit by least squares; the error's variance counts as a parameter (Burnham
+    and Anderson 2002).
+    """
     k = parameters + 1
     squares = max(squares, observations * LEAST_ERROR**2)
     if observations <= k + 1:
         return math.inf
-    return observations * math.log(squares / observations) + 2 * k + 2 * k * (k + 1) / (observations - k - 1)
+    return (
+        observations * math.log(squares / observations)
+        + 2 * k
+        + 2 * k * (k + 1) / (observations - k - 1)
+    )
 
 
 def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> float | None:
     """Return how probable such a misfit is if the law holds; None without enough launches.
 
-    The classical test of lack of fit against pure error (Draper and Smith, Applied Regression Analysis, section 2.1):
-    F of the points' means about the fit over the launches about their means.
+    The classical test of lack of fit against pure error (Draper and Smith, Applied Regression
+    Analysis, section 2.1): F of the points' means about the fit over the launches about their
+    means.
     """
     from scipy.stats import f
 
@@ -302,18 +350,32 @@ def _at_bound(theta: Array) -> list[str]:
     return [sentence for sentence, weight in zip(said, theta, strict=False) if weight == 0]
 
 
-def _lack_of_fit(miss: float, threads: int, probability: float | None, data: _Observations) -> list[str]:
-    share = f"{miss + 1:.1f}x" if miss >= 1 else f"{abs(miss):.0%} {'more' if miss > 0 else 'less'} than"
+def _lack_of_fit(
+    miss: float, threads: int, probability: float | None, data: _Observations
+) -> list[str]:
+    share = (
+        f"{miss + 1:.1f}x"
+        if miss >= 1
+        else f"{abs(miss):.0%} {'more' if miss > 0 else 'less'} than"
+    )
     where = f"at {threads_name(threads)} a step takes {share} the fitted time"
     if probability is None:
         if abs(miss) <= MISFIT_UNTESTED:
             return []
-        return [f"{where} (over {MISFIT_UNTESTED:.0%}; too few launches to say whether noise explains that)"]
+        return [
+            (
+                f"{where} (over {MISFIT_UNTESTED:.0%}; too few launches to say whether noise "
+                "explains that)"
+            )
+        ]
     if probability >= MISFIT_SIGNIFICANCE or abs(miss) <= MISFIT_TOLERATED:
         return []
     deviation = math.sqrt(data.spread / data.freedom)
     return [
-        f"{where}, which launches that deviate by {deviation:.1%} do not explain (p {said_probability(probability)})"
+        (
+            f"{where}, which launches that deviate by {deviation:.1%} do not explain (p "
+            f"{said_probability(probability)})"
+        )
     ]
 
 
@@ -331,8 +393,8 @@ def _intervals_said(times: Mapping[int, Summary]) -> str:
     if not few:
         return (
             f"{CONFIDENCE:.0%} percentiles of {REPLICATES} parametric bootstrap replicates "
-            "(launches drawn about the fit with their common deviation or, where deviations differ, that of each "
-            "thread count)"
+            "(launches drawn about the fit with their common deviation or, where deviations "
+            "differ, that of each thread count)"
         )
     if all(summary.low is None for summary in times.values()):
         return "no intervals: single values without any spread"
@@ -342,15 +404,21 @@ def _intervals_said(times: Mapping[int, Summary]) -> str:
 def fit_line(times: Mapping[int, Summary]) -> dict[str, Any]:
     """Return the straight line T = fixed + per_step * x through these seconds.
 
-    The result has the x fitted (``steps``), the ratios ``fixed`` and ``per_step``, and ``largest_residual``: the
-    largest |T / fitted T - 1| of any x, None with two, which a line always meets.
+    The result has the x fitted (``steps``), the ratios ``fixed`` and ``per_step``, and
+    ``largest_residual``: the largest |T / fitted T - 1| of any x, None with two, which a line
+    always meets.
 
-    Least squares are weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider
-    of two Student intervals: over the launches about the line, and over the points about it (which includes how far
-    the curve deviates from a line). Two points with one launch each give no interval.
+    Least squares are weighted by 1 / T^2, so that each launch counts by its relative error. The
+    interval is the wider of two Student intervals: over the launches about the line, and over the
+    points about it (which includes how far the curve deviates from a line). Two points with one
+    launch each give no interval.
     """
     of_launches = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    points = [(x, each) for x, t in times.items() for each in (t.launch_medians if of_launches else (t.median,))]
+    points = [
+        (x, each)
+        for x, t in times.items()
+        for each in (t.launch_medians if of_launches else (t.median,))
+    ]
     x, seconds = np.array(points).T
     # Weighting a launch by its own time would pull the line towards the fast ones.
     middle = np.array([times[each].median for each, _ in points])
@@ -374,14 +442,23 @@ def fit_line(times: Mapping[int, Summary]) -> dict[str, Any]:
             for value, half in zip(theta, halves, strict=True)
         )
     else:
-        fixed, per_step = (Ratio(float(value), None, None, "no interval: too few points") for value in theta)
+        fixed, per_step = (
+            Ratio(float(value), None, None, "no interval: too few points") for value in theta
+        )
     largest = max(abs(times[each].median / float(theta[0] + theta[1] * each) - 1) for each in times)
     residual = largest if len(times) > 2 else None
-    return {"steps": tuple(times), "fixed": fixed, "per_step": per_step, "largest_residual": residual}
+    return {
+        "steps": tuple(times),
+        "fixed": fixed,
+        "per_step": per_step,
+        "largest_residual": residual,
+    }
 
 
 class Crossing(NamedTuple):
-    """Where the second of two curves begins to be faster; 0 below the smallest x, infinite above the largest."""
+    """Where the second of two curves begins to be faster; 0 below the smallest x, infinite above
+    the largest.
+    """
 
     units: float
     low: float | None
@@ -410,9 +487,15 @@ class Crossing(NamedTuple):
     def data(self, axis: str) -> dict[str, Any]:
         """Return it for JSON, its place under the name of the axis."""
         return {
-            "where": "below" if self.units == 0 else "above" if math.isinf(self.units) else "between",
+            "where": "below"
+            if self.units == 0
+            else "above"
+            if math.isinf(self.units)
+            else "between",
             axis: self.units if 0 < self.units < math.inf else None,
-            "interval": [self.low, self.high] if self.low is not None and self.high is not None else None,
+            "interval": [self.low, self.high]
+            if self.low is not None and self.high is not None
+            else None,
             "clear": self.clear,
             "smallest": self.smallest,
             "largest": self.largest,
@@ -420,11 +503,13 @@ class Crossing(NamedTuple):
 
 
 def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
-    """Return where the second begins to be faster than the first; None with fewer than two shared points.
+    """Return where the second begins to be faster than the first; None with fewer than two shared
+    points.
 
-    The crossing is interpolated in logarithms between the two points around it. The last of several counts: beyond it
-    the second is faster everywhere. Its interval comes from `DRAWS` drawn sets of launch means: Student's t with enough
-    launches, else a normal deviation within the launch plus the assumed one between launches.
+    The crossing is interpolated in logarithms between the two points around it. The last of several
+    counts: beyond it the second is faster everywhere. Its interval comes from `DRAWS` drawn sets of
+    launch means: Student's t with enough launches, else a normal deviation within the launch plus
+    the assumed one between launches.
     """
     units = [each for each in sorted(first) if each in second]
     if len(units) < 2:
@@ -438,7 +523,8 @@ def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Cro
     random = np.random.default_rng(CROSSING_SEED)
     drawn = [mean + _deviations(side, random) for mean, side in zip(means, sides, strict=True)]
     gains = drawn[0] - drawn[1]
-    # Ends that are drawn values: between a number and one beyond all points nothing can be interpolated.
+    # Ends that are drawn values: between a number and one beyond all points nothing can be
+    # interpolated.
     low, high = np.quantile(_last_change(at, gains), [_TAIL, 1 - _TAIL], method="inverted_cdf")
     faster = (gains > 0).mean(axis=0)
     clear = bool(np.any(np.minimum(faster, 1 - faster) <= _TAIL / len(units)))
@@ -446,11 +532,17 @@ def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Cro
 
 
 def _deviations(side: Sequence[Summary], random: np.random.Generator) -> Array:
-    """Return by how much the mean logarithm of each cell's launches may deviate, a row for each draw."""
+    """Return by how much the mean logarithm of each cell's launches may deviate, a row for each
+    draw.
+    """
     columns = []
     for each in side:
         deviation = math.sqrt(variance_of_launches(each) / each.launches)
-        drawn = random.standard_t(each.launch_freedom, DRAWS) if each.covers_launches else random.standard_normal(DRAWS)
+        drawn = (
+            random.standard_t(each.launch_freedom, DRAWS)
+            if each.covers_launches
+            else random.standard_normal(DRAWS)
+        )
         columns.append(deviation * drawn)
     return np.column_stack(columns)
 

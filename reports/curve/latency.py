@@ -1,8 +1,9 @@
 """`dlbench report latency`: within which time calls end, and the curve of it for each row.
 
-A launch of inference times single calls. The percentiles of a cell are geometric means of its launches' percentiles;
-nothing is trimmed, since the tail is what is asked for. MLPerf's scenario SingleStream is this percentile at a
-mini-batch of 1, its scenario Offline the throughput at the best mini-batch.
+A launch of inference times single calls. The percentiles of a cell are geometric means of its
+launches' percentiles; nothing is trimmed, since the tail is what is asked for. MLPerf's scenario
+SingleStream is this percentile at a mini-batch of 1, its scenario Offline the throughput at the
+best mini-batch.
 """
 
 import re
@@ -28,14 +29,21 @@ from dlbench.reports.results.quantities import FEWEST_BEYOND, LATENCIES, QUANTIT
 from dlbench.reports.results.record import last_attempts
 from dlbench.reports.results.statistics import clearly_slower
 
-NOTHING = "No cell here is of inference. Measure some: `dlbench run inference-quick`, or --task inference."
+NOTHING = (
+    "No cell here is of inference. Measure some: `dlbench run inference-quick`, or --task "
+    "inference."
+)
 _SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 """Of calls, in the picture."""
 _LEGEND = (
-    "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 in 100. The first of "
-    "several calls after a pause between turns does not count.",
-    f"{layout.BEST} the least in its column, or not clearly more. ± is the wider side of the 95 % interval over "
-    "launches, from 3 of them on.",
+    (
+        "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 "
+        "in 100. The first of several calls after a pause between turns does not count."
+    ),
+    (
+        f"{layout.BEST} the least in its column, or not clearly more. ± is the wider side of the "
+        "95 % interval over launches, from 3 of them on."
+    ),
 )
 
 
@@ -65,7 +73,9 @@ def latencies(source: Source) -> Latencies:
     for record in last_attempts(source.results().records):
         outcome = record.outcome
         if record.cell.infers and outcome.gives_a_number():
-            calls.setdefault((record.machine, axes.without(record.cell)), []).extend(calls_of(outcome))
+            calls.setdefault((record.machine, axes.without(record.cell)), []).extend(
+                calls_of(outcome)
+            )
     found = []
     timed = [cell for cell in matrix.cells.values() if cell.cell.infers and cell.timed is not None]
     for rivals in grouped(timed, lambda cell: (cell.machine, cell.group, cell.column)).values():
@@ -104,7 +114,9 @@ def _percentile(name: str) -> Column[Latency]:
         numbers = (summary.median, summary.low, summary.high)
         return Entry(number(summary.median), deviation(*numbers), best=name in latency.best)
 
-    return Column(name, QUANTITIES[name].unit, lambda latency: latency.cell.measured.get(name), text, MEDIAN)
+    return Column(
+        name, QUANTITIES[name].unit, lambda latency: latency.cell.measured.get(name), text, MEDIAN
+    )
 
 
 _COLUMNS = (
@@ -115,7 +127,9 @@ _COLUMNS = (
         "items_per_second",
         "examples/s",
         lambda latency: latency.cell.items_per_second,
-        lambda latency: number(latency.cell.items_per_second) if latency.cell.items_per_second else MISSING,
+        lambda latency: (
+            number(latency.cell.items_per_second) if latency.cell.items_per_second else MISSING
+        ),
     ),
     Column[Latency]("calls", None, lambda latency: latency.calls),
 )
@@ -133,7 +147,11 @@ def _page(found: Latencies) -> Page:
     tables = []
     for machine, rows in grouped(found.rows, lambda latency: latency.cell.machine).items():
         title = f"How long calls take, on {found.matrix.hosts[machine].name}"
-        tables.append(table(columns, rows, title, "rows", lambda latency: group_name(latency.cell.cell), _LEGEND))
+        tables.append(
+            table(
+                columns, rows, title, "rows", lambda latency: group_name(latency.cell.cell), _LEGEND
+            )
+        )
     return Page((), tuple(tables), tuple(_notes(found)))
 
 
@@ -143,17 +161,26 @@ def _notes(found: Latencies) -> Iterator[str]:
     for why, of in grouped(cells, lambda cell: cell.unmeasured.get("p99", "")).items():
         if why:
             cells_of = counted(len(of), "cell")
-            yield f"No p99 of {cells_of}: {why}. Give launches more `seconds` in the suite's [protocol]."
-    yield from left_out([cell for cell in found.matrix.cells.values() if cell.cell.infers and cell.timed is None])
+            yield (
+                f"No p99 of {cells_of}: {why}. Give launches more `seconds` in the suite's "
+                "[protocol]."
+            )
+    yield from left_out(
+        [cell for cell in found.matrix.cells.values() if cell.cell.infers and cell.timed is None]
+    )
     yield from found.matrix.notes
 
 
 def _draw(found: Latencies, path: Path) -> list[Path]:
-    """Draw the seconds by the share of calls that take longer, a panel for each network and place."""
+    """Draw the seconds by the share of calls that take longer, a panel for each network and
+    place.
+    """
     rows = sorted({latency.cell.row for latency in found.rows})
     styles = {row: pictures.style(number, number, 0) for number, row in enumerate(rows)}
     panels = []
-    for (group, column), here in grouped(found.rows, lambda each: (each.cell.group, each.cell.column)).items():
+    for (group, column), here in grouped(
+        found.rows, lambda each: (each.cell.group, each.cell.column)
+    ).items():
         lines = []
         for latency in here:
             points = [(1 / (1 - share), (seconds, None, None)) for share, seconds in latency.curve]
@@ -162,7 +189,9 @@ def _draw(found: Latencies, path: Path) -> list[Path]:
         panels.append(pictures.Panel(title, lines, (2, 10, 100, 1000)))
     legend = [(row_name(row), styles[row]) for row in rows]
     across = "one call in so many takes longer"
-    return pictures.draw([pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")], path)
+    return pictures.draw(
+        [pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")], path
+    )
 
 
 def _headline(found: Latencies) -> list[str]:
@@ -174,14 +203,21 @@ def _headline(found: Latencies) -> list[str]:
             if "p99" in each.cell.measured
         ]
         if tails:
-            words = f"the slowest call in a hundred takes {np.median(tails):.2f} times as long as the usual one"
-            lines.append(f"{found.matrix.hosts[machine].name}: {words} (median of {counted(len(tails), 'cell')}).")
+            words = (
+                f"the slowest call in a hundred takes {np.median(tails):.2f} times as long as the "
+                "usual one"
+            )
+            lines.append(
+                f"{found.matrix.hosts[machine].name}: {words} (median of "
+                f"{counted(len(tails), 'cell')})."
+            )
     return lines
 
 
 REPORT = Report(
     name="latency",
-    summary="""How long single calls of inference take: percentiles 50, 90 and 99, and examples per second.
+    summary="""How long single calls of inference take: percentiles 50, 90 and 99, and examples per
+second.
 
 The tail is shown, not trimmed. The picture has the whole curve of each row.""",
     examples=(

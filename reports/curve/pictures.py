@@ -28,10 +28,23 @@ _COLUMNS = 3
 _TICKS = 9
 """Values written under a panel, at most."""
 _ASIDE = 0.006
-"""How far neighbouring lines are moved aside so that none hides another, as a share of a panel's width."""
+"""How far neighbouring lines are moved aside so that none hides another, as a share of a panel's
+width."""
 _MARKS: Mapping[str, Mapping[str, Any]] = {
-    "best": {"marker": "*", "markersize": 9, "markeredgecolor": "black", "markeredgewidth": 0.6, "zorder": 4},
-    "knee": {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.1, "zorder": 3},
+    "best": {
+        "marker": "*",
+        "markersize": 9,
+        "markeredgecolor": "black",
+        "markeredgewidth": 0.6,
+        "zorder": 4,
+    },
+    "knee": {
+        "marker": "o",
+        "markersize": 10,
+        "markerfacecolor": "none",
+        "markeredgewidth": 1.1,
+        "zorder": 3,
+    },
     "apart": {"markersize": 4, "markerfacecolor": "white", "zorder": 3},
     "ended": {"marker": "x", "markersize": 5},
 }
@@ -45,11 +58,14 @@ class Line(NamedTuple):
     points: Sequence[tuple[float, Interval]]
     style: Style
     marks: Mapping[str, Sequence[float]] = {}
-    """Where it has marks, by their names: best, knee, apart (does not count), ended (memory did)."""
+    """Where it has marks, by their names: best, knee, apart (does not count), ended (memory
+    did)."""
 
 
 class Panel(NamedTuple):
-    """One panel; both axes are logarithmic unless ``linear`` says that the horizontal one is not."""
+    """One panel; both axes are logarithmic unless ``linear`` says that the horizontal one is
+    not.
+    """
 
     title: str
     lines: Sequence[Line]
@@ -82,7 +98,9 @@ class Picture(NamedTuple):
 
 
 def style(colour: int, mark: int, dashes: int) -> Style:
-    """Return the style of numbers of a colour, a mark and a kind of line; no meaning rests on one of them alone."""
+    """Return the style of numbers of a colour, a mark and a kind of line; no meaning rests on one
+    of them alone.
+    """
     return {
         "color": pictures.COLOURS[colour % len(pictures.COLOURS)],
         "marker": pictures.MARKS[mark % len(pictures.MARKS)],
@@ -104,14 +122,25 @@ def ends(seconds: Summary) -> Interval:
 
 
 def coverage(points: Iterable[Point]) -> str:
-    """Return the coverage of the intervals of these times, "75 to 95 %": from few steps less than 95 %."""
-    known = [each.seconds.coverage for each in points if each.seconds and each.seconds.coverage is not None]
-    low, high = (f"{100 * end:.0f}" for end in (min(known, default=CONFIDENCE), max(known, default=CONFIDENCE)))
+    """Return the coverage of the intervals of these times, "75 to 95 %": from few steps less than
+    95 %.
+    """
+    known = [
+        each.seconds.coverage
+        for each in points
+        if each.seconds and each.seconds.coverage is not None
+    ]
+    low, high = (
+        f"{100 * end:.0f}"
+        for end in (min(known, default=CONFIDENCE), max(known, default=CONFIDENCE))
+    )
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def draw(pages: Iterable[Picture], path: Path) -> list[Path]:
-    """Write the pictures to this path, to NAME-2.png beside it and so on, and return the files; raises ReportError."""
+    """Write the pictures to this path, to NAME-2.png beside it and so on, and return the files;
+    raises ReportError.
+    """
     figures = (
         _figure(page, page.panels[start : start + pictures.MOST_PANELS])
         for page in pages
@@ -124,7 +153,9 @@ def _figure(picture: Picture, panels: Sequence[Panel]) -> "Figure":
     from matplotlib.lines import Line2D
 
     least = (0.0, 0.17 * sum(1 + label.count("\n") for label, _ in picture.legend) + 0.9)
-    figure, axes = pictures.figure_of(len(panels), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least)
+    figure, axes = pictures.figure_of(
+        len(panels), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least
+    )
     for drawn, panel in zip(axes.flat, panels, strict=False):
         _panel(drawn, panel, picture)
     for row in axes:
@@ -132,9 +163,19 @@ def _figure(picture: Picture, panels: Sequence[Panel]) -> "Figure":
     figure.suptitle(picture.title, fontsize=10)
     if panels:
         figure.supxlabel(picture.across, fontsize=8)
-        handles = [Line2D([], [], **{"markersize": 4.5, "linewidth": 1.2, **look}) for _, look in picture.legend]
+        handles = [
+            Line2D([], [], **{"markersize": 4.5, "linewidth": 1.2, **look})
+            for _, look in picture.legend
+        ]
         labels = [label for label, _ in picture.legend]
-        figure.legend(handles, labels, loc="outside right center", fontsize=7.5, frameon=False, handlelength=3.2)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside right center",
+            fontsize=7.5,
+            frameon=False,
+            handlelength=3.2,
+        )
     return figure
 
 
@@ -193,7 +234,9 @@ def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:
         drawn.set_ylim(low, high)
     pictures.log_ticks(drawn.yaxis, low, high)
     if picture.binary:
-        drawn.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,)))
+        drawn.yaxis.set_major_locator(
+            LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,))
+        )
         drawn.yaxis.set_minor_locator(NullLocator())
     else:
         drawn.yaxis.set_major_formatter(EngFormatter(unit=picture.unit))

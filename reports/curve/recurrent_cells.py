@@ -1,9 +1,11 @@
-"""`dlbench report cells`: recurrent cells by their speed in each framework, losses on a text, and times to a loss.
+"""`dlbench report cells`: recurrent cells by their speed in each framework, losses on a text, and
+times to a loss.
 
-A curve is one row of the matrix at one place; its points are networks of one mini-batch and number of steps. Speeds
-come from the newest run that timed a cell; losses come from `training`, whichever framework trained: parity has shown
-that all compute the same. Hours to the target of a text are a network's steps times a row's seconds, with the interval
-of the seconds, which ignores the resolution of the blocks of 50 steps.
+A curve is one row of the matrix at one place; its points are networks of one mini-batch and number
+of steps. Speeds come from the newest run that timed a cell; losses come from `training`, whichever
+framework trained: parity has shown that all compute the same. Hours to the target of a text are a
+network's steps times a row's seconds, with the interval of the seconds, which ignores the
+resolution of the blocks of 50 steps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +51,10 @@ from dlbench.reports.results.record import Record
 from dlbench.reports.results.statistics import clearly_slower
 
 KARPATHY = "karpathy2016"
-NOTHING = "None of these networks was measured yet; `dlbench run char` and `dlbench run cells-quick` do that."
+NOTHING = (
+    "None of these networks was measured yet; `dlbench run char` and `dlbench run cells-quick` do "
+    "that."
+)
 NOT_CONFIRMED, UNCHECKED = "!", "?"
 QUANTITIES = {
     "seconds": "Seconds per update",
@@ -73,40 +78,61 @@ def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
         if (ended := each.record.outcome.curve_ended)
     ]
     times = [row for each in learnt for row in _times(curves, each)]
-    conclusions = {"texts": learnt, "times": times, "findings": list(_findings(curves, learnt, times))}
+    conclusions = {
+        "texts": learnt,
+        "times": times,
+        "findings": list(_findings(curves, learnt, times)),
+    }
     return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
 def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
-    nets = {(each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each) for each in records}
+    nets = {
+        (each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each)
+        for each in records
+    }
     points = []
     for cell in matrix.cells.values():
         group = cell.group
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
             points.append(Point(net, cell, cell.timed))
-    points.sort(key=lambda each: (each.at.work, matrix.columns.index(each.cell.column), each.cell.row, each.at.order))
+    points.sort(
+        key=lambda each: (
+            each.at.work,
+            matrix.columns.index(each.cell.column),
+            each.cell.row,
+            each.at.order,
+        )
+    )
     return tuple(
         Curve(
             matrix.hosts[place.machine],
             axes.without(of[0].cell.cell, "network", "specification", "batch_size"),
             tuple(of),
         )
-        for (_, place, _), of in grouped(points, lambda each: (each.at.work, each.cell.column, each.cell.row)).items()
+        for (_, place, _), of in grouped(
+            points, lambda each: (each.at.work, each.cell.column, each.cell.row)
+        ).items()
     )
 
 
 def _times(curves: Iterable[Curve], learnt: Learnt) -> list[dict[str, Any]]:
     """Return the times to the target of a text.
 
-    One is on the Pareto front where no other network in any row of its machine is both clearly faster and lower.
+    One is on the Pareto front where no other network in any row of its machine is both clearly
+    faster and lower.
     """
     found: list[dict[str, Any]] = []
     for curve in curves:
         for point in curve.timed:
             if (loss := learnt.loss(point.at)) is not None and point.seconds is not None:
                 steps = learnt.nets[point.at].steps_to(learnt.target)
-                hours = None if steps is None else [end and steps / 3600 * end for end in pictures.ends(point.seconds)]
+                hours = (
+                    None
+                    if steps is None
+                    else [end and steps / 3600 * end for end in pictures.ends(point.seconds)]
+                )
                 row: dict[str, Any] = {
                     "curve": curve,
                     "point": point,
@@ -114,11 +140,20 @@ def _times(curves: Iterable[Curve], learnt: Learnt) -> list[dict[str, Any]]:
                     "text": learnt.text[1],
                     "loss": loss,
                 }
-                row |= {"steps_to_target": steps, "hours_to_target": hours and dict(zip(VALUE, hours, strict=True))}
+                row |= {
+                    "steps_to_target": steps,
+                    "hours_to_target": hours and dict(zip(VALUE, hours, strict=True)),
+                }
                 found.append(row)
     for row in found:
-        rivals = (each for each in found if each["curve"].host == row["curve"].host and each["loss"] < row["loss"])
-        row["pareto"] = not any(clearly_slower(row["point"].seconds, each["point"].seconds) for each in rivals)
+        rivals = (
+            each
+            for each in found
+            if each["curve"].host == row["curve"].host and each["loss"] < row["loss"]
+        )
+        row["pareto"] = not any(
+            clearly_slower(row["point"].seconds, each["point"].seconds) for each in rivals
+        )
     return found
 
 
@@ -135,9 +170,21 @@ def _findings(
         ("G1t", "and after equal time", _gated_at_equal_time(times)),
         ("G2", "Another layer lowers the loss", of_losses("G2", losses)),
         ("G3", "Doubling the size lowers the loss", of_losses("G3", losses)),
-        ("gru", "A GRU takes longer than rnn, by its FLOPs", _costs(curves, {"cell": "gru"}, {"cell": "rnn"})),
-        ("lstm", "An LSTM takes longer than rnn, by its FLOPs", _costs(curves, {"cell": "lstm"}, {"cell": "rnn"})),
-        ("layers", "3 layers take longer than 1, by their FLOPs", _costs(curves, {"layers": 3}, {"layers": 1})),
+        (
+            "gru",
+            "A GRU takes longer than rnn, by its FLOPs",
+            _costs(curves, {"cell": "gru"}, {"cell": "rnn"}),
+        ),
+        (
+            "lstm",
+            "An LSTM takes longer than rnn, by its FLOPs",
+            _costs(curves, {"cell": "lstm"}, {"cell": "rnn"}),
+        ),
+        (
+            "layers",
+            "3 layers take longer than 1, by their FLOPs",
+            _costs(curves, {"layers": 3}, {"layers": 1}),
+        ),
     ]
     questions = [tuple(each) for *_, each in asked]
     answered = iter(answers([question for each in questions for question in each]))
@@ -148,8 +195,13 @@ def _findings(
 
 
 def _gated_at_equal_time(times: Iterable[Mapping[str, Any]]) -> Iterator[Question]:
-    """Ask for each row whether a gated network has the lower loss after the time that the plain one took."""
-    rows = {(rest_of(row["curve"].cell), row["curve"].place, row["text"], row["point"].at): row for row in times}
+    """Ask for each row whether a gated network has the lower loss after the time that the plain one
+    took.
+    """
+    rows = {
+        (rest_of(row["curve"].cell), row["curve"].place, row["text"], row["point"].at): row
+        for row in times
+    }
     for (name, place, text, net), row in rows.items():
         rival = rows.get((name, place, text, net._replace(cell="rnn")))
         if net.cell == "rnn" or rival is None:
@@ -162,15 +214,21 @@ def _gated_at_equal_time(times: Iterable[Mapping[str, Any]]) -> Iterator[Questio
             yield of_value(what, rival["loss"] / loss, Claimed(least=1.0), ONE_TRAINING)
 
 
-def _costs(curves: Iterable[Curve], of: Mapping[str, Any], against: Mapping[str, Any]) -> Iterator[Question]:
-    """Ask how much longer an update of these networks takes than that of networks differing in one number only."""
+def _costs(
+    curves: Iterable[Curve], of: Mapping[str, Any], against: Mapping[str, Any]
+) -> Iterator[Question]:
+    """Ask how much longer an update of these networks takes than that of networks differing in one
+    number only.
+    """
     for curve in curves:
         cells = {point.at: point.cell for point in curve.points}
         for net, cell in cells.items():
             other = net._replace(**against)
             if net == net._replace(**of) and other in cells:
                 what = f"{rest_of(curve.cell)}, {net.name} / {other.name}"
-                yield of_times(what, cell, cells[other], Claimed(least=1.0, size=flops(net) / flops(other)))
+                yield of_times(
+                    what, cell, cells[other], Claimed(least=1.0, size=flops(net) / flops(other))
+                )
 
 
 def flops(net: Net) -> int:
@@ -196,9 +254,15 @@ def cells_page(found: Curves, quantity: str = "seconds", against: str = "") -> P
     return Page(tuple(before), tuple(tables), tuple(_legend(found, quantity)))
 
 
-def _grid(title: str, entries: Mapping[tuple[int, tuple[str, int]], Entry], notes: Iterable[str] = ()) -> Table:
-    """Return a table of networks by their (size, (cell, layers)): sizes down, cells with their layers across."""
-    columns = sorted({column for _, column in entries}, key=lambda each: (cell_order(each[0]), each[1]))
+def _grid(
+    title: str, entries: Mapping[tuple[int, tuple[str, int]], Entry], notes: Iterable[str] = ()
+) -> Table:
+    """Return a table of networks by their (size, (cell, layers)): sizes down, cells with their
+    layers across.
+    """
+    columns = sorted(
+        {column for _, column in entries}, key=lambda each: (cell_order(each[0]), each[1])
+    )
     cells = list(dict.fromkeys(cell for cell, _ in columns))
     spans = tuple((cell, sum(each == cell for each, _ in columns)) for cell in cells)
     head = ("size", *(f"{cell} {layers}" for cell, layers in columns))
@@ -226,7 +290,11 @@ def _speeds(curve: Curve, quantity: str) -> Table:
         if not cell.shown:
             reasons.setdefault(layout.why_hole(cell), []).append(net.name)
     notes = [f"{', '.join(nets)}: {why}" for why, nets in reasons.items()]
-    return _grid(f"{QUANTITIES[quantity]}: {rest_of(curve.cell)}; {curve.points[0].at.work_name}", entries, notes)
+    return _grid(
+        f"{QUANTITIES[quantity]}: {rest_of(curve.cell)}; {curve.points[0].at.work_name}",
+        entries,
+        notes,
+    )
 
 
 def _loss_tables(learnt: Learnt) -> Iterator[Table]:
@@ -235,12 +303,18 @@ def _loss_tables(learnt: Learnt) -> Iterator[Table]:
         nets = {net: each for net, each in learnt.nets.items() if net.work == work}
         floor = "floor, its entropy," if known is not None else "lowest loss"
         notes = [
-            f"{learnt.title}, {symbols:,} symbols; {floor} {learnt.floor:.3f}; uniform guessing has "
-            f"{KNOWS_NOTHING:.3f}.",
+            (
+                f"{learnt.title}, {symbols:,} symbols; {floor} {learnt.floor:.3f}; uniform "
+                f"guessing has {KNOWS_NOTHING:.3f}."
+            ),
             *_check_lines(nets),
         ]
-        title = f"Loss after {learnt.common_steps} steps, nats a symbol; {next(iter(nets)).work_name}"
-        yield _grid(title, {_place(net): _loss(learnt.loss(net), each) for net, each in nets.items()}, notes)
+        title = (
+            f"Loss after {learnt.common_steps} steps, nats a symbol; {next(iter(nets)).work_name}"
+        )
+        yield _grid(
+            title, {_place(net): _loss(learnt.loss(net), each) for net, each in nets.items()}, notes
+        )
 
 
 def _loss(loss: float | None, found: Training) -> Entry:
@@ -257,13 +331,16 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
                 good.setdefault((main, by, steps), []).append(check["difference"])
             else:
                 yield (
-                    f"{NOT_CONFIRMED} {net.name}: not confirmed. {by} differs from {main} by {check['difference']:.1%} "
-                    f"in a block up to step {steps}."
+                    f"{NOT_CONFIRMED} {net.name}: not confirmed. {by} differs from {main} by "
+                    f"{check['difference']:.1%} in a block up to step {steps}."
                 )
     for (main, by, steps), differences in good.items():
         count = counted(len(differences), "curve")
         shown = f"{most:.2%}" if (most := max(differences)) >= 0.0001 else "0.01 %"
-        yield f"{by} confirms {count} of {main}: block means up to step {steps} differ by at most {shown}."
+        yield (
+            f"{by} confirms {count} of {main}: block means up to step {steps} differ by at most "
+            f"{shown}."
+        )
     if any(each.confirmed is None for each in nets.values()):
         yield f"{UNCHECKED} trained in one framework only, so not checked"
 
@@ -271,7 +348,10 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
 def _published_tables() -> Iterator[Table]:
     note = "Another text and another training: compare the order."
     for text, losses in published_losses().items():
-        entries = {(size, (cell, layers)): Entry(f"{loss:.3f}") for (cell, layers, size), loss in losses.items()}
+        entries = {
+            (size, (cell, layers)): Entry(f"{loss:.3f}")
+            for (cell, layers, size), loss in losses.items()
+        }
         yield _grid(f"Loss, {text} ({KARPATHY})", entries, [note])
 
 
@@ -281,8 +361,8 @@ def _order_lines(own: Losses, against: str) -> Iterator[str]:
         both = combinations([(loss, there[net]) for net, loss in here.items() if net in there], 2)
         if alike := [(a < c) == (b < d) for (a, b), (c, d) in both]:
             yield (
-                f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order of {against}'s "
-                f"{text}."
+                f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order "
+                f"of {against}'s {text}."
             )
 
 
@@ -291,11 +371,19 @@ def _times_tables(times: Sequence[dict[str, Any]]) -> Iterator[Table]:
 
     def place_of(row: Mapping[str, Any]) -> tuple[object, ...]:
         curve: Curve = row["curve"]
-        return row["learnt"].text, curve.host.fingerprint, place_name(curve.cell), row["point"].at.work
+        return (
+            row["learnt"].text,
+            curve.host.fingerprint,
+            place_name(curve.cell),
+            row["point"].at.work,
+        )
 
     for of_place in grouped(times, place_of).values():
         learnt: Learnt = of_place[0]["learnt"]
-        longest = max((row["hours_to_target"]["value"] for row in of_place if row["hours_to_target"]), default=0.0)
+        longest = max(
+            (row["hours_to_target"]["value"] for row in of_place if row["hours_to_target"]),
+            default=0.0,
+        )
         unit = next((unit for unit, count in _UNITS.items() if longest * count >= 2), "seconds")
         rows: list[tuple[Entry, ...]] = []
         for row in of_place:
@@ -314,7 +402,10 @@ def _time(row: Mapping[str, Any], unit: str) -> tuple[Entry, ...]:
     taken, reached = Entry(f"not in {training.last}", hole=True), Entry("never", hole=True)
     if steps is not None:
         value, *_ = hours = row["hours_to_target"].values()
-        taken, reached = Entry(number(value * _UNITS[unit]), deviation(*hours)), Entry(f"{steps:.0f}")
+        taken, reached = (
+            Entry(number(value * _UNITS[unit]), deviation(*hours)),
+            Entry(f"{steps:.0f}"),
+        )
     return (
         Entry(net.name, best=row["pareto"]),
         Entry(number(seconds.median), interval(seconds)),
@@ -333,7 +424,12 @@ def _verdict(finding: Mapping[str, Any]) -> Entry:
 
 def _numbers(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"what": question.what, "answer": answer, "claimed": question.claimed, **(plain(question.found) or {})}
+        {
+            "what": question.what,
+            "answer": answer,
+            "claimed": question.claimed,
+            **(plain(question.found) or {}),
+        }
         for question, answer in finding["evidence"].figures
     ]
 
@@ -348,7 +444,9 @@ _FINDING: tuple[Column[Mapping[str, Any]], ...] = (
 
 
 def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
-    notes = [f"{each['name']}: {figures(each['evidence'])}." for each in findings if each["evidence"].of]
+    notes = [
+        f"{each['name']}: {figures(each['evidence'])}." for each in findings if each["evidence"].of
+    ]
     return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
@@ -359,17 +457,24 @@ def _legend(found: Curves, quantity: str) -> Iterator[str]:
         yield from layout.flag_lines(cells, _SAID_ONCE)
     if found.conclusions["times"]:
         yield (
-            f"{layout.BEST} no other network in any row of the machine is both clearly faster and lower. The time "
-            "is steps to the loss times seconds per update; its interval is that of the seconds. The number of steps "
-            "is accurate to about half a block of 50."
+            f"{layout.BEST} no other network in any row of the machine is both clearly faster and "
+            "lower. The time is steps to the loss times seconds per update; its interval is that "
+            "of the seconds. The number of steps is accurate to about half a block of 50."
         )
         yield (
-            f"A loss is the mean over the block of steps that ends there, each taken before its update on freshly "
-            f"drawn stretches. The share of the way is the largest of {', '.join(f'{each:.0%}' for each in SHARES)} "
-            "that any network reached."
+            "A loss is the mean over the block of steps that ends there, each taken before its "
+            "update on freshly drawn stretches. The share of the way is the largest of "
+            f"{', '.join(f'{each:.0%}' for each in SHARES)} that any network reached."
         )
-    if any(each.confirmed is False for of_text in found.conclusions["texts"] for each in of_text.nets.values()):
-        yield f"{NOT_CONFIRMED} another framework's block means differ by {ALIKE:.0%} or more: do not rely on it"
+    if any(
+        each.confirmed is False
+        for of_text in found.conclusions["texts"]
+        for each in of_text.nets.values()
+    ):
+        yield (
+            f"{NOT_CONFIRMED} another framework's block means differ by {ALIKE:.0%} or more: do "
+            "not rely on it"
+        )
     yield from found.notes
 
 
@@ -379,7 +484,9 @@ def _legend(found: Curves, quantity: str) -> Iterator[str]:
 _Row = tuple[Curve, Point, Mapping[str, Any]]
 _PLACE: tuple[Column[Any], ...] = (
     *within(curve_columns(*(axis.name for axis in axes.of_role(axes.GROUP))), itemgetter(0)),
-    *attributes(lambda row: row[1].at, "batch_size", "cell", "layers", "size", "steps", "embedding"),
+    *attributes(
+        lambda row: row[1].at, "batch_size", "cell", "layers", "size", "steps", "embedding"
+    ),
 )
 _SPEED: tuple[Column[Any], ...] = within(
     (
@@ -390,7 +497,13 @@ _SPEED: tuple[Column[Any], ...] = within(
     itemgetter(1),
 )
 _TIME: tuple[Column[_Row], ...] = attributes(
-    lambda row: row[2], "text", "loss", "steps_to_target", "hours_to_target", "pareto", hours_to_target=VALUE
+    lambda row: row[2],
+    "text",
+    "loss",
+    "steps_to_target",
+    "hours_to_target",
+    "pareto",
+    hours_to_target=VALUE,
 )
 
 
@@ -400,7 +513,10 @@ def cells_data(found: Curves) -> dict[str, Any]:
     return {
         "texts": [_text(each) for each in found.conclusions["texts"]],
         "speeds": objects((*_PLACE, *_SPEED), speeds),
-        "times": objects((*_PLACE, *_TIME), [(row["curve"], row["point"], row) for row in found.conclusions["times"]]),
+        "times": objects(
+            (*_PLACE, *_TIME),
+            [(row["curve"], row["point"], row) for row in found.conclusions["times"]],
+        ),
         "findings": objects(_FINDING, found.conclusions["findings"]),
         "notes": list(found.notes),
     }
@@ -411,7 +527,11 @@ def cells_rows(found: Curves) -> Rows:
     rows: list[_Row] = []
     for curve in found.curves:
         for point in curve.points:
-            times = [row for row in found.conclusions["times"] if row["curve"] is curve and row["point"] is point]
+            times = [
+                row
+                for row in found.conclusions["times"]
+                if row["curve"] is curve and row["point"] is point
+            ]
             rows += [(curve, point, row) for row in times or [{}]]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 
@@ -455,38 +575,56 @@ def _picture(found: Curves, learnt: Learnt) -> pictures.Picture:
         key=lambda net: (net.work, cell_order(net.cell), net.layers, net.size),
     )
     sizes = sorted({net.size for net in nets})
-    styles = {net: pictures.style(cell_order(net.cell)[0], sizes.index(net.size), net.layers - 1) for net in nets}
+    styles = {
+        net: pictures.style(cell_order(net.cell)[0], sizes.index(net.size), net.layers - 1)
+        for net in nets
+    }
 
     def lines(seconds: Callable[[Net], float | None]) -> list[pictures.Line]:
         return [
             pictures.Line(
-                [(x * step, (y, None, None)) for x, y in zip(of.middles, of.losses, strict=True)], styles[net]
+                [(x * step, (y, None, None)) for x, y in zip(of.middles, of.losses, strict=True)],
+                styles[net],
             )
             for net in nets
             if (step := seconds(net)) is not None and (of := learnt.nets[net])
         ]
 
     levels = (learnt.floor, learnt.target)
-    panels = [pictures.Panel("against steps", lines(lambda net: 1.0), levels=levels, across="steps", linear=True)]
+    panels = [
+        pictures.Panel(
+            "against steps", lines(lambda net: 1.0), levels=levels, across="steps", linear=True
+        )
+    ]
     for curve in found.curves:
         medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
         if medians:
             across = "seconds of updates (logarithmic)"
-            panels.append(pictures.Panel(rest_of(curve.cell), lines(medians.get), levels=levels, across=across))
+            panels.append(
+                pictures.Panel(
+                    rest_of(curve.cell), lines(medians.get), levels=levels, across=across
+                )
+            )
     lowest = "floor" if learnt.text[3] is not None else "lowest"
     legend: list[tuple[str, pictures.Style]] = [(net.name, styles[net]) for net in nets]
     named = (f"{lowest}, {learnt.floor:.3f}", f"{learnt.share:.0%} of the way, {learnt.target:.3f}")
     dashes = (pictures.SOLID, pictures.BROKEN)
-    legend += [(name, {"color": pictures.GREY, "linestyle": each}) for name, each in zip(named, dashes, strict=True)]
-    return pictures.Picture(f"Loss on the {learnt.title}, nats a symbol", panels, legend, linear=True)
+    legend += [
+        (name, {"color": pictures.GREY, "linestyle": each})
+        for name, each in zip(named, dashes, strict=True)
+    ]
+    return pictures.Picture(
+        f"Loss on the {learnt.title}, nats a symbol", panels, legend, linear=True
+    )
 
 
 REPORT = Report(
     name="cells",
-    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a given loss.
+    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a
+given loss.
 
-Speeds come from any suite that timed such a network (cells, cells-quick, char), losses from those that trained it on a
-text (char). `--against karpathy2016` adds the published losses.""",
+Speeds come from any suite that timed such a network (cells, cells-quick, char), losses from those
+that trained it on a text (char). `--against karpathy2016` adds the published losses.""",
     examples=(
         "dlbench report cells",
         "dlbench report cells --quantity characters --suite cells",
@@ -500,7 +638,9 @@ text (char). `--against karpathy2016` adds the published losses.""",
     draw=lambda found, path, options: pictures.draw(
         (_picture(found, each) for each in found.conclusions["texts"]), path
     ),
-    drawable=lambda found: any(each.steps for of in found.conclusions["texts"] for each in of.nets.values()),
+    drawable=lambda found: any(
+        each.steps for of in found.conclusions["texts"] for each in of.nets.values()
+    ),
     suggestion="recurrent cells: speed, loss, and time to a loss",
     applies=lambda cells: any(each.network.startswith("char-") for each in cells),
     options=frozenset({QUANTITY, ALL_RUNS}),

@@ -1,26 +1,28 @@
-"""`dlbench report threads`: the thread count to use, the cost of every other, and the comparisons behind both.
+"""`dlbench report threads`: the thread count to use, the cost of every other, and the comparisons
+behind both.
 
-For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency, Karp and Flatt's serial
-fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound to p CPUs (or, where a row was not
-measured so, its points up to the effective CPUs) get scaling laws; the others get comparisons, adjusted for their
-number over the whole report. The comparisons are fixed before the times are seen, so their number is known. For rows
-that are not bound they are:
+For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency, Karp
+and Flatt's serial fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound
+to p CPUs (or, where a row was not measured so, its points up to the effective CPUs) get scaling
+laws; the others get comparisons, adjusted for their number over the whole report. The comparisons
+are fixed before the times are seen, so their number is known. For rows that are not bound they are:
 
-- T(p) / T(fastest) at the machine's capacities (physical cores, logical CPUs), at twice those, at `MANY` threads, and
-  at every measured p past the physical cores;
+- T(p) / T(fastest) at the machine's capacities (physical cores, logical CPUs), at twice those, at
+  `MANY` threads, and at every measured p past the physical cores;
 - past the physical cores, and past the effective CPUs: T(p) / the fastest within them.
 
-The best p is the smallest whose time is within 2 % of the fastest (`statistics.WORSE`) and not clearly longer: fewer
-threads for the same time leave CPUs to other programs. Where noise leaves two counts open the faster estimate is the
-best, and the advice says that it is open. A p above the effective CPUs is best only if it is clearly faster than every
-p up to them. A p whose cell failed parity, or whose framework used more threads than asked, takes no part; nor does one
-disturbed by other programs, unless every count up to the effective CPUs was disturbed: past them a launch's own waiting
-hides the disturbance, which must not give such a count an advantage.
+The best p is the smallest whose time is within 2 % of the fastest (`statistics.WORSE`) and not
+clearly longer: fewer threads for the same time leave CPUs to other programs. Where noise leaves two
+counts open the faster estimate is the best, and the advice says that it is open. A p above the
+effective CPUs is best only if it is clearly faster than every p up to them. A p whose cell failed
+parity, or whose framework used more threads than asked, takes no part; nor does one disturbed by
+other programs, unless every count up to the effective CPUs was disturbed: past them a launch's own
+waiting hides the disturbance, which must not give such a count an advantage.
 
 A CPU quota of the cells counts like CPUs: under a quota of 1.5 a row has two effective CPUs.
 
-Cells of several workers are left out: their threads also wait for the exchange of gradients, which no law of threads
-describes; `scaling` reports on them.
+Cells of several workers are left out: their threads also wait for the exchange of gradients, which
+no law of threads describes; `scaling` reports on them.
 """
 
 import math
@@ -47,7 +49,15 @@ from dlbench.reports.curve.curve import (
     found_columns,
     usable,
 )
-from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
+from dlbench.reports.curve.fits import (
+    POINTS_NEEDED,
+    Estimate,
+    Fit,
+    Fits,
+    fit_scaling,
+    karp_flatt,
+    said_probability,
+)
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, why_hole
 from dlbench.reports.ratio.pairs import seconds_column
@@ -57,7 +67,13 @@ from dlbench.reports.results.cells import CellResult, Matrix
 from dlbench.reports.results.disturbance import THROTTLED_SHARE
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import differ, group_of, grouped
-from dlbench.reports.results.naming import counted, extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.results.naming import (
+    counted,
+    extra_of_place,
+    group_name,
+    row_name,
+    threads_name,
+)
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.statistics import (
@@ -83,17 +99,21 @@ Compare = Callable[[int, int], Contrast]
 def threads(matrix: Matrix) -> Curves:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
     on_cpu = [cell for at, cell in matrix.cells.items() if at.on_cpu and at.world_size == 1]
-    of_rows = along(sorted(on_cpu, key=lambda cell: matrix.machines.index(cell.column.machine)), "threads")
+    of_rows = along(
+        sorted(on_cpu, key=lambda cell: matrix.machines.index(cell.column.machine)), "threads"
+    )
     rows = [
         _row(matrix.hosts[place.machine].under(place.cell.cpu_quota), place.cell, cells)
         for place, cells in of_rows.items()
         if any(cell.column.threads for cell in cells)
     ]
     compared: dict[int, dict[Pair, Contrast]] = {}
-    # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
-    # their significance.
+    # Comparisons of frameworks that compute nothing are a family of their own: made-up times must
+    # not cost real ones their significance.
     for family in grouped(range(len(rows)), lambda place: computes(rows[place])).values():
-        compared |= zip(family, adjust_together(_comparisons(rows[place]) for place in family), strict=True)
+        compared |= zip(
+            family, adjust_together(_comparisons(rows[place]) for place in family), strict=True
+        )
     measured_bound = {_unbound(row) for row in rows if bound(row) and row.timed}
     curves = [
         _curve(row, compared[place], fitted=bound(row) or _unbound(row) not in measured_bound)
@@ -108,7 +128,9 @@ def bound(curve: Curve) -> bool:
 
 
 def computes(curve: Curve) -> bool:
-    """Return whether anything was computed: a framework that only waits scales as its author chose."""
+    """Return whether anything was computed: a framework that only waits scales as its author
+    chose.
+    """
     return not any(computes_nothing(point.cell) for point in curve.points)
 
 
@@ -118,9 +140,17 @@ def name_of(curve: Curve) -> str:
 
 
 def _default(cells: Sequence[CellResult]) -> int | None:
-    """Return a row's default thread count: from a cell without a set count, else as reported without a quota."""
-    taken = [each.observed.taken_threads for each in cells if each.observed and not each.column.threads]
-    known = [each.default_threads for each in cells if each.default_threads is not None and not each.cell.cpu_quota]
+    """Return a row's default thread count: from a cell without a set count, else as reported
+    without a quota.
+    """
+    taken = [
+        each.observed.taken_threads for each in cells if each.observed and not each.column.threads
+    ]
+    known = [
+        each.default_threads
+        for each in cells
+        if each.default_threads is not None and not each.cell.cpu_quota
+    ]
     return next((each for each in (*taken, *known[-1:]) if each is not None), None)
 
 
@@ -133,8 +163,8 @@ def _left_out(matrix: Matrix) -> Iterator[str]:
     on_cpu = [place for place in matrix.cells if place.on_cpu]
     if workers := sum(column.world_size > 1 for column in on_cpu):
         yield (
-            f"Not shown: {counted(workers, 'cell')} of several workers, which threads alone do not explain; `dlbench "
-            "report scaling` shows them."
+            f"Not shown: {counted(workers, 'cell')} of several workers, which threads alone do not "
+            "explain; `dlbench report scaling` shows them."
         )
     shown = {axes.without(column.cell, "threads") for column in on_cpu if column.threads}
     own = (column for column in on_cpu if column.world_size == 1 and not column.threads)
@@ -143,13 +173,24 @@ def _left_out(matrix: Matrix) -> Iterator[str]:
 
 
 def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
-    """Return the curve of a row; undisturbed points take part, or all if every count that can show it was disturbed."""
+    """Return the curve of a row; undisturbed points take part, or all if every count that can show
+    it was disturbed.
+    """
     by_count = {cell.column.threads: cell for cell in cells if cell.column.threads}
-    timed = {count: time for count, cell in sorted(by_count.items()) if (time := usable(cell)) is not None}
+    timed = {
+        count: time
+        for count, cell in sorted(by_count.items())
+        if (time := usable(cell)) is not None
+    }
     disturbed = {count for count, cell in by_count.items() if cell.has(flags.CONTENDED)}
-    showing = [count for count in timed if host.effective_cpus is None or count <= host.effective_cpus] or timed
+    showing = [
+        count for count in timed if host.effective_cpus is None or count <= host.effective_cpus
+    ] or timed
     calm = timed.keys() if disturbed.issuperset(showing) else timed.keys() - disturbed
-    points = (Point(count, cell, timed.get(count), count in calm) for count, cell in sorted(by_count.items()))
+    points = (
+        Point(count, cell, timed.get(count), count in calm)
+        for count, cell in sorted(by_count.items())
+    )
     return Curve(host, shared, tuple(points), {"default_threads": _default(cells)})
 
 
@@ -172,8 +213,15 @@ def _comparisons(row: Curve) -> dict[Pair, Contrast]:
         if limit is not None and count > limit and (within := _fastest(calm, limit))
     }
     known = {count for count in (cores, logical) if count is not None}
-    wanted = {*known, *(2 * count for count in known), MANY, *(p for p in calm if cores is not None and p > cores)}
-    pairs |= {(p, fastest) for p in calm if p in wanted and p != fastest and (fastest, p) not in pairs}
+    wanted = {
+        *known,
+        *(2 * count for count in known),
+        MANY,
+        *(p for p in calm if cores is not None and p > cores),
+    }
+    pairs |= {
+        (p, fastest) for p in calm if p in wanted and p != fastest and (fastest, p) not in pairs
+    }
     return {(p, q): contrast(p, q, calm[p], calm[q]) for p, q in sorted(pairs)}
 
 
@@ -186,7 +234,8 @@ def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
 def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
     """Return the smallest count that is about as fast as the fastest, or None if no count is.
 
-    A count above ``limit`` is returned only if it is clearly faster than the fastest count up to the limit.
+    A count above ``limit`` is returned only if it is clearly faster than the fastest count up to
+    the limit.
     """
     fastest, within = _fastest(times), _fastest(times, limit)
 
@@ -221,7 +270,9 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
         return contrast(count, against, timed[count], calm[against], test=False)
 
     def past(count: int, limit: int | None) -> Contrast | None:
-        within = _fastest(calm, limit) if limit is not None and count > limit and not bound(row) else 0
+        within = (
+            _fastest(calm, limit) if limit is not None and count > limit and not bound(row) else 0
+        )
         return compare(count, within) if within else None
 
     best = _best(calm, limit, compare)
@@ -235,26 +286,33 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
         return {
             "speedup": speedup,
             "efficiency": None if speedup is None else speedup / count,
-            "serial_fraction": karp_flatt(speedup, count) if speedup is not None and within else None,
+            "serial_fraction": karp_flatt(speedup, count)
+            if speedup is not None and within
+            else None,
             "penalty": itself if count == best or best is None else compare(count, best),
             PAST_CORES: past(count, host.physical_cores),
             PAST_CPUS: past(count, host.effective_cpus),
         }
 
     points = (
-        point._replace(found=of_point(point.at, point.seconds)) if point.seconds else point for point in row.points
+        point._replace(found=of_point(point.at, point.seconds)) if point.seconds else point
+        for point in row.points
     )
     fits = None
     if fitted and timed:
-        fits = fit_scaling({count: time for count, time in calm.items() if limit is None or count <= limit})
-    return row._replace(points=tuple(points), found={**row.found, "best_threads": best, "fits": fits})
+        fits = fit_scaling(
+            {count: time for count, time in calm.items() if limit is None or count <= limit}
+        )
+    return row._replace(
+        points=tuple(points), found={**row.found, "best_threads": best, "fits": fits}
+    )
 
 
 # Advice: the count to use, the cost of others, and why more are slower.
 
 
-# A cause is named if, compared with the best p, the share of waiting threads grows by this much, or the CPU seconds or
-# context switches of a step grow by this factor.
+# A cause is named if, compared with the best p, the share of waiting threads grows by this much, or
+# the CPU seconds or context switches of a step grow by this factor.
 MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
 _FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 
@@ -271,19 +329,35 @@ def advice(curve: Curve) -> str:
     others = [
         (point.at, point.found["penalty"])
         for point in curve.taking_part
-        if point.at != best and (point.at > best or point.at == 1 or point.found["penalty"].verdict != "worse")
+        if point.at != best
+        and (point.at > best or point.at == 1 or point.found["penalty"].verdict != "worse")
     ]
-    dearer = [(count, found.value) for count, found in others if not stake or found.value >= 1 / WORSE]
+    dearer = [
+        (count, found.value) for count, found in others if not stake or found.value >= 1 / WORSE
+    ]
     if dearer:
         words.append(f"a step takes {', '.join(_costs(dearer))}")
     elif not others and len(curve.taking_part) == 1:
-        words = [f"only {threads_name(best)} timed{'' if len(timed) == 1 else ' undisturbed'}: nothing to compare"]
-    unsure = [str(count) for count, found in others if found.value > WORSE and found.verdict == "no clear difference"]
+        words = [
+            (
+                f"only {threads_name(best)} timed{'' if len(timed) == 1 else ' undisturbed'}: "
+                "nothing to compare"
+            )
+        ]
+    unsure = [
+        str(count)
+        for count, found in others
+        if found.value > WORSE and found.verdict == "no clear difference"
+    ]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
     if unused:
         words.append(f"{_in_words(unused)} {_WITHOUT}")
-    words += [*stake, *_disturbance(timed), *([] if default is None else [f"the framework's default is {default}"])]
+    words += [
+        *stake,
+        *_disturbance(timed),
+        *([] if default is None else [f"the framework's default is {default}"]),
+    ]
     return "; ".join(words)
 
 
@@ -291,8 +365,12 @@ _WITHOUT = f"left out: more threads worked than were asked for ({flags.THREADS_E
 
 
 def _unused(curve: Curve) -> list[Point]:
-    """Return the points with a time that is not used: other threads than those asked for worked too."""
-    return [point for point in curve.points if point.seconds is None and point.cell.timed is not None]
+    """Return the points with a time that is not used: other threads than those asked for worked
+    too.
+    """
+    return [
+        point for point in curve.points if point.seconds is None and point.cell.timed is not None
+    ]
 
 
 def _in_words(points: Iterable[Point]) -> str:
@@ -314,7 +392,9 @@ def _why_none(curve: Curve) -> str:
 
 
 def _stake(curve: Curve, best: int) -> list[str]:
-    """Say how much faster the fastest count may be if it is not the recommended one, and how to settle it."""
+    """Say how much faster the fastest count may be if it is not the recommended one, and how to
+    settle it.
+    """
     timed = _calm(curve)
     fastest = _fastest(timed)
     found = next(point.found["penalty"] for point in curve.points if point.at == fastest)
@@ -336,7 +416,9 @@ def _disturbance(timed: Iterable[Point]) -> Iterator[str]:
 
 
 def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
-    """Yield how many times as long a step takes with each count: "2.0x as long with 1", "1.60x with 4"."""
+    """Yield how many times as long a step takes with each count: "2.0x as long with 1", "1.60x with
+    4".
+    """
     long = " as long"
     for count, value in values:
         if 1 / WORSE <= value <= WORSE:
@@ -351,7 +433,9 @@ def _times(value: float) -> str:
 
 
 def mechanism(curve: Curve) -> str:
-    """Return why the slowest point beyond the best is slower, according to the evidence; may be empty."""
+    """Return why the slowest point beyond the best is slower, according to the evidence; may be
+    empty.
+    """
     best = curve.found["best_threads"]
     if best is None:
         return ""
@@ -361,24 +445,40 @@ def mechanism(curve: Curve) -> str:
     (start,) = (point for point in curve.points if point.at == best)
     worst = max(beyond, key=lambda point: point.found["penalty"].value)
     before, after, count = start.cell.observed, worst.cell.observed, worst.at
-    if before is None or after is None or any(point.cell.has(flags.CONTENDED) for point in (start, worst)):
+    if (
+        before is None
+        or after is None
+        or any(point.cell.has(flags.CONTENDED) for point in (start, worst))
+    ):
         return ""
     causes = []
     if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > THROTTLED_SHARE:
         causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
     if (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
-        causes.append(f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment")
-    more = after.cpu_seconds_per_step / before.cpu_seconds_per_step if before.cpu_seconds_per_step > 0 else 1.0
+        causes.append(
+            f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment"
+        )
+    more = (
+        after.cpu_seconds_per_step / before.cpu_seconds_per_step
+        if before.cpu_seconds_per_step > 0
+        else 1.0
+    )
     if more > MORE_CPU:
-        causes.append(f"a step costs {more:.1f}x the CPU seconds (spinning, synchronising, cold caches)")
+        causes.append(
+            f"a step costs {more:.1f}x the CPU seconds (spinning, synchronising, cold caches)"
+        )
     switches = after.involuntary_switches_per_step
-    if switches is not None and switches > MORE_SWITCHES * max(1.0, before.involuntary_switches_per_step or 0.0):
+    if switches is not None and switches > MORE_SWITCHES * max(
+        1.0, before.involuntary_switches_per_step or 0.0
+    ):
         causes.append(f"{switches:.0f} involuntary switches a step")
     return f"at {count} threads " + "; ".join(causes) if causes else ""
 
 
 def wait_policies(points: Iterable[Point]) -> str:
-    """Return the settings of how waiting threads wait, with their thread counts; empty where nothing was set."""
+    """Return the settings of how waiting threads wait, with their thread counts; empty where
+    nothing was set.
+    """
     places: dict[str, list[str]] = {}
     for point in points:
         if point.cell.observed and (policy := point.cell.observed.wait_policy) is not None:
@@ -386,7 +486,9 @@ def wait_policies(points: Iterable[Point]) -> str:
             places.setdefault(words, []).append(str(point.at))
     if len(places) == 1:
         return next(iter(places))
-    return "; ".join(f"at {', '.join(counts)} {words or 'nothing set'}" for words, counts in places.items())
+    return "; ".join(
+        f"at {', '.join(counts)} {words or 'nothing set'}" for words, counts in places.items()
+    )
 
 
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
@@ -394,7 +496,9 @@ def wait_policies(points: Iterable[Point]) -> str:
 
 def _by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
     """Group curves by their machine and its CPU quota."""
-    return list(grouped(curves, lambda curve: (curve.host.fingerprint, curve.cell.cpu_quota)).values())
+    return list(
+        grouped(curves, lambda curve: (curve.host.fingerprint, curve.cell.cpu_quota)).values()
+    )
 
 
 def _machine(curve: Curve) -> str:
@@ -406,7 +510,8 @@ def _past(curve: Curve, past: str) -> list[Contrast]:
 
 
 def headline(curves: Iterable[Curve]) -> list[str]:
-    """Return for each machine on how many rows more threads than cores cost time, and where they cost most.
+    """Return for each machine on how many rows more threads than cores cost time, and where they
+    cost most.
 
     Under a CPU quota: more threads than CPUs that it gives, in whole ones.
     """
@@ -415,15 +520,24 @@ def headline(curves: Iterable[Curve]) -> list[str]:
         host, quota = here[0].host, here[0].cell.cpu_quota
         past = PAST_CPUS if quota else PAST_CORES
         rows = [each for each in here if _past(each, past)]
-        worse = [(found, each) for each in rows for found in _past(each, past) if found.verdict == "worse"]
+        worse = [
+            (found, each)
+            for each in rows
+            for found in _past(each, past)
+            if found.verdict == "worse"
+        ]
         cpus = counted(host.effective_cpus or 0, "CPU")
-        head = f"{_machine(here[0])}: more threads than {cpus if quota else f'its {host.physical_cores} cores'}"
+        head = (
+            f"{_machine(here[0])}: more threads than "
+            f"{cpus if quota else f'its {host.physical_cores} cores'}"
+        )
         if worse:
             most, curve = max(worse, key=lambda pair: pair[0].value)
             hurt = len({curve.cell for _, curve in worse})
             lines.append(
-                f"{head} cost time on {hurt} of {len(rows)} rows, most on {group_name(curve.cell)}: {name_of(curve)} "
-                f"takes {times(most.ratio)} with {most.threads} threads."
+                f"{head} cost time on {hurt} of {len(rows)} rows, most on "
+                f"{group_name(curve.cell)}: {name_of(curve)} takes {times(most.ratio)} with "
+                f"{most.threads} threads."
             )
         elif rows:
             lines.append(f"{head} cause no significant slowdown on any of {len(rows)} rows.")
@@ -431,7 +545,8 @@ def headline(curves: Iterable[Curve]) -> list[str]:
 
 
 def findings(curves: Iterable[Curve]) -> list[str]:
-    """State, machine by machine, which frameworks get worse past the physical cores, on what, and by how much.
+    """State, machine by machine, which frameworks get worse past the physical cores, on what, and
+    by how much.
 
     State the same past the effective CPUs, if their number differs and more threads were tried.
     """
@@ -439,7 +554,10 @@ def findings(curves: Iterable[Curve]) -> list[str]:
     # The scaling of frameworks that compute nothing is made up, so findings leave it out.
     for here in _by_capacity(filter(computes, curves)):
         cores, cpus = here[0].host.physical_cores, here[0].host.effective_cpus
-        limits = [(cores, PAST_CORES, "physical core"), (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use")]
+        limits = [
+            (cores, PAST_CORES, "physical core"),
+            (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use"),
+        ]
         for limit, past, each in limits:
             if limit is not None:
                 head = f"{_machine(here[0])}: past {limit} threads, one for each {each}"
@@ -457,19 +575,27 @@ def _findings(head: str, here: Sequence[Curve], past: str, limit: int) -> list[s
     rule = f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
     if tested:
         rule = f"Welch's t, Holm-adjusted for {tested[0].family} comparisons, p < {SIGNIFICANCE}"
-        rule += f"; untested: by the ratio's interval, fewer than {ENOUGH_LAUNCHES} launches" if some_only else ""
+        rule += (
+            f"; untested: by the ratio's interval, fewer than {ENOUGH_LAUNCHES} launches"
+            if some_only
+            else ""
+        )
     return [f"{head} ({rule}),", *(f"  {text}" for text in said if text)]
 
 
 def _finding(of_one: Sequence[Curve], past: str, some_only: bool, limit: int) -> str:
-    """Return on which networks a row gets worse, gains, shows no clear difference, and fails; else an empty text."""
+    """Return on which networks a row gets worse, gains, shows no clear difference, and fails; else
+    an empty text.
+    """
     groups: dict[str, list[str]] = {"worse": [], "better": [], "no clear difference": []}
     for curve in of_one:
         found = sorted(_past(curve, past), key=lambda one: one.value)
         disturbed = any(point.cell.has(flags.CONTENDED) for point in curve.taking_part)
         network = _workload(curve.cell) + (flags.CONTENDED.symbol if disturbed else "")
         verdicts = {one.verdict: one for one in found}  # the largest of each
-        decisive = verdicts.get("worse") or next((one for one in found if one.verdict == "better"), None)
+        decisive = verdicts.get("worse") or next(
+            (one for one in found if one.verdict == "better"), None
+        )
         if decisive is not None:
             untested = " (untested)" if some_only and not decisive.tested else ""
             network += f" {_times(decisive.value)} at {decisive.threads}{untested}"
@@ -487,12 +613,16 @@ def _finding(of_one: Sequence[Curve], past: str, some_only: bool, limit: int) ->
 
 
 def _failed(curve: Curve, limit: int) -> str:
-    """Return the counts beyond the limit at which a network that runs within it fails, and how; else an empty text."""
+    """Return the counts beyond the limit at which a network that runs within it fails, and how;
+    else an empty text.
+    """
     if bound(curve) or not any(point.at <= limit for point in curve.timed):
         return ""
     failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILED)
     by_status = grouped(failed, lambda point: point.cell.status.value.replace("_", " "))
-    said = [f"{each} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()]
+    said = [
+        f"{each} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()
+    ]
     return f"{_workload(curve.cell)} ({', '.join(said)})" if said else ""
 
 
@@ -508,15 +638,21 @@ def _workload(cell: Cell) -> str:
 
 
 _IRRELEVANT = {flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED}
-WAIT_LEGEND = "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' defaults."
+WAIT_LEGEND = (
+    "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' "
+    "defaults."
+)
 LAWS_LEGEND = (
-    "Scaling laws, of p threads on p CPUs: Amdahl S(p) = 1/(s + (1-s)/p); USL (Universal Scalability Law) "
-    "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
-    "AICc is taken."
+    "Scaling laws, of p threads on p CPUs: Amdahl S(p) = 1/(s + (1-s)/p); USL (Universal "
+    "Scalability Law) C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = "
+    "sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller AICc is taken."
 )
 _LEGENDS = {
     "eff.": "eff.: speed-up / p",
-    "serial": "serial: Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
+    "serial": (
+        "serial: Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows "
+        "with p)"
+    ),
     "vs best": f"vs best: T(p)/T(best) with its 95 % interval, {BEST} the p to use",
     "wait": "wait: threads waiting for a CPU, on average (run-queue delay)",
     "busy": "busy: threads running, on average",
@@ -551,13 +687,23 @@ def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
         if (found := point.found.get(name)) is None:
             return None
         tests = {key: getattr(found, key) for key in ("against", "p_value", "p_adjusted")}
-        return {**vars(found.ratio), **tests, "comparisons": found.family or None, "verdict": found.verdict}
+        return {
+            **vars(found.ratio),
+            **tests,
+            "comparisons": found.family or None,
+            "verdict": found.verdict,
+        }
 
     return comparison
 
 
 _PAST = ("value", "p_adjusted", "verdict")
-_EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involuntary_switches_per_step")
+_EVIDENCE = (
+    "waiting_per_wall",
+    "cpu_per_wall",
+    "cpu_seconds_per_step",
+    "involuntary_switches_per_step",
+)
 _POINT: tuple[Column[Point], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
@@ -572,7 +718,9 @@ _POINT: tuple[Column[Point], ...] = (
         "penalty",
         "vs best",
         _comparison("penalty"),
-        lambda point: times(point.found["penalty"].ratio) if point.found and point.found["penalty"] else "",
+        lambda point: (
+            times(point.found["penalty"].ratio) if point.found and point.found["penalty"] else ""
+        ),
         (*VALUE, "p_adjusted", "verdict"),
     ),
     Column(PAST_CORES, None, _comparison(PAST_CORES), fields=_PAST),
@@ -607,7 +755,9 @@ _LAW: tuple[Column[Curve], ...] = (
         lambda curve: curve.found["fits"] and curve.found["fits"].law,
         fields=("law", *(f"{name}.{part}" for name in _OF_LAW for part in VALUE)),
     ),
-    Column("laws_rejected", None, lambda curve: curve.found["fits"] and curve.found["fits"].rejections),
+    Column(
+        "laws_rejected", None, lambda curve: curve.found["fits"] and curve.found["fits"].rejections
+    ),
 )
 
 
@@ -621,7 +771,9 @@ def threads_page(found: Curves) -> Page:
         host = here[0].host
         counts = {"physical cores": host.physical_cores, "logical CPUs": host.logical_cpus}
         counts["effective CPUs"] = host.effective_cpus
-        shown = (f"{name} {'unknown' if count is None else count}" for name, count in counts.items())
+        shown = (
+            f"{name} {'unknown' if count is None else count}" for name, count in counts.items()
+        )
         before.append(f"{_machine(here[0])}: {', '.join(shown)}.")
     before.append("Effective CPUs: the smaller of affinity mask and quota.")
     said = findings(curves)
@@ -634,39 +786,60 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     raised = {flag.kind for point in points for flag in point.cell.flags}
     headings = dict.fromkeys(column.heading for curve in curves for column in _shown(curve))
     columns = "; ".join(legend for heading in headings if (legend := _LEGENDS.get(heading or "")))
-    lines = [f"p: threads requested{' (bound: on p CPUs of their own)' * any(map(bound, curves))}; {columns}."]
+    lines = [
+        (
+            f"p: threads requested{' (bound: on p CPUs of their own)' * any(map(bound, curves))}; "
+            f"{columns}."
+        )
+    ]
     lines += [f"{WIDENED} Such a count has no p-value."] if flags.FEW_LAUNCHES in raised else []
-    known = any(point.cell.observed and point.cell.observed.wait_policy is not None for point in points)
+    known = any(
+        point.cell.observed and point.cell.observed.wait_policy is not None for point in points
+    )
     lines += [WAIT_LEGEND] if known else []
     fits: list[Fits] = [curve.found["fits"] for curve in curves if curve.found["fits"]]
     lines += [LAWS_LEGEND] if any(each.laws for each in fits) else []
-    lines += [f"Intervals of the laws: {how}." for how in dict.fromkeys(e.intervals for e in fits if e.has_intervals)]
+    lines += [
+        f"Intervals of the laws: {how}."
+        for how in dict.fromkeys(e.intervals for e in fits if e.has_intervals)
+    ]
     if untried := [each for each in fits if each.rejected]:
         most = max(len(each.fitted_threads) for each in untried)
         lines.append(
-            f"No scaling law fitted to {len(untried)} of {len(curves)} rows: {counted(most, 'thread count')} to fit at "
-            f"most, {POINTS_NEEDED} needed (counts past the effective CPUs do not count)."
+            f"No scaling law fitted to {len(untried)} of {len(curves)} rows: "
+            f"{counted(most, 'thread count')} to fit at most, {POINTS_NEEDED} needed (counts past "
+            "the effective CPUs do not count)."
         )
     used = [kind for kind in flags.KINDS if kind in raised and kind not in _IRRELEVANT]
     return [*lines, *(f"{kind.symbol} {kind.legend}" for kind in used)]
 
 
 def _shown(curve: Curve) -> list[Column[Point]]:
-    """Return the columns of a curve's table: without those that are empty, or that only rows of the other kind have."""
+    """Return the columns of a curve's table: without those that are empty, or that only rows of the
+    other kind have.
+    """
     other = "switches" if bound(curve) else "serial"
     return filled((column for column in _POINT if column.heading != other), curve.points)
 
 
 def _curve_table(curve: Curve) -> Table:
     evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
-    notes = [f"{advice(curve)}.", _tested(curve), *(f"{head}: {text}." for head, text in evidence.items() if text)]
-    holes = grouped((point for point in curve.points if not point.cell.shown or point.cell.timed is None), _why_hole)
+    notes = [
+        f"{advice(curve)}.",
+        _tested(curve),
+        *(f"{head}: {text}." for head, text in evidence.items() if text),
+    ]
+    holes = grouped(
+        (point for point in curve.points if not point.cell.shown or point.cell.timed is None),
+        _why_hole,
+    )
     notes += [f"{_in_words(points)}: {why.rstrip('.')}." for why, points in holes.items()]
     notes += [f"{_in_words([each])}: {_evidence_of(each)}." for each in _unused(curve)]
     return table(
         _shown(curve),
         curve.points,
-        f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}, on {curve.host.name}",
+        f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}, on "
+        f"{curve.host.name}",
         notes=(*filter(None, notes), *fit_lines(curve.found["fits"])),
     )
 
@@ -694,7 +867,9 @@ def _tested(curve: Curve) -> str:
 
 
 def fit_lines(fits: Fits | None) -> list[str]:
-    """Return the fits of a curve in words, one line for each law tried; empty where none was tried."""
+    """Return the fits of a curve in words, one line for each law tried; empty where none was
+    tried.
+    """
     if fits is None or not fits.laws:
         return []
     lines = [] if fits.law else ["No scaling law describes this curve:"]
@@ -715,7 +890,11 @@ def _parameters(fit: Fit, fits: Fits) -> str:
         words.append(f"kappa {_estimate(fit.crosstalk)}")
     words.append(f"T(1) {_estimate(fit.seconds_at_one)} s")
     if fit.fastest_threads is not None:
-        beyond = ", beyond what was measured" if fit.fastest_threads.value > max(fits.fitted_threads) else ""
+        beyond = (
+            ", beyond what was measured"
+            if fit.fastest_threads.value > max(fits.fitted_threads)
+            else ""
+        )
         words.append(f"p* {_estimate(fit.fastest_threads)}{beyond}")
     return ", ".join(words) + ("" if fits.has_intervals else f" ({fits.intervals})")
 
@@ -724,7 +903,10 @@ def _estimate(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return number(estimate.value)
     low, high = number(estimate.low), number(estimate.high)
-    return f"{number(estimate.value)} ({f'{low} up' if math.isinf(estimate.high) else f'{low}-{high}'})"
+    return (
+        f"{number(estimate.value)} "
+        f"({f'{low} up' if math.isinf(estimate.high) else f'{low}-{high}'})"
+    )
 
 
 # The picture.
@@ -745,18 +927,28 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
             pictures.Line(
                 [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()],
                 styles[name_of(curve)],
-                {"best": [] if curve.found["best_threads"] is None else [curve.found["best_threads"]]},
+                {
+                    "best": []
+                    if curve.found["best_threads"] is None
+                    else [curve.found["best_threads"]]
+                },
             )
             for curve in of_group
         ]
         counts = sorted({count for line in lines for count, _ in line.points})
         alone = [value[0] for line in lines for count, value in line.points if count == 1]
         ideal = [(count, min(alone) / count) for count in (1, counts[-1])] if alone else []
-        limit = host.own_cores if host.own_cores is not None and counts[0] <= host.own_cores <= counts[-1] else None
+        limit = (
+            host.own_cores
+            if host.own_cores is not None and counts[0] <= host.own_cores <= counts[-1]
+            else None
+        )
         panels.append(pictures.Panel(group_name(group), lines, counts, ideal, limit))
     legend = [
         *styles.items(),
-        *pictures.marks_of((line for panel in panels for line in panel.lines), best="threads to use"),
+        *pictures.marks_of(
+            (line for panel in panels for line in panel.lines), best="threads to use"
+        ),
         ("T(1)/p of the fastest with one", {"color": pictures.GREY, "linestyle": pictures.DOTTED}),
     ]
     if host.own_cores is not None:
@@ -764,7 +956,9 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
         legend.append((f"{what}: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
     bars = pictures.coverage(point for curve in curves for point in curve.timed)
     across, up = f"threads; bars: {bars} interval of the median", "seconds per mini-batch"
-    return pictures.Picture(f"Time against threads, on {_machine(curves[0])}", panels, legend, across, up, unit="s")
+    return pictures.Picture(
+        f"Time against threads, on {_machine(curves[0])}", panels, legend, across, up, unit="s"
+    )
 
 
 REPORT = Report(
@@ -783,7 +977,9 @@ REPORT = Report(
         "notes": list(found.notes),
     },
     rows=lambda found: curve_rows(found.curves, (*_CURVE, *_LAW), _POINT),
-    draw=lambda found, path, options: pictures.draw(map(_picture, _by_capacity(drawn_curves(found.curves))), path),
+    draw=lambda found, path, options: pictures.draw(
+        map(_picture, _by_capacity(drawn_curves(found.curves))), path
+    ),
     drawable=lambda found: bool(drawn_curves(found.curves)),
     suggestion="how many threads to give, and the cost of more",
     applies=lambda cells: differ(

@@ -1,12 +1,13 @@
-"""Losses of recurrent networks trained on a text, from records: the curve that counts, its confirmation, the target.
+"""Losses of recurrent networks trained on a text, from records: the curve that counts, its
+confirmation, the target.
 
-For each network and text the longest curve counts, and the newest of equally long ones. A curve of another framework
-confirms it if the means of all blocks that both have, up to `CHECKED` steps, differ by less than `ALIKE`; if one
-differs by more, the curve is not confirmed.
+For each network and text the longest curve counts, and the newest of equally long ones. A curve of
+another framework confirms it if the means of all blocks that both have, up to `CHECKED` steps,
+differ by less than `ALIKE`; if one differs by more, the curve is not confirmed.
 
-The target of a text is a share of the way from the loss of uniform guessing, the logarithm of the number of symbols,
-down to the floor: the entropy of a generated text, or else the lowest loss of any network here. The share is the
-largest of `SHARES` that any network reached.
+The target of a text is a share of the way from the loss of uniform guessing, the logarithm of the
+number of symbols, down to the floor: the entropy of a generated text, or else the lowest loss of
+any network here. The share is the largest of `SHARES` that any network reached.
 """
 
 import math
@@ -38,7 +39,9 @@ _CELLS = ("rnn", "gru", "lstm")
 
 
 def steps_to(loss: float, steps: Sequence[float], losses: Sequence[float]) -> float | None:
-    """Return after how many steps the loss is first this low, linear between the known ones; None: never."""
+    """Return after how many steps the loss is first this low, linear between the known ones; None:
+    never.
+    """
     below = next((place for place, each in enumerate(losses) if each <= loss), None)
     if below is None:
         return None
@@ -89,8 +92,8 @@ class Training(NamedTuple):
     losses: tuple[float, ...]
     """Means over the blocks, of the losses before each update."""
     checks: tuple[dict[str, Any], ...] = ()
-    """The distance of every other framework's curve: the largest relative ``difference`` of a block's means, and the
-    ``steps`` up to which both were compared."""
+    """The distance of every other framework's curve: the largest relative ``difference`` of a
+    block's means, and the ``steps`` up to which both were compared."""
 
     @property
     def last(self) -> int:
@@ -105,10 +108,15 @@ class Training(NamedTuple):
     @property
     def middles(self) -> tuple[float, ...]:
         """The step in the middle of each block, which its mean stands for."""
-        return tuple((first + last + 1) / 2 for first, last in zip((0, *self.steps), self.steps, strict=False))
+        return tuple(
+            (first + last + 1) / 2
+            for first, last in zip((0, *self.steps), self.steps, strict=False)
+        )
 
     def loss_at(self, step: float) -> float | None:
-        """Return the loss at a step, linear between the middles of blocks; None beyond the curve."""
+        """Return the loss at a step, linear between the middles of blocks; None beyond the
+        curve.
+        """
         if not self.steps or not self.middles[0] <= step <= self.last:
             return None
         return float(np.interp(step, self.middles, self.losses))
@@ -152,15 +160,22 @@ class Learnt(NamedTuple):
     @property
     def common_steps(self) -> int:
         """Steps of every network whose training did not end early: losses are compared there."""
-        return min((each.last for each in self.nets.values() if not each.record.outcome.curve_ended), default=0)
+        return min(
+            (each.last for each in self.nets.values() if not each.record.outcome.curve_ended),
+            default=0,
+        )
 
     def loss(self, net: Net) -> float | None:
-        """Return the loss of a network at the common steps, of the last block up to there; None: it ended before."""
+        """Return the loss of a network at the common steps, of the last block up to there; None: it
+        ended before.
+        """
         found = self.nets.get(net)
         if found is None or not 0 < self.common_steps <= found.last:
             return None
         blocks = zip(found.steps, found.losses, strict=True)
-        return [loss for step, loss in blocks if step <= self.common_steps or step == found.steps[0]][-1]
+        return [
+            loss for step, loss in blocks if step <= self.common_steps or step == found.steps[0]
+        ][-1]
 
 
 def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
@@ -176,7 +191,9 @@ def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
 
 
 def losses_of(learnt: Iterable[Learnt]) -> Losses:
-    """Return the losses of networks on texts; those that differ in anything else have different names of texts."""
+    """Return the losses of networks on texts; those that differ in anything else have different
+    names of texts.
+    """
     found: dict[str, dict[tuple[str, int, int], float]] = {}
     for each in learnt:
         for net in each.nets:
@@ -206,19 +223,34 @@ def net_of(record: Record) -> Net | None:
     family = family_of_record(record)
     if not isinstance(family, Recurrent) or family.alphabet != ALPHABET:
         return None
-    return Net(family.cell, family.layers, family.hidden, family.steps, family.embedding, record.cell.known_batch_size)
+    return Net(
+        family.cell,
+        family.layers,
+        family.hidden,
+        family.steps,
+        family.embedding,
+        record.cell.known_batch_size,
+    )
 
 
 def training_of(record: Record) -> Training | None:
     """Return the training of a record; None without one, or where it cannot be read."""
-    net, text, outcome = net_of(record), _text_of(record.outcome.software.get("text")), record.outcome
+    net, text, outcome = (
+        net_of(record),
+        _text_of(record.outcome.software.get("text")),
+        record.outcome,
+    )
     if net is None or text is None or outcome.status is not Status.OK or record.side:
         return None
     points = [
-        (int(each[0]), float(each[1])) for each in outcome.curve if len(each) == 2 and all(map(math.isfinite, each))
+        (int(each[0]), float(each[1]))
+        for each in outcome.curve
+        if len(each) == 2 and all(map(math.isfinite, each))
     ]
     steps, losses = tuple(step for step, _ in points), tuple(loss for _, loss in points)
-    if len(points) < len(outcome.curve) or any(b <= a for a, b in zip((0, *steps), steps, strict=False)):
+    if len(points) < len(outcome.curve) or any(
+        b <= a for a, b in zip((0, *steps), steps, strict=False)
+    ):
         return None
     if not points and not outcome.curve_ended:
         return None
@@ -241,11 +273,23 @@ def _checked(trainings: list[Training]) -> Training:
     losses = dict(zip(main.steps, main.losses, strict=True))
     checks = []
     by_adapter = {each.record.cell.adapter: each for each in trainings}
-    for other in (each for adapter, each in by_adapter.items() if adapter != main.record.cell.adapter):
-        both = [(step, loss) for step, loss in zip(other.steps, other.losses, strict=True) if step in losses]
+    for other in (
+        each for adapter, each in by_adapter.items() if adapter != main.record.cell.adapter
+    ):
+        both = [
+            (step, loss)
+            for step, loss in zip(other.steps, other.losses, strict=True)
+            if step in losses
+        ]
         both = [(step, loss) for step, loss in both if step <= CHECKED]
         if both:
             difference = max(abs(loss / losses[step] - 1) for step, loss in both)
-            checks.append({"framework": other.record.cell.framework, "difference": difference, "steps": both[-1][0]})
+            checks.append(
+                {
+                    "framework": other.record.cell.framework,
+                    "difference": difference,
+                    "steps": both[-1][0],
+                }
+            )
     counts: Training = main._replace(checks=tuple(checks))
     return counts

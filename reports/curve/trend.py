@@ -1,8 +1,10 @@
-"""`dlbench report trend`: how steps, memory and page faults of one long launch change while it runs.
+"""`dlbench report trend`: how steps, memory and page faults of one long launch change while it
+runs.
 
-`dlbench run --trend 3m` times a launch for minutes. Its time is divided into parts of equal length. The time of a part
-is the median of its samples, so that a spike of another program changes none. The changes are those that a history of
-nights would show of such a series (`reports.history`): steps of its level, and a drift over a part of it.
+`dlbench run --trend 3m` times a launch for minutes. Its time is divided into parts of equal length.
+The time of a part is the median of its samples, so that a spike of another program changes none.
+The changes are those that a history of nights would show of such a series (`reports.history`):
+steps of its level, and a drift over a part of it.
 """
 
 import math
@@ -30,11 +32,13 @@ SAMPLES_OF_PART = 3
 """At least, on average: launches with fewer samples have fewer parts."""
 FEWEST_PARTS = 12
 GROWTH = 0.01
-"""The smallest change of memory that is reported, as a share. It is a count, so that no noise is to be excluded."""
+"""The smallest change of memory that is reported, as a share. It is a count, so that no noise is to
+be excluded."""
 _LEGEND = (
-    "Start and end: the median step of the first and of the last tenth of the launch. Changes are those that noise "
-    "does not explain (reports/VERDICTS.md). One launch cannot tell whether a change is the step's own or the "
-    "machine's: follow another, or a step that is known to be steady."
+    "Start and end: the median step of the first and of the last tenth of the launch. Changes are "
+    "those that noise does not explain (reports/VERDICTS.md). One launch cannot tell whether a "
+    "change is the step's own or the machine's: follow another, or a step that is known to be "
+    "steady."
 )
 
 
@@ -72,7 +76,9 @@ class Trend:
     def ends(self) -> tuple[float, float]:
         """The seconds of a step in the first and the last tenth."""
         tenth = max(1, len(self.parts) // 10)
-        return median(part.seconds for part in self.parts[:tenth]), median(part.seconds for part in self.parts[-tenth:])
+        return median(part.seconds for part in self.parts[:tenth]), median(
+            part.seconds for part in self.parts[-tenth:]
+        )
 
     @property
     def grown_mib(self) -> float | None:
@@ -83,16 +89,23 @@ class Trend:
     @property
     def sentences(self) -> list[str]:
         """Its changes in words, in order of kind and time."""
-        lines = [f"{self._when(step.position)} a step takes {_change(step.size)}." for step in self.of_time.steps]
+        lines = [
+            f"{self._when(step.position)} a step takes {_change(step.size)}."
+            for step in self.of_time.steps
+        ]
         if self.of_time.drift is not None:
             drift = self.of_time.drift
             span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
-            lines.append(f"A step gets slower or faster by degrees, {span}: {_change(drift.size)} in all.")
+            lines.append(
+                f"A step gets slower or faster by degrees, {span}: {_change(drift.size)} in all."
+            )
         lines += self._of_memory()
         return lines or ["Neither its step nor its memory changes beyond noise."]
 
     def _of_memory(self) -> list[str]:
-        """Return a sentence on memory that changed, and when nine tenths of the change had come: it is no estimate."""
+        """Return a sentence on memory that changed, and when nine tenths of the change had come: it
+        is no estimate.
+        """
         known = [(part.minutes, part.memory_mib) for part in self.parts if part.memory_mib]
         if len(known) < FEWEST_PARTS:
             return []
@@ -102,7 +115,9 @@ class Trend:
         if abs(last - first) < GROWTH * first:
             return []
         come = next(
-            minutes for minutes, mib in known if mib is not None and abs(mib - first) >= 0.9 * abs(last - first)
+            minutes
+            for minutes, mib in known
+            if mib is not None and abs(mib - first) >= 0.9 * abs(last - first)
         )
         word = "grew" if last > first else "shrank"
         ends = f"from {number(first)} to {number(last)} MiB"
@@ -190,8 +205,14 @@ def _page(found: Sequence[Trend]) -> Page:
     few = [each for each in found if len(each.parts) < FEWEST_PARTS]
     if few:
         samples = counted(SAMPLES_OF_PART * FEWEST_PARTS, "sample")
-        lines.append(f"A search for changes needs {samples}: follow {name_of(few[0].cell)} for longer.")
-    return Page(tuple(lines), (table(_COLUMNS, found, "Launches followed over time", key="rows"),), (_LEGEND,))
+        lines.append(
+            f"A search for changes needs {samples}: follow {name_of(few[0].cell)} for longer."
+        )
+    return Page(
+        tuple(lines),
+        (table(_COLUMNS, found, "Launches followed over time", key="rows"),),
+        (_LEGEND,),
+    )
 
 
 def _draw(found: Sequence[Trend], path: Path, options: ReportOptions) -> list[Path]:
@@ -199,10 +220,20 @@ def _draw(found: Sequence[Trend], path: Path, options: ReportOptions) -> list[Pa
     panels = []
     for each in found:
         seconds = [(part.minutes, (part.seconds, None, None)) for part in each.parts]
-        panels.append(Panel(f"{name_of(each.cell)}: s/step", [Line(seconds, {})], linear=True, across="minutes"))
-        memory = [(part.minutes, (part.memory_mib, None, None)) for part in each.parts if part.memory_mib]
+        panels.append(
+            Panel(
+                f"{name_of(each.cell)}: s/step", [Line(seconds, {})], linear=True, across="minutes"
+            )
+        )
+        memory = [
+            (part.minutes, (part.memory_mib, None, None)) for part in each.parts if part.memory_mib
+        ]
         if memory:
-            panels.append(Panel(f"{name_of(each.cell)}: MiB", [Line(memory, {})], linear=True, across="minutes"))
+            panels.append(
+                Panel(
+                    f"{name_of(each.cell)}: MiB", [Line(memory, {})], linear=True, across="minutes"
+                )
+            )
     return draw([Picture(group_name(found[0].cell), panels, [])], path)
 
 

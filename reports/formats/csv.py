@@ -23,7 +23,9 @@ MEDIAN, VALUE = ("median", "low", "high"), ("value", "low", "high")
 
 
 def rows_of_tables(tables: Iterable[Table]) -> Rows:
-    """Return a line for each field of these tables, which says in which table, row and column it stands."""
+    """Return a line for each field of these tables, which says in which table, row and column it
+    stands.
+    """
     lines = [
         {"table": table.title, "row": number, "column": head, "value": entry.plain}
         for table in tables
@@ -40,8 +42,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?( ?%)?", re.IGNORECASE)
 def csv_text(rows: Rows) -> str:
     """Return rows as CSV text with a head.
 
-    A text that a spreadsheet would calculate, since it begins with ``=``, ``+``, ``-`` or ``@``, has an apostrophe
-    before it; numbers, and a sign alone, stay what they are.
+    A text that a spreadsheet would calculate, since it begins with ``=``, ``+``, ``-`` or ``@``,
+    has an apostrophe before it; numbers, and a sign alone, stay what they are.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

@@ -37,10 +37,14 @@ def export(report: Report[Any], found: Any, options: ReportOptions, form: str) -
 
 
 def to_stdout(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:
-    """Return the same for standard output: coloured on a terminal without NO_COLOR, COLUMNS wide, in its encoding."""
+    """Return the same for standard output: coloured on a terminal without NO_COLOR, COLUMNS wide,
+    in its encoding.
+    """
     if form != "terminal" or form in report.own_formats:
         return export(report, found, options, form)
     columns = os.environ.get("COLUMNS", "")
     width = max(NARROWEST, int(columns)) if columns.isdecimal() and int(columns) else WIDTH
     colour = os.isatty(1) and "NO_COLOR" not in os.environ
-    return page_to_terminal(report.page(found, options), width, colour, sys.stdout.encoding or "utf-8")
+    return page_to_terminal(
+        report.page(found, options), width, colour, sys.stdout.encoding or "utf-8"
+    )

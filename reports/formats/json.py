@@ -12,12 +12,22 @@ from dlbench.reports.formats.layout import Table
 from dlbench.reports.results.flags import Flag
 from dlbench.reports.results.safe_text import json_escaped
 
-_INNER = {"coverage", "step_variance", "launch_deviation", "launch_variance", "launch_freedom", "beside", "place"}
+_INNER = {
+    "coverage",
+    "step_variance",
+    "launch_deviation",
+    "launch_variance",
+    "launch_freedom",
+    "beside",
+    "place",
+}
 """Fields of a summary that its method describes."""
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON types, all the way down: dataclasses and named tuples become objects."""
+    """Return a value as plain JSON types, all the way down: dataclasses and named tuples become
+    objects.
+    """
     if isinstance(value, Flag):
         return {"name": value.kind.name, "symbol": value.kind.symbol, "detail": value.sentence}
     if dataclasses.is_dataclass(value):
@@ -53,11 +63,18 @@ def data_of_tables(tables: Iterable[Table]) -> list[dict[str, Any]]:
 
 def json_text(content: Any, indent: int | None = 2) -> str:
     """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf."""
-    return json_escaped(json.dumps(finite(content), indent=indent, allow_nan=False, ensure_ascii=False)) + "\n"
+    return (
+        json_escaped(
+            json.dumps(finite(content), indent=indent, allow_nan=False, ensure_ascii=False)
+        )
+        + "\n"
+    )
 
 
 def finite(content: Any) -> Any:
-    """Return it with null for what JSON has no word for (a loss that is not a number), all the way down."""
+    """Return it with null for what JSON has no word for (a loss that is not a number), all the way
+    down.
+    """
     if isinstance(content, Mapping):
         return {str(key): finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):

@@ -1,7 +1,7 @@
 """Entries, tables and pages of reports, and the words for missing numbers.
 
-A `Table` holds entries with their meaning (best, hole, marks) rather than finished text, so that each exporter can
-show them in its own way.
+A `Table` holds entries with their meaning (best, hole, marks) rather than finished text, so that
+each exporter can show them in its own way.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,8 +30,9 @@ MISSING = "-"
 NOTHING = "Nothing was measured yet."
 HALF_WIDTH = "± half-width of the 95 % interval (the wider side)"
 WIDENED = (
-    f"With fewer than {ENOUGH_LAUNCHES} launches on a side, a ratio has the interval of their steps, widened by the "
-    f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} if too few show it)."
+    f"With fewer than {ENOUGH_LAUNCHES} launches on a side, a ratio has the interval of their "
+    "steps, widened by the deviation between launches that other cells of the machine show "
+    f"({LAUNCH_DEVIATION:.0%} if too few show it)."
 )
 BEST = "\ue000"
 """Placeholder in a note for the mark of the best; each format has its own."""
@@ -58,7 +59,9 @@ def entries(*texts: str) -> tuple[Entry, ...]:
 
 
 class Table(NamedTuple):
-    """A table with its heading and the lines beneath; a row of a single entry is a heading over those below it."""
+    """A table with its heading and the lines beneath; a row of a single entry is a heading over
+    those below it.
+    """
 
     title: str
     head: tuple[str, ...]
@@ -68,7 +71,8 @@ class Table(NamedTuple):
     keys: int = 1
     """Leading columns that identify a row: repeated where the others are shown in several parts."""
     spans: tuple[tuple[str, int], ...] = ()
-    """Names over this many neighbouring columns each, behind the leading ones: a machine's stay together."""
+    """Names over this many neighbouring columns each, behind the leading ones: a machine's stay
+    together."""
     key: str = ""
     """The list of its rows in the report's JSON; empty: JSON does not have them."""
     columns: tuple[Any, ...] = ()
@@ -85,7 +89,8 @@ class Page(NamedTuple):
     after: tuple[str, ...] = ()
 
     def inert(self, best: str, encoding: str = "utf-8") -> "Page":
-        """Return the page with every text as `results.safe_text` shows it, and with the word for the mark of the best.
+        """Return the page with every text as `results.safe_text` shows it, and with the word for
+        the mark of the best.
 
         A table without rows and notes is left out: a title alone says nothing.
         """
@@ -97,7 +102,9 @@ class Page(NamedTuple):
             return each._replace(text=field(each.text), interval=spelled(each.interval, encoding))
 
         def lines(of: Iterable[str]) -> tuple[str, ...]:
-            return tuple(spelled(visible(line.replace(BEST, best)).rstrip(), encoding) for line in of)
+            return tuple(
+                spelled(visible(line.replace(BEST, best)).rstrip(), encoding) for line in of
+            )
 
         def table(each: Table) -> Table:
             return each._replace(
@@ -114,7 +121,9 @@ class Page(NamedTuple):
 
 def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:
     """Return the entry of a ratio, with the deviation of its interval."""
-    return Entry(f"{number(found.value)}x", deviation(found.value, found.low, found.high), marks, best)
+    return Entry(
+        f"{number(found.value)}x", deviation(found.value, found.low, found.high), marks, best
+    )
 
 
 def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagKind]) -> Entry:
@@ -133,7 +142,9 @@ def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagK
 def why_hole(cell: CellResult) -> str:
     """Return the word for a cell without a number, and the reason."""
     wrong = cell.shown
-    reason = cell.reason or ("it computed something other than the reference" if wrong else "no reason was given")
+    reason = cell.reason or (
+        "it computed something other than the reference" if wrong else "no reason was given"
+    )
     return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 
@@ -148,11 +159,17 @@ def flag_lines(
 ) -> list[str]:
     """Return the legend of the marks of these cells; behind ``every`` the flags that all have."""
     raised = {flag.kind for cell in cells for flag in cell.flags}
-    return [f"{every if kind in common else kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
+    return [
+        f"{every if kind in common else kind.symbol} {kind.legend}"
+        for kind in KINDS
+        if kind in raised
+    ]
 
 
 def reasons(holes: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return a line for each reason of these (reason, row, thread count), with its rows and their thread counts."""
+    """Return a line for each reason of these (reason, row, thread count), with its rows and their
+    thread counts.
+    """
     found: dict[str, dict[str, dict[str, None]]] = {}
     for why, row, count in holes:
         found.setdefault(why, {}).setdefault(row, {})[count] = None

@@ -1,4 +1,6 @@
-"""Reports in Markdown (pipe tables), LaTeX (no package but the standard classes) and HTML, all texts escaped."""
+"""Reports in Markdown (pipe tables), LaTeX (no package but the standard classes) and HTML, all
+texts escaped.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,13 +20,18 @@ def page_to_markdown(page: Page) -> str:
     """Return the words before as paragraphs, the tables, and the words after as a list."""
     page = page.inert(best="bold:")
     before = "\n".join(f"{paragraph(line)}\n" for line in page.before)
-    return "\n".join(filter(None, [before, *map(_markdown_table, page.tables), _markdown_list(page.after)]))
+    return "\n".join(
+        filter(None, [before, *map(_markdown_table, page.tables), _markdown_list(page.after)])
+    )
 
 
 def _markdown_table(table: Table) -> str:
     columns = len(table.head)
     others = ":--" if table.words else "--:"
-    lines = [pipe_row(escaped(head) for head in table.head), pipe_row([":--", *[others] * (columns - 1)])]
+    lines = [
+        pipe_row(escaped(head) for head in table.head),
+        pipe_row([":--", *[others] * (columns - 1)]),
+    ]
     for row in table.rows:
         if len(row) == 1:
             lines.append(pipe_row([f"**{escaped(row[0].text)}**", *[""] * (columns - 1)]))
@@ -46,20 +53,25 @@ def _markdown_entry(entry: Entry) -> str:
 
 
 def _markdown_list(lines: Iterable[str]) -> str:
-    return "".join(f"{'  ' if line[0] == ' ' else ''}- {paragraph(line)}\n" for line in lines if line.strip())
+    return "".join(
+        f"{'  ' if line[0] == ' ' else ''}- {paragraph(line)}\n" for line in lines if line.strip()
+    )
 
 
-# What makes a line one of a list, the one before it a heading, or a command of GitLab's; what makes a link anywhere.
+# What makes a line one of a list, the one before it a heading, or a command of GitLab's; what makes
+# a link anywhere.
 _AT_THE_START = re.compile(r"^(?:[-=/]|\+(?=\s|$)|(\d{1,9})(?=[.)](?:\s|$)))")
 _LINK = re.compile(r"(?<=\bwww)\.|:(?=//)", re.IGNORECASE)
-# GitHub and GitLab look for people to notify and for numbers of issues after Markdown: no backslash stops them, a space
-# without width does.
+# GitHub and GitLab look for people to notify and for numbers of issues after Markdown: no backslash
+# stops them, a space without width does.
 _MENTION = re.compile(r"@(?=\w)|[#!](?=\d)")
 
 
 def paragraph(text: str) -> str:
     """Return text, for the beginning of a line, that Markdown takes for nothing else."""
-    return _AT_THE_START.sub(lambda found: f"{found[0]}\\" if found[1] else f"\\{found[0]}", escaped(text))
+    return _AT_THE_START.sub(
+        lambda found: f"{found[0]}\\" if found[1] else f"\\{found[0]}", escaped(text)
+    )
 
 
 def escaped(text: str) -> str:
@@ -102,7 +114,8 @@ def page_to_latex(page: Page) -> str:
     page = page.inert(best="bold:")
     # A title is a comment in a table of its own; here it tells the tables apart.
     tables = (
-        _latex_lines([table.title]) + (_latex_table(table) if table.rows else _latex_lines(table.notes))
+        _latex_lines([table.title])
+        + (_latex_table(table) if table.rows else _latex_lines(table.notes))
         for table in page.tables
     )
     return "\n".join(filter(None, [_latex_lines(page.before), *tables, _latex_lines(page.after)]))
@@ -110,11 +123,18 @@ def page_to_latex(page: Page) -> str:
 
 def _latex_table(table: Table) -> str:
     columns = len(table.head)
-    names = ["", *(rf"\multicolumn{{{count}}}{{c}}{{{_latex(name)}}}" for name, count in table.spans)]
+    names = [
+        "",
+        *(rf"\multicolumn{{{count}}}{{c}}{{{_latex(name)}}}" for name, count in table.spans),
+    ]
     over = " & ".join(names) + r" \\" + "\n" if table.spans else ""
     kinds = "l" * columns if table.words else "l" + "r" * (columns - 1)
     body = "".join(_latex_row(row, columns) for row in table.rows)
-    head = " & ".join(_latex(head) for head in table.head) + r" \\" + "\n\\hline\n" if any(table.head) else ""
+    head = (
+        " & ".join(_latex(head) for head in table.head) + r" \\" + "\n\\hline\n"
+        if any(table.head)
+        else ""
+    )
     return (
         f"% {table.title}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
         f"{over}{head}{body}\\hline\n\\end{{tabular}}\n{_latex_lines(table.notes)}"
@@ -157,7 +177,9 @@ def _environment(show: Callable[[str], str]) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: show(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        finalize=lambda value: (
+            show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        ),
     )
 
 

@@ -19,7 +19,9 @@ def why_unwritable(path: Path) -> str:
         return str(getattr(error, "strerror", None) or error)
     folder = path.parent
     try:
-        with tempfile.TemporaryFile(dir=folder):  # as root each permission is there, and some folders take no file
+        with tempfile.TemporaryFile(
+            dir=folder
+        ):  # as root each permission is there, and some folders take no file
             pass
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -35,7 +37,9 @@ def why_unwritable(path: Path) -> str:
 
 
 def _may_be_a_database(path: Path) -> bool:
-    """Ask SQLite: to open the file otherwise would let go of this process's locks on it. In doubt it is one."""
+    """Ask SQLite: to open the file otherwise would let go of this process's locks on it. In doubt
+    it is one.
+    """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             return bool(database.execute("PRAGMA schema_version").fetchone()[0])

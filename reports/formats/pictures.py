@@ -1,6 +1,7 @@
 """Pictures: pages of panels as PNG or SVG files, each whole or not there.
 
-Colours are Okabe and Ito's (2008), distinct for every common colour vision; no meaning rests on colour alone.
+Colours are Okabe and Ito's (2008), distinct for every common colour vision; no meaning rests on
+colour alone.
 """
 
 import math
@@ -27,26 +28,35 @@ Size = tuple[float, float]
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
 _TITLE, _TITLE_WIDTH = "title of a panel", 44
-"""Marks the titles of panels, and the characters that fit over one: longer titles have several lines."""
+"""Marks the titles of panels, and the characters that fit over one: longer titles have several
+lines."""
 _IN_PANEL, _LEGEND, _LINES = 64, 48, 4
-"""The most characters of a text of a panel and of a line or name beside a panel, and the most lines of any text."""
+"""The most characters of a text of a panel and of a line or name beside a panel, and the most lines
+of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST_PANELS = 12
 """Of a page that a reader can take in at once."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-"""Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
+"""Their number has no factor in common with that of the colours: 63 names have a pair each of their
+own."""
 
 
 def check_picture(path: Path) -> None:
-    """Raise ReportError where this path cannot be a picture of ours: before anything costly is done."""
+    """Raise ReportError where this path cannot be a picture of ours: before anything costly is
+    done.
+    """
     if path.suffix.lower() not in EXTENSIONS:
-        raise ReportError(f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg.")
+        raise ReportError(
+            f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg."
+        )
     if reason := why_unwritable(path):
         raise ReportError(f"The plot {path} cannot be written: {reason}.")
 
 
 def write_pages(figures: Iterable["Figure"], path: Path) -> list[Path]:
-    """Write figures to this path, to NAME-2.png beside it and so on, and return the files; raises ReportError."""
+    """Write figures to this path, to NAME-2.png beside it and so on, and return the files; raises
+    ReportError.
+    """
     written = []
     for number, figure in enumerate(figures, start=1):
         target = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
@@ -66,19 +76,28 @@ def write_picture(figure: "Figure", path: Path) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             partial = Path(folder) / path.name
             # The same results give the same file.
-            with mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}), warnings.catch_warnings():
+            with (
+                mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}),
+                warnings.catch_warnings(),
+            ):
                 warnings.filterwarnings("ignore", message="Glyph ")  # letters that the font lacks
-                warnings.filterwarnings("ignore", message="constrained_layout not")  # names that are wide all the same
+                warnings.filterwarnings(
+                    "ignore", message="constrained_layout not"
+                )  # names that are wide all the same
                 metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
                 figure.savefig(partial, dpi=150, metadata=metadata)
             partial.replace(path)
     except OSError as error:
         reason = error.strerror or error
-        raise ReportError(f"The plot {path} cannot be written ({reason}); choose another place.") from error
+        raise ReportError(
+            f"The plot {path} cannot be written ({reason}); choose another place."
+        ) from error
 
 
 def _make_inert(figure: "Figure") -> None:
-    """Show names as `formats.inert` has it, none as a formula, and of long ones no more than there is room for."""
+    """Show names as `formats.inert` has it, none as a formula, and of long ones no more than there
+    is room for.
+    """
     from matplotlib.text import Text
 
     beside = {text: _LEGEND for legend in figure.legends for text in legend.get_texts()}
@@ -92,10 +111,14 @@ def _make_inert(figure: "Figure") -> None:
             continue
         lines = text.get_text().split("\n") if text in around else [text.get_text()]
         text.set_parse_math(False)
-        text.set_text("\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES]))
+        text.set_text(
+            "\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES])
+        )
 
 
-def figure_of(panels: int, most_columns: int, panel: Size, beside: Size, least: Size) -> "tuple[Figure, Any]":
+def figure_of(
+    panels: int, most_columns: int, panel: Size, beside: Size, least: Size
+) -> "tuple[Figure, Any]":
     """Return a figure with this many panels, and their axes as an array of rows.
 
     Sizes are of a panel, of what stands beside the panels, and the least of the figure.
@@ -115,8 +138,16 @@ def figure_of(panels: int, most_columns: int, panel: Size, beside: Size, least: 
     return figure, axes
 
 
-def bars(panel: "Axes", along: Sequence[float], found: Sequence[Interval], down: bool = False, **style: Any) -> None:
-    """Draw values with their intervals (an end may be unknown) upwards; across where what they are of goes ``down``."""
+def bars(
+    panel: "Axes",
+    along: Sequence[float],
+    found: Sequence[Interval],
+    down: bool = False,
+    **style: Any,
+) -> None:
+    """Draw values with their intervals (an end may be unknown) upwards; across where what they are
+    of goes ``down``.
+    """
     values = [value for value, _, _ in found]
     below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in found]
     above = [0.0 if high is None else max(0.0, high - value) for value, _, high in found]
@@ -126,7 +157,9 @@ def bars(panel: "Axes", along: Sequence[float], found: Sequence[Interval], down:
 
 
 def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
-    """Give a panel a title, a grid behind what it shows, and ticks at these sizes across, if there are any."""
+    """Give a panel a title, a grid behind what it shows, and ticks at these sizes across, if there
+    are any.
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     if sizes:
@@ -140,11 +173,15 @@ def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
 
 
 def log_ticks(axis: "Axis", low: float, high: float) -> None:
-    """Write round numbers at a logarithmic axis between these ends, more of them where it is short."""
+    """Write round numbers at a logarithmic axis between these ends, more of them where it is
+    short.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     wide, many = high / low, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
-    steps = (1.0,) if wide > 300 else (1.0, 3.0) if wide > 40 else (1.0, 2.0, 5.0) if wide > 4 else many
+    steps = (
+        (1.0,) if wide > 300 else (1.0, 3.0) if wide > 40 else (1.0, 2.0, 5.0) if wide > 4 else many
+    )
     axis.set_major_locator(LogLocator(subs=steps))
     # The usual labels of powers are formulas, which pictures do not show.
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -178,7 +215,9 @@ _SPREAD = 0.6
 
 
 class Panel(NamedTuple):
-    """One panel: its title, the names from the top down, and the value of each name in each series."""
+    """One panel: its title, the names from the top down, and the value of each name in each
+    series.
+    """
 
     title: str
     names: tuple[str, ...]
@@ -198,7 +237,8 @@ class Dots(NamedTuple):
 
 
 def dots_to_picture(pages: Iterable[Dots], path: Path, columns: int = 2) -> list[Path]:
-    """Write each page, of at most `MOST_PANELS` panels, to a file (NAME-2.png and so on) and return them.
+    """Write each page, of at most `MOST_PANELS` panels, to a file (NAME-2.png and so on) and return
+    them.
 
     Raises ReportError.
     """
@@ -214,18 +254,33 @@ def _figure(page: Dots, columns: int) -> "Figure":
     series = tuple(dict.fromkeys(of for panel in page.panels for _, of in panel.points))
     tallest = max((len(panel.names) for panel in page.panels), default=1)
     size = (5.2, _AROUND + _LINE * tallest)
-    figure, axes = figure_of(len(page.panels), columns, panel=size, beside=(1.0, 0.9), least=(6.4, 2.4))
+    figure, axes = figure_of(
+        len(page.panels), columns, panel=size, beside=(1.0, 0.9), least=(6.4, 2.4)
+    )
     for panel, content in zip(axes.flat, page.panels, strict=False):
         _panel(panel, content, series, page.same)
     if page.same is None:
-        ends = [end for panel in page.panels for point in panel.points.values() for end in point if end is not None]
+        ends = [
+            end
+            for panel in page.panels
+            for point in panel.points.values()
+            for end in point
+            if end is not None
+        ]
         for panel in axes.flat:
             panel.set_xlim(0.0, 1.05 * max(ends, default=1.0))
     figure.suptitle(page.title, fontsize=10)
     figure.supxlabel(page.across, fontsize=8)
     handles = [_mark(number) for number in range(len(series))]
     if handles:
-        figure.legend(handles, series, loc="outside right center", fontsize=8, frameon=False, title=page.series)
+        figure.legend(
+            handles,
+            series,
+            loc="outside right center",
+            fontsize=8,
+            frameon=False,
+            title=page.series,
+        )
     return figure
 
 
@@ -246,7 +301,11 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
             if (name, of) in content.points
         ]
         where = [place + aside for place, _ in found]
-        look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)], "linestyle": ""}
+        look = {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKS[number % len(MARKS)],
+            "linestyle": "",
+        }
         bars(panel, where, [point for _, point in found], down=True, **look)
     if same is not None:
         panel.set_xscale("log")

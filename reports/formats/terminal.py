@@ -1,7 +1,7 @@
 """Tables for a terminal: they fit its width, and read as well without colour.
 
-A matrix that is too wide is shown as several tables beneath one another, first one for each machine, then with its
-columns dealt out evenly; nothing is cut off.
+A matrix that is too wide is shown as several tables beneath one another, first one for each
+machine, then with its columns dealt out evenly; nothing is cut off.
 """
 
 import io
@@ -26,16 +26,22 @@ _UNBROKEN = "\u00a0"  # a blank at which no line is broken
 _MOST_INDENT = 8
 
 
-def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False, encoding: str = "utf-8") -> str:
+def page_to_terminal(
+    page: layout.Page, width: int = WIDTH, colour: bool = False, encoding: str = "utf-8"
+) -> str:
     """Return the words before, the tables beneath one another, the words after."""
     page = page.inert("*", encoding)
     tables = (_table(table, width, colour) for table in page.tables)
-    text = "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
+    text = "\n".join(
+        filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)])
+    )
     return spelled(text, encoding)  # the lines of tables
 
 
 def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
-    """Return a table with spans as several that fit the width: one for each span, then its columns dealt out evenly."""
+    """Return a table with spans as several that fit the width: one for each span, then its columns
+    dealt out evenly.
+    """
     stacks: list[tuple[int, ...]] = []
     start = table.keys
     for _, count in table.spans:
@@ -45,7 +51,9 @@ def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
             stacks[-1] = (*stacks[-1], *columns)
             continue
         pieces = 1
-        while pieces < count and not all(_fits(table, part, width) for part in _deal(columns, pieces)):
+        while pieces < count and not all(
+            _fits(table, part, width) for part in _deal(columns, pieces)
+        ):
             pieces += 1
         stacks += _deal(columns, pieces)
     return [_with_columns(table, columns) for columns in stacks]
@@ -61,7 +69,9 @@ def _fits(table: layout.Table, columns: tuple[int, ...], width: int) -> bool:
 
 
 def _with_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table:
-    """Return the leading columns and these, without the rows, and headings, that have nothing in them."""
+    """Return the leading columns and these, without the rows, and headings, that have nothing in
+    them.
+    """
     rows: list[tuple[layout.Entry, ...]] = []
     for row in table.rows:
         if len(row) > 1 and all(row[place].plain == layout.MISSING for place in columns):
@@ -79,7 +89,8 @@ def _widths(table: layout.Table) -> list[int]:
     rows = [row for row in table.rows if len(row) > 1]
     indent = len(_INDENT) if len(rows) < len(table.rows) else 0
     needed = [
-        max([cell_len(head), *(cell_len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)
+        max([cell_len(head), *(cell_len(row[place].plain) for row in rows)])
+        for place, head in enumerate(table.head)
     ]
     # A heading stands in the first column, which must not fold it.
     headings = [cell_len(row[0].plain) for row in table.rows if len(row) == 1]
@@ -104,7 +115,8 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
     widths = _widths(table)
     gap = 2 if _total(widths) <= width else 1
     if _total(widths, gap) > width and len(table.head) > table.keys + 1 and not table.words:
-        # Numbers are not to be folded: the right half of the columns follows beneath, behind the first ones again.
+        # Numbers are not to be folded: the right half of the columns follows beneath, behind the
+        # first ones again.
         half = max((len(table.head) + 1) // 2, table.keys + 1)
         parts = ((*range(half),), (*range(table.keys), *range(half, len(table.head))))
         return "".join(_body(_part(table, places), width, colour) for places in parts)
@@ -122,14 +134,24 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
     for place, head in enumerate(table.head):
         left = table.words or (place == 0 and not numbered)
         least = widths[place] if fits else None
-        shown.add_column(Text(head), justify="left" if left else "right", overflow="fold", min_width=least)
+        shown.add_column(
+            Text(head), justify="left" if left else "right", overflow="fold", min_width=least
+        )
     for row in table.rows:
         if len(row) == 1:
             shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
         else:
             name = Text((_INDENT if grouped else "") + row[0].plain)
-            styles = ("bold green" if entry.best else "red" if entry.hole else "" for entry in row[1:])
-            shown.add_row(name, *(Text(entry.plain, style=style) for entry, style in zip(row[1:], styles, strict=True)))
+            styles = (
+                "bold green" if entry.best else "red" if entry.hole else "" for entry in row[1:]
+            )
+            shown.add_row(
+                name,
+                *(
+                    Text(entry.plain, style=style)
+                    for entry, style in zip(row[1:], styles, strict=True)
+                ),
+            )
     return _text([shown], width, colour)
 
 
@@ -142,7 +164,12 @@ def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> st
     buffer = io.StringIO()
     system: Literal["standard"] | None = "standard" if colour else None
     console = Console(
-        file=buffer, width=width, force_terminal=colour, no_color=not colour, color_system=system, emoji=False
+        file=buffer,
+        width=width,
+        force_terminal=colour,
+        no_color=not colour,
+        color_system=system,
+        emoji=False,
     )
     for renderable in renderables:
         console.print(renderable)
@@ -157,8 +184,9 @@ def _paragraphs(lines: Iterable[str], width: int) -> str:
 def wrapped(line: str, width: int) -> list[str]:
     """Return a line in lines that fit, all but the first indented by two blanks more.
 
-    A command between backticks stays whole, so that it can be copied (not beside characters that are wider than one
-    column, or have no width); where one is longer than a line, other long words are not broken either.
+    A command between backticks stays whole, so that it can be copied (not beside characters that
+    are wider than one column, or have no width); where one is longer than a line, other long words
+    are not broken either.
     """
     text = line.strip()
     start = " " * min(len(line) - len(line.lstrip()), _MOST_INDENT)
@@ -175,6 +203,10 @@ def wrapped(line: str, width: int) -> list[str]:
             break_long_words=not any(len(each) > width - len(start + _INDENT) for each in commands),
         )
         return [each.replace(_UNBROKEN, " ") for each in lines]
-    # Wide characters, and those without a width of their own: what textwrap counts is not what a terminal shows.
+    # Wide characters, and those without a width of their own: what textwrap counts is not what a
+    # terminal shows.
     parts = Text(text).wrap(Console(width=width), width - len(start) - len(_INDENT))
-    return [start + (_INDENT if number else "") + part.plain.rstrip() for number, part in enumerate(parts)]
+    return [
+        start + (_INDENT if number else "") + part.plain.rstrip()
+        for number, part in enumerate(parts)
+    ]

@@ -1,24 +1,29 @@
-"""Where a series of nights changed its level: located by ruptures, then each location is put to a test.
+"""Where a series of nights changed its level: located by ruptures, then each location is put to a
+test.
 
-1. Odd nights are pulled in towards their neighbours (Hampel 1974): none of them makes a step, and a few of them do not
-   hide one. (With one night in twenty off by 30 % on average, a step of 5 % is found in 99 % of series, else in 24 %.)
-2. PELT (Killick, Fearnhead and Eckley 2012; `ruptures.KernelCPD` with a linear kernel, which is least squares, in C)
-   finds the best segmentation at a penalty of ``2 noise^2 log(nights)``. The noise is that of neighbours' differences,
-   which steps and drift hardly affect. The penalty is lenient on purpose: the test decides.
-3. Each location is tested with Student's t between the segments beside it, with nights as the units: with a common
-   variance, since five nights after a change say little about their variance, but with a standard error no smaller than
-   the segments' own variances give (Welch 1947). Nights that resemble the previous one carry less information:
-   variances are inflated by ``(1 + r) / (1 - r)``, r being the lag-one correlation around the segments of the lenient
-   search (with fewer segments, missed changes would look like correlation). The p-value is multiplied by the number of
-   trials: nights times scales. The weakest location is removed and the rest tested again until all hold.
-4. Over all series and locations p-values are adjusted for the false discovery rate (Benjamini and Hochberg 1995);
-   a series without any location counts as a test that found nothing.
+1. Odd nights are pulled in towards their neighbours (Hampel 1974): none of them makes a step, and a
+   few of them do not hide one. (With one night in twenty off by 30 % on average, a step of 5 % is
+   found in 99 % of series, else in 24 %.)
+2. PELT (Killick, Fearnhead and Eckley 2012; `ruptures.KernelCPD` with a linear kernel, which is
+   least squares, in C) finds the best segmentation at a penalty of ``2 noise^2 log(nights)``. The
+   noise is that of neighbours' differences, which steps and drift hardly affect. The penalty is
+   lenient on purpose: the test decides.
+3. Each location is tested with Student's t between the segments beside it, with nights as the
+   units: with a common variance, since five nights after a change say little about their variance,
+   but with a standard error no smaller than the segments' own variances give (Welch 1947). Nights
+   that resemble the previous one carry less information: variances are inflated by ``(1 + r) / (1 -
+   r)``, r being the lag-one correlation around the segments of the lenient search (with fewer
+   segments, missed changes would look like correlation). The p-value is multiplied by the number of
+   trials: nights times scales. The weakest location is removed and the rest tested again until all
+   hold.
+4. Over all series and locations p-values are adjusted for the false discovery rate (Benjamini and
+   Hochberg 1995); a series without any location counts as a test that found nothing.
 
-Absolute times drift with their machine. For such a series ("drifting") the test has a common slope as a nuisance, and
-r is corrected for its bias.
+Absolute times drift with their machine. For such a series ("drifting") the test has a common slope
+as a nuisance, and r is corrected for its bias.
 
-A step needs `ENOUGH_NIGHTS` on both sides. One with fewer nights after it is pending: it compares the last nights, with
-odd ones as they are, with the level before them.
+A step needs `ENOUGH_NIGHTS` on both sides. One with fewer nights after it is pending: it compares
+the last nights, with odd ones as they are, with the level before them.
 
 `reports/VERDICTS.md` has the error rates and the power.
 """
@@ -76,17 +81,22 @@ class Step:
 def find_steps(
     series: Sequence[Values], magnitude: float = MAGNITUDE, drifting: Sequence[bool] = ()
 ) -> list[tuple[Step, ...]]:
-    """Return for each series (log seconds or log ratios, in order of time, no NaN) its steps, the oldest first.
+    """Return for each series (log seconds or log ratios, in order of time, no NaN) its steps, the
+    oldest first.
 
-    ``magnitude`` is relative: 0.025 keeps steps of 2.5 % and more. ``drifting`` says which series are of absolute
-    times; none where it is left out. A series needs ``2 * ENOUGH_NIGHTS`` values for a confirmed step,
-    ``ENOUGH_NIGHTS + 1`` for a pending one.
+    ``magnitude`` is relative: 0.025 keeps steps of 2.5 % and more. ``drifting`` says which series
+    are of absolute times; none where it is left out. A series needs ``2 * ENOUGH_NIGHTS`` values
+    for a confirmed step, ``ENOUGH_NIGHTS + 1`` for a pending one.
     """
     kinds = drifting or [False] * len(series)
-    return judged_steps([steps_of(values, drifts) for values, drifts in zip(series, kinds, strict=True)], magnitude)
+    return judged_steps(
+        [steps_of(values, drifts) for values, drifts in zip(series, kinds, strict=True)], magnitude
+    )
 
 
-def judged_steps(candidates: Sequence[tuple[Step, ...]], magnitude: float) -> list[tuple[Step, ...]]:
+def judged_steps(
+    candidates: Sequence[tuple[Step, ...]], magnitude: float
+) -> list[tuple[Step, ...]]:
     """Return of the steps of each series those that hold over all series and are large enough."""
     from scipy.stats import false_discovery_control
 
@@ -97,13 +107,19 @@ def judged_steps(candidates: Sequence[tuple[Step, ...]], magnitude: float) -> li
     adjusted = iter(false_discovery_control([*tests, *[1.0] * silent]).tolist())
     judged = [[replace(step, adjusted_p=next(adjusted)) for step in steps] for steps in candidates]
     return [
-        tuple(s for s in steps if s.adjusted_p <= FALSE_DISCOVERY_RATE and abs(math.expm1(s.size)) >= magnitude)
+        tuple(
+            s
+            for s in steps
+            if s.adjusted_p <= FALSE_DISCOVERY_RATE and abs(math.expm1(s.size)) >= magnitude
+        )
         for steps in judged
     ]
 
 
 def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
-    """Return the steps of one series that hold within it, without regard to other series or to their size."""
+    """Return the steps of one series that hold within it, without regard to other series or to
+    their size.
+    """
     count = len(values)
     if count <= ENOUGH_NIGHTS:
         return ()
@@ -137,12 +153,16 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
 
 
 def noise_of(values: Values) -> float:
-    """Return the deviation of a night, by the median of neighbours' differences, so that few steps matter."""
+    """Return the deviation of a night, by the median of neighbours' differences, so that few steps
+    matter.
+    """
     return max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), LEAST_NOISE)
 
 
 def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float:
-    """Return the lag-one correlation of nights around the levels of these segments, from 0 to 0.9."""
+    """Return the lag-one correlation of nights around the levels of these segments, from 0 to
+    0.9.
+    """
     left = np.concatenate([part - part.mean() for part in np.split(values, places)])
     found = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
     if drifting:
@@ -151,8 +171,11 @@ def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float
     return min(max(found, 0.0), 0.9)
 
 
-def _step(values: Values, start: int, place: int, drifting: bool, correlation: float, tried: float) -> Step:
-    """Test a step at ``place`` of these values, which begin at ``start``; as many tests were ``tried``.
+def _step(
+    values: Values, start: int, place: int, drifting: bool, correlation: float, tried: float
+) -> Step:
+    """Test a step at ``place`` of these values, which begin at ``start``; as many tests were
+    ``tried``.
 
     Its p-value may exceed 1, so that many weak steps can still be ranked.
     """
@@ -168,7 +191,8 @@ def _step(values: Values, start: int, place: int, drifting: bool, correlation: f
     solution = inverse @ (design.T @ values)
     left = values - design @ solution
     freedom = float(count - design.shape[1])
-    # This many nights that resemble their neighbours carry as much information as one independent night.
+    # This many nights that resemble their neighbours carry as much information as one independent
+    # night.
     worth = (1 + correlation) / (1 - correlation)
     variance = worth * max(float(left @ left) / freedom, LEAST_NOISE**2)
     freedom = max(freedom / worth, 1.0)
@@ -185,7 +209,8 @@ def _step(values: Values, start: int, place: int, drifting: bool, correlation: f
 
 
 def pulled_in(values: Values, noise: float) -> Values:
-    """Return the series with no night far from both the median of the nights before it and that of those after it.
+    """Return the series with no night far from both the median of the nights before it and that of
+    those after it.
 
     Two medians, since a single one over both sides would move the nights beside a step.
     """
@@ -193,7 +218,9 @@ def pulled_in(values: Values, noise: float) -> Values:
 
     def medians_before(nights: Values) -> Values:
         medians = pd.Series(nights).rolling(_NEIGHBOURS, min_periods=1).median().shift(1)
-        return np.asarray(medians.fillna(float(np.median(nights[1 : _NEIGHBOURS + 1]))))  # the first has none before it
+        return np.asarray(
+            medians.fillna(float(np.median(nights[1 : _NEIGHBOURS + 1])))
+        )  # the first has none before it
 
     earlier, later = medians_before(values), medians_before(values[::-1])[::-1]
     low, high = np.minimum(earlier, later), np.maximum(earlier, later)
@@ -218,23 +245,28 @@ def _gain(values: Values, start: int, place: int, end: int) -> float:
 
 
 def _beside(places: Sequence[int], count: int) -> list[tuple[int, int, int]]:
-    """Return for each place the start of the segment before it, itself, and the end of the segment after it."""
+    """Return for each place the start of the segment before it, itself, and the end of the segment
+    after it.
+    """
     ends = [0, *places, count]
     return list(zip(ends, ends[1:], ends[2:], strict=False))
 
 
 def _past_the_ends(values: Values, places: list[int]) -> set[int]:
-    """Return which of the first and last steps fit the nights better with fewer than `ENOUGH_NIGHTS` at the end.
+    """Return which of the first and last steps fit the nights better with fewer than
+    `ENOUGH_NIGHTS` at the end.
 
-    The search must leave five nights, so it places such a step too far inside, among nights of the other level. A
-    change in the last nights is pending; one in the first nights is not reported.
+    The search must leave five nights, so it places such a step too far inside, among nights of the
+    other level. A change in the last nights is pending; one in the first nights is not reported.
     """
     count, few = len(values), range(1, ENOUGH_NIGHTS)
     found = set()
     for start, place, end in _beside(places, count):
         gain = _gain(values, start, place, end)
         early = start == 0 and any(_gain(values, 0, before, end) > gain for before in few)
-        late = end == count and any(_gain(values, start, count - after, count) > gain for after in few)
+        late = end == count and any(
+            _gain(values, start, count - after, count) > gain for after in few
+        )
         if early or late:
             found.add(place)
     return found

@@ -1,17 +1,23 @@
-"""Slow drifts: a series that rises or falls over many nights, by steps that are each too small to be a change point.
+"""Slow drifts: a series that rises or falls over many nights, by steps that are each too small to
+be a change point.
 
-1. Every stretch of at least `ENOUGH_NIGHTS_OF_DRIFT` nights is tried: level before it, a straight rise or fall within
-   it, level after it. The one that leaves the least squares is kept. (A step is such a stretch of one night.)
-2. The slope of the nights within it is tested with Student's t, corrected for nights that resemble the one before: the
-   number of nights and the degrees of freedom are divided by ``(1 + r) / (1 - r)``, r being the lag-one correlation of
-   what the line leaves (Santer et al. 2000, Statistical significance of trends, J. Geophys. Res. 105). For absolute
-   times r is corrected for its bias (Marriott and Pope 1954). The p-value is multiplied by the number of stretches that
-   do not overlap by more than half.
-3. The hypothesis is not "no slope" but "at most the threshold in all" (a minimum-effect test, Murphy and Myors 1999).
-   The threshold is the one of change points. Of absolute times it is at least `OF_A_MACHINE`, since machines drift too.
-4. A drift must explain the series better than steps do, by Schwarz's criterion (1978): better than the steps that were
-   found, and than any single one. Where it does, the steps are those of the series less its drift.
-5. Over all series the p-values are adjusted for the false discovery rate, apart from those of the steps.
+1. Every stretch of at least `ENOUGH_NIGHTS_OF_DRIFT` nights is tried: level before it, a straight
+   rise or fall within it, level after it. The one that leaves the least squares is kept. (A step is
+   such a stretch of one night.)
+2. The slope of the nights within it is tested with Student's t, corrected for nights that resemble
+   the one before: the number of nights and the degrees of freedom are divided by ``(1 + r) / (1 -
+   r)``, r being the lag-one correlation of what the line leaves (Santer et al. 2000, Statistical
+   significance of trends, J. Geophys. Res. 105). For absolute times r is corrected for its bias
+   (Marriott and Pope 1954). The p-value is multiplied by the number of stretches that do not
+   overlap by more than half.
+3. The hypothesis is not "no slope" but "at most the threshold in all" (a minimum-effect test,
+   Murphy and Myors 1999). The threshold is the one of change points. Of absolute times it is at
+   least `OF_A_MACHINE`, since machines drift too.
+4. A drift must explain the series better than steps do, by Schwarz's criterion (1978): better than
+   the steps that were found, and than any single one. Where it does, the steps are those of the
+   series less its drift.
+5. Over all series the p-values are adjusted for the false discovery rate, apart from those of the
+   steps.
 
 A series has at most one drift, the strongest. It is located to a fortieth of the series.
 
@@ -43,12 +49,15 @@ from dlbench.reports.history.change_points import (
 ENOUGH_NIGHTS_OF_DRIFT = 12
 """Nights that a drift takes at least. A faster change is a step."""
 OF_A_MACHINE = 0.05
-"""Drift of absolute times that may be the machine's own: its usual shift between sessions, 2.5 %, at both ends."""
+"""Drift of absolute times that may be the machine's own: its usual shift between sessions, 2.5 %,
+at both ends."""
 
 _PLACES = 40  # starts and ends that are tried
 _ROUNDS = 3  # of finding the drift beside the steps, and the steps of the series less the drift
 _NO_LENGTH = 1e-9  # of a ramp that the steps explain altogether
-_MOST_CORRELATION = 0.7  # a drift that is no straight line leaves some too, and the calmer the nights, the more
+_MOST_CORRELATION = (
+    0.7  # a drift that is no straight line leaves some too, and the calmer the nights, the more
+)
 _PARAMETERS = 3  # of a drift: start, end and size; a step has two
 
 
@@ -105,15 +114,21 @@ def find_changes(
     ]
     tests = [1.0 if reading is None else min(reading.drift.p, 1.0) for reading in readings]
     drifts: list[Ramp | None] = [None] * len(series)
-    for place, (reading, p) in enumerate(zip(readings, false_discovery_control(tests).tolist(), strict=True)):
+    for place, (reading, p) in enumerate(
+        zip(readings, false_discovery_control(tests).tolist(), strict=True)
+    ):
         if reading is not None and p <= FALSE_DISCOVERY_RATE:
             drifts[place] = replace(reading.drift, adjusted_p=p)
             steps[place] = reading.steps
     return [Changes(*pair) for pair in zip(judged_steps(steps, magnitude), drifts, strict=True)]
 
 
-def _drift_of(values: Values, steps: tuple[Step, ...], magnitude: float, of_machine: bool) -> _Reading | None:
-    """Return the drift of a series that explains it better than these steps; None if there is none."""
+def _drift_of(
+    values: Values, steps: tuple[Step, ...], magnitude: float, of_machine: bool
+) -> _Reading | None:
+    """Return the drift of a series that explains it better than these steps; None if there is
+    none.
+    """
     if len(values) < ENOUGH_NIGHTS_OF_DRIFT:
         return None
     calm = pulled_in(values, noise_of(values))
@@ -121,7 +136,8 @@ def _drift_of(values: Values, steps: tuple[Step, ...], magnitude: float, of_mach
     confirmed = tuple(step for step in steps if not step.pending)
     # Without a step in the series the drift must be one by itself.
     rounds = _ROUNDS if confirmed else 1
-    # The drift may be what looked like steps, or there may be both: the search ends in different places.
+    # The drift may be what looked like steps, or there may be both: the search ends in different
+    # places.
     starts = dict.fromkeys(((), confirmed))
     readings = [_read(values, calm, start, rounds, least, of_machine) for start in starts]
     significant = [reading for reading in readings if reading.drift.p <= FALSE_DISCOVERY_RATE]
@@ -136,9 +152,16 @@ def _drift_of(values: Values, steps: tuple[Step, ...], magnitude: float, of_mach
 
 
 def _read(
-    values: Values, calm: Values, steps: tuple[Step, ...], rounds: int, least: float, of_machine: bool
+    values: Values,
+    calm: Values,
+    steps: tuple[Step, ...],
+    rounds: int,
+    least: float,
+    of_machine: bool,
 ) -> _Reading:
-    """Return the drift beside steps, starting with these, and the steps of the series less that drift."""
+    """Return the drift beside steps, starting with these, and the steps of the series less that
+    drift.
+    """
     for _ in range(rounds):
         drift = _best_drift(calm, steps, least, of_machine)
         less = values - _ramp(len(values), drift.first, drift.last) * drift.size
@@ -151,7 +174,9 @@ def _read(
 
 
 def _best_drift(values: Values, steps: Sequence[Step], least: float, of_machine: bool) -> Ramp:
-    """Return the drift that, with steps at these places, leaves the least squares, tested against ``least`` in all."""
+    """Return the drift that, with steps at these places, leaves the least squares, tested against
+    ``least`` in all.
+    """
     from scipy.special import stdtr, stdtrit
 
     levels = _level_columns(len(values), steps)
@@ -165,7 +190,8 @@ def _best_drift(values: Values, steps: Sequence[Step], least: float, of_machine:
 
 
 def _best_stretches(values: Values, levels: NDArray[np.float64]) -> tuple[_Stretch, _Stretch]:
-    """Return the stretch that leaves the least squares beside these levels, and the longest that is as good.
+    """Return the stretch that leaves the least squares beside these levels, and the longest that is
+    as good.
 
     As good means within the noise of a night, which hides the ends of a drift.
     """
@@ -174,7 +200,9 @@ def _best_stretches(values: Values, levels: NDArray[np.float64]) -> tuple[_Stret
     ramps = ramps - (ramps @ basis) @ basis.T
     rest = values - basis @ (basis.T @ values)
     lengths = np.einsum("ij,ij->i", ramps, ramps)
-    gains = np.where(lengths > _NO_LENGTH, (ramps @ rest) ** 2 / np.maximum(lengths, _NO_LENGTH), 0.0)
+    gains = np.where(
+        lengths > _NO_LENGTH, (ramps @ rest) ** 2 / np.maximum(lengths, _NO_LENGTH), 0.0
+    )
     best = int(gains.argmax())
     noise = max(float(rest @ rest) - float(gains[best]), 0.0) / len(values)
     as_good = np.flatnonzero(gains >= gains[best] - noise)
@@ -187,7 +215,9 @@ def _best_stretches(values: Values, levels: NDArray[np.float64]) -> tuple[_Stret
 def _slope(
     values: Values, levels: NDArray[np.float64], stretch: _Stretch, of_machine: bool
 ) -> tuple[float, float, float]:
-    """Return the change over a stretch by its slope, its standard error, and the degrees of freedom."""
+    """Return the change over a stretch by its slope, its standard error, and the degrees of
+    freedom.
+    """
     count, (first, last) = len(values), stretch
     left = _left(values, np.column_stack([levels, _ramp(count, first, last)]))
     freedom = max(count - levels.shape[1] - _PARAMETERS, 1)
@@ -203,8 +233,13 @@ def _slope(
     left_inside = values[inside] - design @ solution
     # The larger of two estimates: a stretch that was searched for may look calmer than the rest.
     freedom_inside = max(length + 1 - design.shape[1], 1)
-    variance = max(float(left @ left) / freedom, float(left_inside @ left_inside) / freedom_inside, LEAST_NOISE**2)
-    # This many nights that resemble their neighbours carry as much information as one independent night.
+    variance = max(
+        float(left @ left) / freedom,
+        float(left_inside @ left_inside) / freedom_inside,
+        LEAST_NOISE**2,
+    )
+    # This many nights that resemble their neighbours carry as much information as one independent
+    # night.
     correlation = _correlation(left, levels.shape[1] + 1, of_machine)
     worth = (1 + correlation) / (1 - correlation)
     error = math.sqrt(worth * variance * float(inverse[0, 0]))
@@ -212,7 +247,9 @@ def _slope(
 
 
 def _correlation(left: Values, columns: int, of_machine: bool) -> float:
-    """Return the lag-one correlation of what a regression on so many columns leaves, from 0 to `_MOST_CORRELATION`."""
+    """Return the lag-one correlation of what a regression on so many columns leaves, from 0 to
+    `_MOST_CORRELATION`.
+    """
     correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
     if of_machine:
         # Where correlation is to be expected, the regression must not hide it.
@@ -243,7 +280,9 @@ def _stretches(count: int) -> tuple[list[_Stretch], NDArray[np.float64]]:
 def _level_columns(count: int, steps: Sequence[Step]) -> NDArray[np.float64]:
     """Return the columns of a regression on a level and these steps."""
     nights = np.arange(count)
-    return np.column_stack([np.ones(count), *[np.where(nights >= step.position, 1.0, 0.0) for step in steps]])
+    return np.column_stack(
+        [np.ones(count), *[np.where(nights >= step.position, 1.0, 0.0) for step in steps]]
+    )
 
 
 def _left(values: Values, design: NDArray[np.float64]) -> Values:
@@ -272,7 +311,9 @@ def _criterion_of(calm: Values, steps: Sequence[Step], drift: Ramp | None = None
 
 
 def _criterion(left: Values, parameters: int) -> float:
-    """Return Schwarz's criterion of a model with so many parameters that leaves this of the series; less is better."""
+    """Return Schwarz's criterion of a model with so many parameters that leaves this of the series;
+    less is better.
+    """
     count = len(left)
     variance = max(float(left.var()), LEAST_NOISE**2)
     return count * math.log(variance) + parameters * math.log(count)

@@ -1,10 +1,10 @@
 """The series that a history is made of: for each cell its nights, the oldest first.
 
-A night is a run. One that measured both sides of a cell (baseline and candidate, interleaved on the same machine) gives
-the ratio candidate / baseline: shifts of the machine from night to night affect both sides and cancel out. A night of a
-plain run gives absolute seconds, in a separate series that includes the machine's shifts. A series never mixes
-machines: a cell's number belongs to one machine. Nights whose machine is unknown may be of several, so they are shown
-and not searched.
+A night is a run. One that measured both sides of a cell (baseline and candidate, interleaved on the
+same machine) gives the ratio candidate / baseline: shifts of the machine from night to night affect
+both sides and cancel out. A night of a plain run gives absolute seconds, in a separate series that
+includes the machine's shifts. A series never mixes machines: a cell's number belongs to one
+machine. Nights whose machine is unknown may be of several, so they are shown and not searched.
 """
 
 import math
@@ -37,7 +37,8 @@ SIDES = {RATIO: ("candidate", "baseline"), ABSOLUTE: ("",)}
 """The sides of the records of each kind of series, the one that may have changed first."""
 
 NIGHTLY = ("suite", "gate")
-"""Purposes of the runs that make a history. A manual comparison is not a night: each compares different things."""
+"""Purposes of the runs that make a history. A manual comparison is not a night: each compares
+different things."""
 
 Floats = NDArray[np.float64]
 Objects = NDArray[np.object_]
@@ -55,7 +56,8 @@ class Night(NamedTuple):
     """Lower end of the 95 % interval over the night's launches; None with too few launches."""
     high: float | None
     searched: bool
-    """Whether it takes part in the search for changes: not if other programs disturbed every launch."""
+    """Whether it takes part in the search for changes: not if other programs disturbed every
+    launch."""
     environments: tuple[str, ...]
     """Digest of the framework's environment on each of the series' `SIDES`."""
 
@@ -135,7 +137,9 @@ class Drift:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """The nights of one cell on one machine, the oldest first, as arrays of one length; its changes and events."""
+    """The nights of one cell on one machine, the oldest first, as arrays of one length; its changes
+    and events.
+    """
 
     machine: str
     cell: Cell
@@ -161,10 +165,20 @@ class Series:
     def night(self, place: int) -> Night:
         """Return one night."""
         log, half = float(self.logs[place]), float(self.halves[place])
-        low, high = (None, None) if math.isnan(half) else (math.exp(log - half), math.exp(log + half))
+        low, high = (
+            (None, None) if math.isnan(half) else (math.exp(log - half), math.exp(log + half))
+        )
         environments = tuple(str(each[place]) for each in self.environments)
         searched = bool(self.searched[place])
-        return Night(str(self.runs[place]), str(self.started[place]), math.exp(log), low, high, searched, environments)
+        return Night(
+            str(self.runs[place]),
+            str(self.started[place]),
+            math.exp(log),
+            low,
+            high,
+            searched,
+            environments,
+        )
 
     @property
     def comparable(self) -> bool:
@@ -183,7 +197,8 @@ class Series:
 
     @property
     def level(self) -> float | None:
-        """Geometric mean of the nights since the last change; None where none took part in the search.
+        """Geometric mean of the nights since the last change; None where none took part in the
+        search.
 
         Nights before the end of a drift count as if it had been over.
         """
@@ -195,7 +210,10 @@ class Series:
     def events(self) -> list[tuple[int, Difference]]:
         """The nights on which a framework's environment changed."""
         return sorted(
-            (int(place), Difference(side, "environment", str(digests[place - 1]), str(digests[place])))
+            (
+                int(place),
+                Difference(side, "environment", str(digests[place - 1]), str(digests[place])),
+            )
             for side, digests in zip(SIDES[self.kind], self.environments, strict=True)
             for place in np.flatnonzero(digests[1:] != digests[:-1]) + 1
         )
@@ -227,18 +245,26 @@ class History:
         return sorted(found, key=lambda pair: pair[1].night.started, reverse=True)
 
     def nights(self) -> tuple[int, str, str]:
-        """Return how many nights there are, and when the first and the last began (ISO 8601, UTC; "" without any)."""
-        starts = {night for cell in self.cells for night in zip(cell.runs, cell.started, strict=True)}
+        """Return how many nights there are, and when the first and the last began (ISO 8601, UTC;
+        "" without any).
+        """
+        starts = {
+            night for cell in self.cells for night in zip(cell.runs, cell.started, strict=True)
+        }
         ordered = sorted(str(start) for _, start in starts) or [""]
         return len(starts), ordered[0], ordered[-1]
 
 
 def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of these nights, ordered by machine, network, framework, workers and threads, ratios first."""
+    """Return the series of these nights, ordered by machine, network, framework, workers and
+    threads, ratios first.
+    """
     found: list[Series] = []
     for kind, sides in SIDES.items():
         # One row for each run and cell: of several environments the one with the most launches.
-        once = nights.sort_values("launches", kind="stable").drop_duplicates(["run", "cell", "side"], keep="last")
+        once = nights.sort_values("launches", kind="stable").drop_duplicates(
+            ["run", "cell", "side"], keep="last"
+        )
         of_side = (once[once["side"] == side].sort_index() for side in sides)
         frames = [frame.set_index(["run", "cell"], drop=False) for frame in of_side]
         both = frames[0].index[frames[0].index.isin(frames[-1].index)]
@@ -246,13 +272,24 @@ def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]
             found += _of_kind(kind, [frame.loc[both] for frame in frames], cells)
 
     def row(of: Cell) -> tuple[object, ...]:
-        return of.network, axes.order_of(of.batch_size), of.framework, of.mode, of.device, of.world_size, of.threads, of
+        return (
+            of.network,
+            axes.order_of(of.batch_size),
+            of.framework,
+            of.mode,
+            of.device,
+            of.world_size,
+            of.threads,
+            of,
+        )
 
     return sorted(found, key=lambda s: (s.machine, row(s.cell), s.kind == ABSOLUTE))
 
 
 def _of_kind(kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of one kind from frames (one for each of its `SIDES`) whose rows correspond."""
+    """Return the series of one kind from frames (one for each of its `SIDES`) whose rows
+    correspond.
+    """
     from scipy.special import stdtrit
 
     mean, variances, launches = (
@@ -267,7 +304,9 @@ def _of_kind(kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell])
         # Without any spread the degrees of freedom do not matter.
         freedom = np.where(variance > 0, variance**2 / spread, 1.0)
         halves: Floats = stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(variance)
-    searched = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0) & np.isfinite(logs)
+    searched = np.all(
+        [frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0
+    ) & np.isfinite(logs)
     environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
     first = frames[0].reset_index(drop=True)
     runs, started = (first[name].to_numpy(dtype=object) for name in ("run", "started"))
@@ -285,7 +324,9 @@ def _of_kind(kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell])
             searched[rows],
             tuple(each[rows] for each in environments),
         )
-        for number, rows in ((int(str(number)), rows) for number, rows in first.groupby("cell").indices.items())
+        for number, rows in (
+            (int(str(number)), rows) for number, rows in first.groupby("cell").indices.items()
+        )
     ]
 
 
@@ -296,29 +337,44 @@ def build_history(
     machines: Mapping[str, str] | None = None,
     everything: bool = False,
 ) -> History:
-    """Return the history of these nights (as `Store.nights` gives them) of these cells (`Store.cells`).
+    """Return the history of these nights (as `Store.nights` gives them) of these cells
+    (`Store.cells`).
 
-    ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds what else changed.
+    ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds what
+    else changed.
     """
     found = series_of(nights, cells)
     compared = [series for series in found if series.comparable]
     changes = find_changes(
-        [series.logs[series.searched] for series in compared], magnitude, [s.kind == ABSOLUTE for s in compared]
+        [series.logs[series.searched] for series in compared],
+        magnitude,
+        [s.kind == ABSOLUTE for s in compared],
     )
-    changed = {id(series): _changed(series, its) for series, its in zip(compared, changes, strict=True)}
-    return History(tuple(changed.get(id(each), each) for each in found), magnitude, dict(machines or {}), everything)
+    changed = {
+        id(series): _changed(series, its) for series, its in zip(compared, changes, strict=True)
+    }
+    return History(
+        tuple(changed.get(id(each), each) for each in found),
+        magnitude,
+        dict(machines or {}),
+        everything,
+    )
 
 
 def _changed(series: Series, changes: Changes) -> Series:
     drift = None if changes.drift is None else _drift(series, changes.drift)
-    return replace(series, changes=tuple(_change_point(series, step) for step in changes.steps), drift=drift)
+    return replace(
+        series, changes=tuple(_change_point(series, step) for step in changes.steps), drift=drift
+    )
 
 
 def _change_point(series: Series, step: Step) -> ChangePoint:
     before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
     nights = series.night(place), series.night(before)
     ratio, low, high = map(math.exp, (step.size, step.low, step.high))
-    return ChangePoint(place, *nights, ratio, low, high, step.adjusted_p, step.before, step.after, step.pending)
+    return ChangePoint(
+        place, *nights, ratio, low, high, step.adjusted_p, step.before, step.after, step.pending
+    )
 
 
 def _drift(series: Series, ramp: Ramp) -> Drift:
@@ -340,25 +396,32 @@ def _drift(series: Series, ramp: Ramp) -> Drift:
 
 
 UNSEEN = (
-    "What else changed is taken from the records. An upgrade of the kernel, a driver or the microcode is not shown, "
-    "since the store keeps only the newest description of a machine."
+    "What else changed is taken from the records. An upgrade of the kernel, a driver or the "
+    "microcode is not shown, since the store keeps only the newest description of a machine."
 )
 
 Reader = Callable[[str, int, str], Record | None]
-"""Gives one record of a run (its id), a cell (its number in the store) and a side, as `Store.example` does."""
+"""Gives one record of a run (its id), a cell (its number in the store) and a side, as
+`Store.example` does."""
 
 
 def explained(history: History, read: Reader, most: int | None = None) -> History:
-    """Return the history with the `differences` of its drifts and newest changes filled in, ``most`` of each.
+    """Return the history with the `differences` of its drifts and newest changes filled in,
+    ``most`` of each.
 
-    None: of all of them. Reads one record for each side of the two nights, so that the cost grows with the changes, not
-    with the store.
+    None: of all of them. Reads one record for each side of the two nights, so that the cost grows
+    with the changes, not with the store.
     """
-    wanted = {id(change) for _, change in history.changes[:most]} | {id(drift) for _, drift in history.drifts[:most]}
+    wanted = {id(change) for _, change in history.changes[:most]} | {
+        id(drift) for _, drift in history.drifts[:most]
+    }
     once = cache(read)
 
     def between(series: Series, before: Night, after: Night) -> tuple[Difference, ...] | None:
-        records = [[once(night.run, series.number, side) for night in (before, after)] for side in SIDES[series.kind]]
+        records = [
+            [once(night.run, series.number, side) for night in (before, after)]
+            for side in SIDES[series.kind]
+        ]
         pairs = [(old, new) for old, new in records if old is not None and new is not None]
         return tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
 

@@ -1,4 +1,6 @@
-"""The history of a store as tables, JSON and a picture (``reports/SCHEMA.md`` describes every key)."""
+"""The history of a store as tables, JSON and a picture (``reports/SCHEMA.md`` describes every
+key).
+"""
 
 import itertools
 import math
@@ -82,14 +84,23 @@ def _nothing(history: History) -> list[str]:
 
 def _tables_of_changes(history: History) -> list[Table]:
     """Return the confirmed changes, the pending ones, and the drifts."""
-    settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
+    settled, pending = (
+        [each for each in history.changes if each[1].pending is state] for state in (False, True)
+    )
     tables = []
     for found, title in (
         (settled, f"Change points of {100 * history.magnitude:g} % and more, newest first"),
-        (pending, f"Changes in the last nights, not confirmed yet: fewer than {ENOUGH_NIGHTS} nights"),
+        (
+            pending,
+            f"Changes in the last nights, not confirmed yet: fewer than {ENOUGH_NIGHTS} nights",
+        ),
     ):
         shown = found if history.everything else found[:_MOST_CHANGES]
-        left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
+        left = (
+            (f"... and {len(found) - len(shown)} more; --all shows them",)
+            if len(shown) < len(found)
+            else ()
+        )
         if shown:
             tables.append(columns.table(_changes(history), shown, title, notes=left, words=True))
     return [*tables, *_drifts_table(history)]
@@ -108,7 +119,10 @@ def history_data(history: History) -> dict[str, Any]:
         "first": first,
         "last": last,
         "series_searched": sum(series.comparable for series in history.cells),
-        "cells": objects(_series(history), [each for each in history.cells if history.everything or _changed(each)]),
+        "cells": objects(
+            _series(history),
+            [each for each in history.cells if history.everything or _changed(each)],
+        ),
         "notes": _notes(history),
     }
 
@@ -118,10 +132,13 @@ def _changed(series: Series) -> bool:
 
 
 def history_rows(history: History) -> Rows:
-    """Return a line for each change and each drift; the fields that only one of the two has are empty in the other."""
+    """Return a line for each change and each drift; the fields that only one of the two has are
+    empty in the other.
+    """
     of_series: tuple[Column[Any], ...] = within(_series(history), lambda pair: pair[0])
     changes = csv_rows(
-        (*of_series, *_changes(history)), [(cell, change) for cell in history.cells for change in cell.changes]
+        (*of_series, *_changes(history)),
+        [(cell, change) for cell in history.cells for change in cell.changes],
     )
     drifts = csv_rows((*of_series, *_drifts(history)), history.drifts)
     names = list(dict.fromkeys((*changes.columns, *drifts.columns)))
@@ -148,7 +165,11 @@ def _series(history: History) -> tuple[Column[Series], ...]:
         Column(
             "drift",
             None,
-            lambda series: None if series.drift is None else objects(_drifts(history), [(series, series.drift)])[0],
+            lambda series: (
+                None
+                if series.drift is None
+                else objects(_drifts(history), [(series, series.drift)])[0]
+            ),
             fields=None,
         ),
         Column(
@@ -169,20 +190,30 @@ def _series(history: History) -> tuple[Column[Series], ...]:
 
 def _nights(series: Series) -> list[dict[str, Any]]:
     found = map(series.night, range(len(series)))
-    return [{**n._asdict(), "environments": dict(zip(SIDES[series.kind], n.environments, strict=True))} for n in found]
+    return [
+        {**n._asdict(), "environments": dict(zip(SIDES[series.kind], n.environments, strict=True))}
+        for n in found
+    ]
 
 
 def _changes(history: History) -> tuple[Column[_Change], ...]:
     def where(found: _Change) -> str:
         series, change = found
-        return f"{day(change.night.started)} {name_of(series.cell)}{_machine(history, series)}, run {change.night.run}"
+        return (
+            f"{day(change.night.started)} {name_of(series.cell)}{_machine(history, series)}, run "
+            f"{change.night.run}"
+        )
 
     def in_words(found: _Change) -> str:
         series, change = found
         _, low, high = change.percent
         kind = "" if series.kind == RATIO else ", absolute"
         nights = counted(change.nights_after, "night")
-        held = f"for the {nights} since" if change is series.changes[-1] else f"for {nights}, until the next"
+        held = (
+            f"for the {nights} since"
+            if change is series.changes[-1]
+            else f"for {nights}, until the next"
+        )
         return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
 
     return (
@@ -204,7 +235,11 @@ def _drifts_table(history: History) -> list[Table]:
     """Return the drifts, the largest first; empty if there are none."""
     drifts = history.drifts
     shown = drifts if history.everything else drifts[:_MOST_CHANGES]
-    left = (f"... and {len(drifts) - len(shown)} more; --all shows them",) if len(shown) < len(drifts) else ()
+    left = (
+        (f"... and {len(drifts) - len(shown)} more; --all shows them",)
+        if len(shown) < len(drifts)
+        else ()
+    )
     title = "Slow drifts: many small changes in one direction"
     return [columns.table(_drifts(history), shown, title, notes=left, words=True)] if shown else []
 
@@ -239,24 +274,32 @@ def _drifts(history: History) -> tuple[Column[_Drifting], ...]:
 
 
 def drift_words(series: Series, drift: Drift) -> str:
-    """Return a drift in words: "slowly slower: +26.0 % (+20.1 to +32.2 %) over 24 nights, about 1.0 % a night"."""
+    """Return a drift in words: "slowly slower: +26.0 % (+20.1 to +32.2 %) over 24 nights, about 1.0
+    % a night".
+    """
     whole, low, high = drift.percent
     a_night = abs(drift.percent_a_night)
     return (
-        f"slowly {'slower' if drift.slower else 'faster'}: {whole:+.1f} % ({low:+.1f} to {high:+.1f} %) over "
-        f"{counted(drift.nights, 'night')}, about {a_night:.{1 if a_night >= 0.1 else 2}f} % a night"
-        f"{'' if series.kind == RATIO else ', absolute'}, {significance(drift)}"
-        f", {'ongoing' if drift.ongoing else 'ended'}"
+        f"slowly {'slower' if drift.slower else 'faster'}: {whole:+.1f} % ({low:+.1f} to "
+        f"{high:+.1f} %) over {counted(drift.nights, 'night')}, about "
+        f"{a_night:.{1 if a_night >= 0.1 else 2}f} % a "
+        f"night{'' if series.kind == RATIO else ', absolute'}, {significance(drift)}, "
+        f"{'ongoing' if drift.ongoing else 'ended'}"
     )
 
 
 def _names(history: History, cells: Sequence[Series]) -> str:
-    return ", ".join(history.machines.get(each, each[:12]) for each in dict.fromkeys(one.machine for one in cells))
+    return ", ".join(
+        history.machines.get(each, each[:12])
+        for each in dict.fromkeys(one.machine for one in cells)
+    )
 
 
 def _machine(history: History, series: Series) -> str:
     several = len({each.machine for each in history.cells}) > 1
-    return f", on {history.machines.get(series.machine, '')} {series.machine[:12]}" if several else ""
+    return (
+        f", on {history.machines.get(series.machine, '')} {series.machine[:12]}" if several else ""
+    )
 
 
 def _cells_table(history: History) -> Table:
@@ -268,7 +311,11 @@ def _cells_table(history: History) -> Table:
     )
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
     return columns.table(
-        shown, cells, "All series", group=lambda each: group_name(each.cell) + _machine(history, each), words=True
+        shown,
+        cells,
+        "All series",
+        group=lambda each: group_name(each.cell) + _machine(history, each),
+        words=True,
     )
 
 
@@ -285,7 +332,12 @@ def _state(series: Series) -> str:
 def _environments_table(history: History) -> list[Table]:
     """Return the nights on which an environment changed, newest first; empty if none did."""
     found = Counter(
-        (str(series.started[place]), event.side or "-", str(event.before)[:12], str(event.after)[:12])
+        (
+            str(series.started[place]),
+            event.side or "-",
+            str(event.before)[:12],
+            str(event.after)[:12],
+        )
         for series in history.cells
         for place, event in series.events
     )
@@ -299,7 +351,9 @@ def _environments_table(history: History) -> list[Table]:
         Column("", "after", lambda each: each[0][3]),
         Column("", "series", lambda each: each[1]),
     )
-    made = columns.table(shown, newest[:_MOST_CHANGES], "Environments that changed", notes=notes, words=True)
+    made = columns.table(
+        shown, newest[:_MOST_CHANGES], "Environments that changed", notes=notes, words=True
+    )
     return [made] if found else []
 
 
@@ -307,38 +361,46 @@ def _notes(history: History) -> list[str]:
     kinds = dict.fromkeys(series.kind for series in history.cells)
     lines = []
     if RATIO in kinds:
-        lines.append("x: candidate over the same night's baseline. Above 1 the candidate is slower.")
+        lines.append(
+            "x: candidate over the same night's baseline. Above 1 the candidate is slower."
+        )
     if ABSOLUTE in kinds:
-        lines.append("s: absolute times, in which a shift of the machine looks like a change of the code.")
+        lines.append(
+            "s: absolute times, in which a shift of the machine looks like a change of the code."
+        )
     lines.append(
-        f"A change is confirmed with {ENOUGH_NIGHTS} nights on each side; p-values are adjusted over all series, and "
-        f"those up to {FALSE_DISCOVERY_RATE:g} are reported."
+        f"A change is confirmed with {ENOUGH_NIGHTS} nights on each side; p-values are adjusted "
+        f"over all series, and those up to {FALSE_DISCOVERY_RATE:g} are reported."
     )
     if any(len(series) >= ENOUGH_NIGHTS_OF_DRIFT for series in history.cells):
         least = [f"{100 * history.magnitude:g} %"] if RATIO in kinds else []
         if ABSOLUTE in kinds:
             of_machine = max(history.magnitude, OF_A_MACHINE)
-            least.append(f"{100 * of_machine:g} % of absolute times, which drift with their machine")
+            least.append(
+                f"{100 * of_machine:g} % of absolute times, which drift with their machine"
+            )
         lines.append(
-            f"A drift takes {ENOUGH_NIGHTS_OF_DRIFT} nights or more, and in all is clearly more than "
-            f"{', or '.join(least)}."
+            f"A drift takes {ENOUGH_NIGHTS_OF_DRIFT} nights or more, and in all is clearly more "
+            f"than {', or '.join(least)}."
         )
     unknown = [series for series in history.cells if not series.comparable]
     if unknown:
         lines.append(
-            f"Not searched: {counted(len(unknown), 'series', 'series')} of an unknown machine. The nights may be of "
-            "several machines, and a change of the machine would look like a change of the code."
+            f"Not searched: {counted(len(unknown), 'series', 'series')} of an unknown machine. The "
+            "nights may be of several machines, and a change of the machine would look like a "
+            "change of the code."
         )
     disturbed = sum(int((~series.searched).sum()) for series in history.cells)
     if disturbed:
         lines.append(
-            f"Not searched: {counted(disturbed, 'night')} of some series, since other programs disturbed every launch."
+            f"Not searched: {counted(disturbed, 'night')} of some series, since other programs "
+            "disturbed every launch."
         )
     short = sum(1 for series in history.cells if int(series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
         lines.append(
-            f"{counted(short, 'series', 'series')} with fewer than {2 * ENOUGH_NIGHTS} nights: too few to confirm a "
-            "change."
+            f"{counted(short, 'series', 'series')} with fewer than {2 * ENOUGH_NIGHTS} nights: too "
+            "few to confirm a change."
         )
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)
@@ -361,11 +423,17 @@ def size(change: ChangePoint) -> str:
 
 def significance(change: ChangePoint | Drift) -> str:
     """Return the adjusted p-value in words."""
-    return f"adjusted p {change.adjusted_p:.1g}" if change.adjusted_p >= 1e-12 else "adjusted p < 1e-12"
+    return (
+        f"adjusted p {change.adjusted_p:.1g}"
+        if change.adjusted_p >= 1e-12
+        else "adjusted p < 1e-12"
+    )
 
 
 def what_else(series: Series, change: ChangePoint) -> str:
-    """Return the other differences of that night, and environments that changed close by if there is none."""
+    """Return the other differences of that night, and environments that changed close by if there
+    is none.
+    """
     words = _differences_in_words(change.differences, series.cell)
     if change.differences:
         return words
@@ -374,7 +442,10 @@ def what_else(series: Series, change: ChangePoint) -> str:
         if 0 < abs(place - change.place) <= CLOSE:
             side = f"{event.side} " if event.side else ""
             when = str(series.started[place])[:10]
-            close.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
+            close.append(
+                f"close by: {when} {side}environment {str(event.before)[:12]} -> "
+                f"{str(event.after)[:12]}"
+            )
     return "; ".join([words, *close])
 
 
@@ -387,7 +458,9 @@ def _differences_in_words(differences: Sequence[Difference] | None, cell: Cell) 
         return "nothing else that the records show: same packages, settings, dlbench and protocol"
     words = [difference_words(each) for each in differences]
     more = len(words) - MOST_SHOWN
-    return "; ".join(words[:MOST_SHOWN]) + (f"; and {more} more (--format json)" if more > 0 else "")
+    return "; ".join(words[:MOST_SHOWN]) + (
+        f"; and {more} more (--format json)" if more > 0 else ""
+    )
 
 
 def level(cell: Series) -> str:
@@ -411,12 +484,15 @@ _UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds"}
 def history_to_picture(history: History, path: Path) -> list[Path]:
     """Write the history to this path and return the files written.
 
-    The series with changes come first, newest change first, then those with a drift. A page holds `PANELS` of them. Of
-    ``everything`` further pages follow as NAME-2.png and so on. A file is whole or not there. Raises ReportError.
+    The series with changes come first, newest change first, then those with a drift. A page holds
+    `PANELS` of them. Of ``everything`` further pages follow as NAME-2.png and so on. A file is
+    whole or not there. Raises ReportError.
     """
     cells = _in_order(history)
     pages = [cells[start : start + PANELS] for start in range(0, len(cells), PANELS)]
-    return write_pages((_figure(history, page) for page in (pages if history.everything else pages[:1])), path)
+    return write_pages(
+        (_figure(history, page) for page in (pages if history.everything else pages[:1])), path
+    )
 
 
 def _in_order(history: History) -> list[Series]:
@@ -426,15 +502,18 @@ def _in_order(history: History) -> list[Series]:
 
 
 def _figure(history: History, cells: Sequence[Series]) -> "Figure":
-    figure, axes = figure_of(len(cells), _COLUMNS, panel=(4.2, 2.5), beside=(0.0, 0.9), least=(6.4, 0.0))
+    figure, axes = figure_of(
+        len(cells), _COLUMNS, panel=(4.2, 2.5), beside=(0.0, 0.9), least=(6.4, 0.0)
+    )
     with np.errstate(invalid="ignore"):
         for panel, cell in zip(axes.flat, cells, strict=False):
             _panel(panel, cell, history)
     _, first, last = history.nights()
     figure.suptitle(f"{_names(history, cells)}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
-        "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; shaded: slow drift\n"
-        "hollow: disturbed, not searched; mark at the foot: another environment",
+        "night (UTC)\nband: 95 % interval over the night's launches; black: level between "
+        "changes; shaded: slow drift\nhollow: disturbed, not searched; mark at the foot: another "
+        "environment",
         fontsize=8,
     )
     return figure
@@ -445,10 +524,27 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     values = np.exp(series.logs)
     searched = series.searched
     low, high = np.exp(series.logs - series.halves), np.exp(series.logs + series.halves)
-    panel.fill_between(dates, low, high, where=np.isfinite(low), color=_SKY, alpha=0.35, linewidth=0)
+    panel.fill_between(
+        dates, low, high, where=np.isfinite(low), color=_SKY, alpha=0.35, linewidth=0
+    )
     few = len(series) <= _MARKED
-    panel.plot(dates[searched], values[searched], color=_BLUE, linewidth=0.8, marker="." if few else "", markersize=3)
-    panel.plot(dates[~searched], values[~searched], "o", mfc="none", mec=GREY, markersize=4, markeredgewidth=0.8)
+    panel.plot(
+        dates[searched],
+        values[searched],
+        color=_BLUE,
+        linewidth=0.8,
+        marker="." if few else "",
+        markersize=3,
+    )
+    panel.plot(
+        dates[~searched],
+        values[~searched],
+        "o",
+        mfc="none",
+        mec=GREY,
+        markersize=4,
+        markeredgewidth=0.8,
+    )
     if series.kind == RATIO:
         panel.axhline(1.0, color=GREY, linewidth=0.6)
     _environments(panel, series, dates)
@@ -459,7 +555,11 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     if series.drift is not None:
         _mark_drift(panel, series.drift, dates, len(series.changes))
     several = len(history.machines) > 1
-    panel.set_title(name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""), fontsize=8, loc="left")
+    panel.set_title(
+        name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""),
+        fontsize=8,
+        loc="left",
+    )
     panel.set_ylabel(_UNITS[series.kind], fontsize=7)
     if len(dates) == 1:
         # One night has no width: without limits of ours the axis would span years.
@@ -485,7 +585,9 @@ def _levels(panel: "Axes", series: Series, dates: Objects) -> None:
 
 
 def _limit(panel: "Axes", cell: Series, *curves: Floats) -> None:
-    """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must not flatten it."""
+    """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must
+    not flatten it.
+    """
     searched = cell.searched if cell.searched.any() else np.ones(len(cell), dtype=bool)
     values = curves[0][searched]
     ends = np.concatenate([curve[searched & np.isfinite(curve)] for curve in curves])
@@ -552,7 +654,9 @@ def _mark_drift(panel: "Axes", drift: Drift, dates: Objects, row: int) -> None:
 
 REPORT = Report(
     name="history",
-    summary="Which cells became slower or faster, on which night or slowly, and what else changed then.",
+    summary=(
+        "Which cells became slower or faster, on which night or slowly, and what else changed then."
+    ),
     examples=("dlbench history --plot history.png",),
     page=lambda found, options: changes_page(found),
     data=history_data,

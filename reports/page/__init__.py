@@ -1,1 +1,3 @@
-"""The report page: one HTML file with every number, its evidence and the command that repeats it."""
+"""The report page: one HTML file with every number, its evidence and the command that repeats
+it.
+"""

@@ -1,4 +1,6 @@
-"""The content of a page before it is HTML: the input of its reports, and what only the command knows."""
+"""The content of a page before it is HTML: the input of its reports, and what only the command
+knows.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,10 +61,17 @@ class Document:
         counting = {id(record) for record in last_attempts(self.results.records)}
         found: dict[tuple[str, Cell], list[Launch]] = {}
         for record in sorted(self.results.records, key=lambda record: record.started):
-            cell = self.matrix.cells.get(key := (record.machine, record.cell._replace(adapter="")))  # type: ignore[call-overload]
-            if cell is None or record.side == BASELINE or cell.environment not in ("", record.environment):
+            key = record.machine, record.cell._replace(adapter="")
+            cell = self.matrix.cells.get(key)  # type: ignore[call-overload]
+            if (
+                cell is None
+                or record.side == BASELINE
+                or cell.environment not in ("", record.environment)
+            ):
                 continue
             if self.source.options.all_runs or record.run == cell.run:
                 was_disturbed = disturbed(record, self.results.hosts.get(record.machine))
-                found.setdefault(key, []).append(Launch(record, id(record) in counting, was_disturbed))
+                found.setdefault(key, []).append(
+                    Launch(record, id(record) in counting, was_disturbed)
+                )
         return found

@@ -1,4 +1,6 @@
-"""The head of a page: a picture of who is fastest on each network, the same as a table, and the findings."""
+"""The head of a page: a picture of who is fastest on each network, the same as a table, and the
+findings.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -30,18 +32,24 @@ Ranking = list[tuple[CellResult, Summary]]
 
 
 def overview_column(matrix: Matrix) -> Place | None:
-    """Return the column with most cells that have a time; of equal ones the last without more threads than cores."""
+    """Return the column with most cells that have a time; of equal ones the last without more
+    threads than cores.
+    """
     counts = Counter(cell.column for cell in matrix.cells.values() if cell.timed is not None)
 
     def preference(column: Place) -> tuple[int, bool]:
         cores = matrix.hosts[column.machine].own_cores
-        return counts[column], not (column.on_cpu and cores and column.threads and column.threads > cores)
+        return counts[column], not (
+            column.on_cpu and cores and column.threads and column.threads > cores
+        )
 
     return max(reversed(matrix.columns), key=preference, default=None)
 
 
 def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
-    """Return by group the rankings of several rows; of each network's groups the one with most rows."""
+    """Return by group the rankings of several rows; of each network's groups the one with most
+    rows.
+    """
     of_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
     for group, rows in matrix.rows.items():
         cells = [cell for row in rows if (cell := matrix.at(group, row, column))]
@@ -64,14 +72,20 @@ def overview_place(matrix: Matrix, column: Place) -> str:
 
 
 def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:
-    """Return a line for each of these groups: its fastest row and whether that is certain, as the report `fastest`."""
+    """Return a line for each of these groups: its fastest row and whether that is certain, as the
+    report `fastest`.
+    """
     leaders = {each.first.group: each for each in fastest(replace(matrix, columns=(column,))).rows}
     name = _names(matrix, column)[0]
     columns: tuple[Column[Leader], ...] = (
         Column("", "network", lambda leader: group_name(leader.first.group)),
         Column("", "fastest", lambda leader: name(leader.first.row)),
         Column("", "s/step", lambda leader: leader.first.seconds),
-        Column("", "may be as fast", lambda leader: listed([name(each.row) for each in leader.ties], 1) or "none"),
+        Column(
+            "",
+            "may be as fast",
+            lambda leader: listed([name(each.row) for each in leader.ties], 1) or "none",
+        ),
         Column("", "next", lambda leader: leader.next and name(leader.next.row)),
         Column("", "times as slow", lambda leader: leader.ratio),
         Column("", "outcome", lambda leader: leader.outcome),
@@ -79,10 +93,15 @@ def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Tab
     return table(columns, [leaders[group] for group in groups][:MOST_NETWORKS], words=True)
 
 
-def panels(matrix: Matrix, column: Place, ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:
+def panels(
+    matrix: Matrix, column: Place, ranked: dict[Cell, Ranking]
+) -> list[tuple[str, Markup, int]]:
     """Return name, picture and number of rows left out of each network."""
     shown, name = list(ranked.items())[:MOST_NETWORKS], _names(matrix, column)[0]
-    return [(group_name(group), _panel_svg(group, of, name), max(0, len(of) - MOST_ROWS)) for group, of in shown]
+    return [
+        (group_name(group), _panel_svg(group, of, name), max(0, len(of) - MOST_ROWS))
+        for group, of in shown
+    ]
 
 
 def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Markup:
@@ -109,14 +128,24 @@ def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Ma
     ]
     words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
     label = f"{group_name(group)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
-    size = {"line": line, "left": left, "top": top, "width": 380, "height": top + line * len(shown) + 8}
+    size = {
+        "line": line,
+        "left": left,
+        "top": top,
+        "width": 380,
+        "height": top + line * len(shown) + 8,
+    }
     return rendered("panel.svg.j2", one_line, label=label, rows=rows, **size)
 
 
 def findings(matrix: Matrix, headlines: Sequence[Sequence[str]]) -> list[str]:
-    """Return at most `MOST_FINDINGS` sentences: the first one of each report before any second, then the failures."""
+    """Return at most `MOST_FINDINGS` sentences: the first one of each report before any second,
+    then the failures.
+    """
     last = _failures(list(matrix.cells.values()))
-    first = [line for lines in headlines for line in lines[:1]] + [line for lines in headlines for line in lines[1:]]
+    first = [line for lines in headlines for line in lines[:1]] + [
+        line for lines in headlines for line in lines[1:]
+    ]
     return [*first[: MOST_FINDINGS - len(last)], *last]
 
 
@@ -130,7 +159,14 @@ def _failures(cells: Sequence[CellResult]) -> list[str]:
     kinds += [f"{wrong[False]} had a loss that is not finite"] * (wrong[False] > 0)
     timed = [cell for cell in cells if cell.timed is not None]
     few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)
-    lines = [f"{len(timed)} of {len(cells)} cells have a time that counts" + "; ".join(["", *kinds]) + "."]
+    lines = [
+        f"{len(timed)} of {len(cells)} cells have a time that counts"
+        + "; ".join(["", *kinds])
+        + "."
+    ]
     if few:
-        lines.append(f"{few} of them rest on fewer than 3 launches: their intervals do not cover other launches.")
+        lines.append(
+            f"{few} of them rest on fewer than 3 launches: their intervals do not cover other "
+            "launches."
+        )
     return lines

@@ -1,4 +1,6 @@
-"""The HTML file: one template, its style and its script inside, and a policy that forbids everything else."""
+"""The HTML file: one template, its style and its script inside, and a policy that forbids
+everything else.
+"""
 
 import base64
 import gzip
@@ -40,7 +42,11 @@ PLAIN_UP_TO = 200_000
 def page_to_file_text(document: Document) -> str:
     """Return the page as the text of one HTML file that needs no other."""
     style, script = asset("style.css"), asset("page.js")
-    found, matrix, column = sections(document), page_matrix(document.matrix), overview_column(document.matrix)
+    found, matrix, column = (
+        sections(document),
+        page_matrix(document.matrix),
+        overview_column(document.matrix),
+    )
     ranked = {} if column is None else rankings(document.matrix, column)
     records = [each.record for of in document.launches.values() for each in of]
     times = [record.started for record in records]
@@ -54,11 +60,15 @@ def page_to_file_text(document: Document) -> str:
         panels=[] if column is None else panels(document.matrix, column, ranked),
         more_networks=max(0, len(ranked) - MOST_NETWORKS),
         place="" if column is None else overview_place(document.matrix, column),
-        ranking=page_to_html(Page((), (overview_table(document.matrix, column, ranked),))) if column and ranked else "",
+        ranking=page_to_html(Page((), (overview_table(document.matrix, column, ranked),)))
+        if column and ranked
+        else "",
         findings=findings(document.matrix, [each["headline"] for each in found]),
         note=note_to_html(document.note),
         matrix=matrix,
-        matrix_notes=page_to_html(Page((), (), tuple(matrix_notes(document.matrix)))) if matrix["addresses"] else "",
+        matrix_notes=page_to_html(Page((), (), tuple(matrix_notes(document.matrix))))
+        if matrix["addresses"]
+        else "",
         sections=found,
         provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
         thinned=thinning(document),
@@ -87,13 +97,18 @@ def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
     for cell in document.matrix.cells.values():
         place = None
         if launches := document.launches_of(cell):
-            place = software.setdefault(str(facts_html(software_of(launches[-1]).items())), len(software))
+            place = software.setdefault(
+                str(facts_html(software_of(launches[-1]).items())), len(software)
+            )
         opened.append(str(cell_html(document, cell, place, thinned)))
     page, rows = matrix_page(document.matrix), matrix_rows(document.matrix)
     return {
         "keys": inert(matrix["addresses"]),
         "filters": list(zip(*(each["of"] for each in matrix["filters"]), strict=True)),
-        "views": [{"caption": inert(each["caption"]), "fields": inert(each["fields"])} for each in matrix["views"]],
+        "views": [
+            {"caption": inert(each["caption"]), "fields": inert(each["fields"])}
+            for each in matrix["views"]
+        ],
         "cells": opened,
         "software": list(software),
         "files": {
@@ -106,11 +121,15 @@ def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
 
 def asset(name: str) -> str:
     """Return the style or the script of our pages."""
-    return resources.files("dlbench.reports").joinpath("page/assets", name).read_text(encoding="utf-8")
+    return (
+        resources.files("dlbench.reports").joinpath("page/assets", name).read_text(encoding="utf-8")
+    )
 
 
 def policy(style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy: nothing but this style and, if any, this script; no request to anywhere."""
+    """Return the Content-Security-Policy: nothing but this style and, if any, this script; no
+    request to anywhere.
+    """
     allowed = f"style-src {_hash(style)}; " + (f"script-src {_hash(script)}; " if script else "")
     return f"default-src 'none'; {allowed}img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -120,20 +139,34 @@ def _hash(text: str) -> str:
 
 
 def note_to_html(text: str) -> Markup:
-    """Return a publisher's note as HTML; HTML in it is shown as text, and an image as its link's words."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
+    """Return a publisher's note as HTML; HTML in it is shown as text, and an image as its link's
+    words.
+    """
+    parser = (
+        MarkdownIt("commonmark", {"html": False})
+        .enable("table")
+        .disable(["image", "html_block", "html_inline"])
+    )
     tokens = parser.parse(visible_lines(text))
     for token in tokens:
         token.attrs.pop("style", None)  # of aligned columns: the page's policy forbids it
-    return Markup(parser.renderer.render(tokens, parser.options, {}))  # the parser escapes, and knows safe links only
+    return Markup(
+        parser.renderer.render(tokens, parser.options, {})
+    )  # the parser escapes, and knows safe links only
 
 
 def _block(name: str, content: Any) -> Markup:
-    r"""Return a JSON block that no text can end: ``<`` is written as ``\u003c``, and a long one compressed."""
+    r"""Return a JSON block that no text can end: ``<`` is written as ``\u003c``, and a long one
+    compressed.
+    """
     text = json_text(content, indent=None)
     if len(text) > PLAIN_UP_TO:
         packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-        return Markup('<script type="text/plain" id="{}" data-encoding="gzip base64">{}</script>').format(name, packed)
+        return Markup(
+            '<script type="text/plain" id="{}" data-encoding="gzip base64">{}</script>'
+        ).format(name, packed)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup('<script type="application/json" id="{}">{}</script>').format(name, Markup(text))  # see above
+    return Markup('<script type="application/json" id="{}">{}</script>').format(
+        name, Markup(text)
+    )  # see above

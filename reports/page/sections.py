@@ -1,6 +1,8 @@
-"""The sections of a page: of every report with a heading its text, tables and pictures, as inline SVG.
+"""The sections of a page: of every report with a heading its text, tables and pictures, as inline
+SVG.
 
-Matplotlib draws the pictures, as for a report's PNG files: an SVG needs no JavaScript, and its text can be searched.
+Matplotlib draws the pictures, as for a report's PNG files: an SVG needs no JavaScript, and its text
+can be searched.
 """
 
 import re
@@ -34,32 +36,51 @@ _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
 
 def sections(document: Document) -> list[dict[str, Any]]:
-    """Return the section of every report with something to show of these results, in the order of their places.
+    """Return the section of every report with something to show of these results, in the order of
+    their places.
 
-    For the template: name, heading, pictures, body (HTML), headline (findings for the head of the page).
+    For the template: name, heading, pictures, body (HTML), headline (findings for the head of the
+    page).
     """
     found = []
     cells = {each.cell for each in document.matrix.cells.values() if each.timed is not None}
-    families = {family.name for each in document.results.records if (family := family_of_record(each)) is not None}
+    families = {
+        family.name
+        for each in document.results.records
+        if (family := family_of_record(each)) is not None
+    }
     candidates = [report for report in reports().values() if report.heading and report.of_stores]
     for report in sorted(candidates, key=lambda report: (report.place, report.name)):
         if not report.applies(cells) or (report.families and not report.families & families):
             continue
-        options = ReportOptions(quantity=report.section_quantity or next(iter(report.quantities), "seconds"))
+        options = ReportOptions(
+            quantity=report.section_quantity or next(iter(report.quantities), "seconds")
+        )
         try:
             content = report.analyse(document.source)
         except ReportError:
             continue  # It has nothing to show of these results.
         if report.has_section(content):
-            drawn = pictures(report, content, options) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
+            drawn = (
+                pictures(report, content, options)
+                if len(document.matrix.cells) <= MOST_CELLS_DRAWN
+                else []
+            )
             body = page_to_html(shortened(report.page(content, options), report.name))
-            section = {"name": report.name, "heading": report.heading, "pictures": drawn, "body": body}
+            section = {
+                "name": report.name,
+                "heading": report.heading,
+                "pictures": drawn,
+                "body": body,
+            }
             found.append({**section, "headline": report.headline(content)})
     return found
 
 
 def shortened(page: Page, name: str) -> Page:
-    """Return a report's page with about `MOST_ROWS` rows, whole groups of them, and a line on those left out."""
+    """Return a report's page with about `MOST_ROWS` rows, whole groups of them, and a line on those
+    left out.
+    """
     tables, used = [], 0
     for table in page.tables:
         starts = [place for place, row in enumerate(table.rows) if len(row) == 1] or [0]
@@ -70,7 +91,9 @@ def shortened(page: Page, name: str) -> Page:
     if not left_out:
         return page
     line = f"{left_out} further rows are not on this page; `dlbench report {name}` shows them."
-    return page._replace(tables=tuple(table for table in tables if table.rows), after=(*page.after, line))
+    return page._replace(
+        tables=tuple(table for table in tables if table.rows), after=(*page.after, line)
+    )
 
 
 def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[Markup]:
@@ -81,14 +104,21 @@ def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[
         files = report.draw(content, Path(folder) / f"{report.name}.svg", options)
         label = f"Plot of {report.heading}; the tables beneath have its numbers"
         texts = [file.read_text(encoding="utf-8") for file in files]
-    return [inline(text, f"{report.name}{place}-", label) for place, text in enumerate(texts, start=1)]
+    return [
+        inline(text, f"{report.name}{place}-", label) for place, text in enumerate(texts, start=1)
+    ]
 
 
 def inline(text: str, prefix: str, label: str) -> Markup:
-    """Return an SVG file as an element of a page, without style attributes and with prefixed ids."""
+    """Return an SVG file as an element of a page, without style attributes and with prefixed
+    ids.
+    """
     root = ElementTree.fromstring(text)
     # Short names for matplotlib's long ids, where something refers to them.
-    used = {name: f"{prefix}{place:x}" for place, name in enumerate(re.findall(r'(?:url\(#|href="#)([^")]+)', text))}
+    used = {
+        name: f"{prefix}{place:x}"
+        for place, name in enumerate(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
+    }
     for element in root.iter():
         if element.get("id") not in used:
             element.attrib.pop("id", None)
@@ -101,7 +131,12 @@ def inline(text: str, prefix: str, label: str) -> Markup:
         root.attrib.pop(name, None)
     # A third more than its points: text of 8 points is then as large as the page's smallest.
     wide = float(root.get("viewBox", "0 0 700 500").split()[2])
-    root.attrib |= {"role": "img", "aria-label": label, "class": "plot", "width": f"{wide * 4 / 3:.0f}"}
+    root.attrib |= {
+        "role": "img",
+        "aria-label": label,
+        "class": "plot",
+        "width": f"{wide * 4 / 3:.0f}",
+    }
     return Markup(ElementTree.tostring(root, encoding="unicode"))  # written out again
 
 
@@ -139,8 +174,12 @@ def _plain_attributes(element: ElementTree.Element, names: dict[str, str]) -> No
         elif name in ("fill", "stroke"):
             element.set(name, _INK.get(value.lower(), value))
         elif name in ("d", "points", "x", "y", "width", "height", "transform"):
-            shorter = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value)
-            element.set(name, re.sub(r" ?([A-Za-z,]) ", r"\1", re.sub(r"\s+", " ", shorter)).strip())
+            shorter = re.sub(
+                r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value
+            )
+            element.set(
+                name, re.sub(r" ?([A-Za-z,]) ", r"\1", re.sub(r"\s+", " ", shorter)).strip()
+            )
     if element.tag == f"{{{_SVG}}}text" and "fill" not in element.attrib:
         element.set("fill", "currentColor")
     if element.get("stroke", "").lower() == _GRID:

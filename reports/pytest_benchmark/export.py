@@ -1,9 +1,11 @@
-"""pytest-benchmark's JSON: a run's cells as benchmarks, for its compare command, its histograms and other viewers.
+"""pytest-benchmark's JSON: a run's cells as benchmarks, for its compare command, its histograms and
+other viewers.
 
-A benchmark is a cell that gave a number: ``stats.data`` holds the seconds of a step for every timed sample of every
-launch, in order; ``extra_info["dlbench"]`` holds what the numbers rest on, the raw records among it. Cells without a
-number cannot be benchmarks: their records stand in the file's own ``dlbench`` object beside the run, so that a file
-read back (`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
+A benchmark is a cell that gave a number: ``stats.data`` holds the seconds of a step for every timed
+sample of every launch, in order; ``extra_info["dlbench"]`` holds what the numbers rest on, the raw
+records among it. Cells without a number cannot be benchmarks: their records stand in the file's own
+``dlbench`` object beside the run, so that a file read back
+(`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
 """
 
 import statistics
@@ -38,22 +40,33 @@ _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "optio
 def counted(records: Sequence[Record]) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
-    One attempt of each launch, where it ended well. None at all where any launch computed something other than the
-    reference, cannot have done what it says, or ended with a loss that is not finite: such a number is never mixed in.
+    One attempt of each launch, where it ended well. None at all where any launch computed something
+    other than the reference, cannot have done what it says, or ended with a loss that is not
+    finite: such a number is never mixed in.
     """
-    if any(r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records):
+    if any(
+        r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records
+    ):
         return []
-    found = [r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.was_timed()]
+    found = [
+        r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.was_timed()
+    ]
     return sorted(found, key=lambda record: record.launch)
 
 
 def samples_of(records: Iterable[Record]) -> list[float]:
     """Return the seconds of one step for every timed sample of these launches, in order."""
-    return [ns * 1e-9 / record.outcome.steps_per_sample for record in records for ns in record.outcome.samples_ns]
+    return [
+        ns * 1e-9 / record.outcome.steps_per_sample
+        for record in records
+        for ns in record.outcome.samples_ns
+    ]
 
 
 def iterations_of(records: Iterable[Record]) -> int:
-    """Return how many steps each sample of these launches holds; 1 where they differ, as their samples are a step's."""
+    """Return how many steps each sample of these launches holds; 1 where they differ, as their
+    samples are a step's.
+    """
     counts = {record.outcome.steps_per_sample for record in records}
     return counts.pop() if len(counts) == 1 else 1
 
@@ -71,7 +84,13 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
             outcome = found[-1].outcome
             reason = outcome.reason or (outcome.parity.reason if outcome.parity else "")
             where = "" if len(records) == 1 else f" (in {len(found)} of {len(records)} launches)"
-            return wanted, f"{wanted.value.replace('_', ' ')}: {' '.join(reason.split()) or 'no reason given'}{where}"
+            return (
+                wanted,
+                (
+                    f"{wanted.value.replace('_', ' ')}: "
+                    f"{' '.join(reason.split()) or 'no reason given'}{where}"
+                ),
+            )
     if any(record.outcome.final_loss_finite is False for record in records):
         return Status.PARITY_FAILED, "parity failed: the loss after the timed steps is not finite"
     if counted(records):
@@ -105,14 +124,17 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
         "flags": [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags],
         "interpreter": cell.interpreter,
         "records": [record.to_dict() for record in records],
-        # Which of the records the samples are of, in order: an attempt that others disturbed was repeated.
+        # Which of the records the samples are of, in order: an attempt that others disturbed was
+        # repeated.
         "timed": [records.index(record) for record in timed],
     }
     return dict(finite(content))
 
 
 def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record]) -> dict[str, Any]:
-    """Return the file's own ``dlbench`` object: the run, its machine, and the records of cells without a number."""
+    """Return the file's own ``dlbench`` object: the run, its machine, and the records of cells
+    without a number.
+    """
     content = {
         "schema": FILE_SCHEMA,
         "run": run.to_dict(),
@@ -123,16 +145,20 @@ def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record])
 
 
 def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a machine by what does not vary from run to run; its whole probe stands in the file's ``dlbench`` object.
+    """Return a machine by what does not vary from run to run; its whole probe stands in the file's
+    ``dlbench`` object.
 
-    pytest-benchmark warns whenever two files' ``machine_info`` differ: free memory and clock rates have no place there.
+    pytest-benchmark warns whenever two files' ``machine_info`` differ: free memory and clock rates
+    have no place there.
     """
     host = read_host(fingerprint, machine)
     return {"fingerprint": fingerprint, "name": host.name, "capacity_cpus": host.capacity_cpus}
 
 
 def probed(machine: Mapping[str, Any] | None) -> Machine | None:
-    """Return the machine of a stored description; None without one, or where another version wrote it."""
+    """Return the machine of a stored description; None without one, or where another version wrote
+    it.
+    """
     try:
         return Machine.from_dict(dict(machine or {}))
     except ValueError:
@@ -144,8 +170,12 @@ def run_summary(run: Run) -> dict[str, Any]:
     return {"version": run.version, "run": run.id, "suite": run.suite}
 
 
-def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> str:
-    """Return the JSON file of one run; ``machine`` is the stored description of the machine it was made on."""
+def run_to_pytest_benchmark(
+    run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None
+) -> str:
+    """Return the JSON file of one run; ``machine`` is the stored description of the machine it was
+    made on.
+    """
     benchmarks, holes, foreign = [], [], []
     for (cell, side), found in grouped(records, lambda record: (record.cell, record.side)).items():
         timed = counted(found)
@@ -172,9 +202,11 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
 
 
 def _foreign(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict[str, Any]:
-    """Return another program's benchmark as its file had it; of several processes, with the samples of each.
+    """Return another program's benchmark as its file had it; of several processes, with the samples
+    of each.
 
-    Of processes whose samples were not kept only the newest one's statistics have a place in the file.
+    Of processes whose samples were not kept only the newest one's statistics have a place in the
+    file.
     """
     entry = {key: kept.get(key) for key in _FOREIGN}
     with_samples = [record for record in timed if record.outcome.samples_ns]
@@ -194,8 +226,12 @@ def _foreign(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict[str, Any]
 
 
 def processes_in_one_list(records: Sequence[Record]) -> str:
-    """Return a sentence on processes that other programs cannot tell apart in the file; empty if there are none."""
-    foreign = [record for record in last_attempts(records) if FOREIGN_KEY in record.outcome.software]
+    """Return a sentence on processes that other programs cannot tell apart in the file; empty if
+    there are none.
+    """
+    foreign = [
+        record for record in last_attempts(records) if FOREIGN_KEY in record.outcome.software
+    ]
     by_cell = grouped(foreign, lambda record: record.cell)
     most = max((len(of_cell) for of_cell in by_cell.values()), default=0)
     if most < 2:
@@ -203,10 +239,15 @@ def processes_in_one_list(records: Sequence[Record]) -> str:
     kept = "dlbench keeps them apart when it reads the file"
     if all(not record.outcome.samples_ns for record in foreign):
         kept = "their samples were not kept, so the file has the newest one's statistics only"
-    return f"{most} processes of a benchmark become one entry of the file, as for a single process; {kept}."
+    return (
+        f"{most} processes of a benchmark become one entry of the file, as for a single process; "
+        f"{kept}."
+    )
 
 
-def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
+def _own(
+    cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None
+) -> dict[str, Any]:
     name = f"dlbench[{slug(cell)}{'-' + side if side else ''}]"
     parameter = name[len("dlbench[") : -1]
     return {
@@ -236,11 +277,15 @@ def stats(data: Sequence[float], iterations: int = 1) -> dict[str, Any]:
     return {**found.as_dict(), "data": found.data, "iterations": iterations}
 
 
-def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
+def _machine_info(
+    run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None
+) -> dict[str, Any]:
     if machine is not None and isinstance(machine.get(FOREIGN_KEY), dict):
         return dict(machine[FOREIGN_KEY])
     interpreters = {record.interpreter for record in records if record.interpreter}
-    implementation, _, version = (interpreters.pop() if len(interpreters) == 1 else "").partition(" ")
+    implementation, _, version = (interpreters.pop() if len(interpreters) == 1 else "").partition(
+        " "
+    )
     known = probed(machine)
     cpu, system = (known.cpu, known.operating_system) if known else (None, None)
     return {
@@ -265,6 +310,14 @@ def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any
 
 
 def _commit_info(run: Run, foreign: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    own = {"id": "unversioned", "time": None, "author_time": None, "dirty": False, "project": "dlbench"}
-    known = (dict(kept["commit_info"]) for kept in foreign if isinstance(kept.get("commit_info"), dict))
+    own = {
+        "id": "unversioned",
+        "time": None,
+        "author_time": None,
+        "dirty": False,
+        "project": "dlbench",
+    }
+    known = (
+        dict(kept["commit_info"]) for kept in foreign if isinstance(kept.get("commit_info"), dict)
+    )
     return next(known, {**own, "branch": "(unknown)", KEY: run_summary(run)})

@@ -17,29 +17,62 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
 
-from dlbench.adapters.protocol import UNKNOWN, Cell, Outcome, Parity, Protocol, SampleStatistics, Status
-from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, PROCESSES_KEY, probed, samples_of
+from dlbench.adapters.protocol import (
+    UNKNOWN,
+    Cell,
+    Outcome,
+    Parity,
+    Protocol,
+    SampleStatistics,
+    Status,
+)
+from dlbench.reports.pytest_benchmark.export import (
+    FILE_SCHEMA,
+    KEY,
+    PROCESSES_KEY,
+    probed,
+    samples_of,
+)
 from dlbench.reports.results.commits import commit_id, commit_in_words
 from dlbench.reports.results.errors import RecordError, ReportError
 from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted, listed
-from dlbench.reports.results.record import IMPORTED, PYTEST_BENCHMARK, Record, Run, fault_in_words, reason_of
+from dlbench.reports.results.record import (
+    IMPORTED,
+    PYTEST_BENCHMARK,
+    Record,
+    Run,
+    fault_in_words,
+    reason_of,
+)
 from dlbench.reports.results.safe_text import WHOLE, visible
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
 DEEPEST = 64
-"""Levels of nesting of a file; no benchmark needs more, and the store must be able to write it again."""
+"""Levels of nesting of a file; no benchmark needs more, and the store must be able to write it
+again."""
 LONGEST_NAME = 128
 """Characters, as the store's columns have them."""
 LONGEST_BENCHMARK_NAME = 1000
 """Characters of a benchmark's name, which is in no column."""
 _WRITTEN_WITHIN = timedelta(minutes=1)
-"""How far the times of two files of one session lie apart: pytest-benchmark notes when it writes a file."""
-_AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
+"""How far the times of two files of one session lie apart: pytest-benchmark notes when it writes a
+file."""
+_AGREEMENT = (
+    1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
+)
 
 
 class FileError(ReportError):
@@ -48,7 +81,10 @@ class FileError(ReportError):
 
 def _newest(schema: int) -> int:
     if not 1 <= schema <= FILE_SCHEMA:
-        raise ValueError(f"it has schema version {schema}, this dlbench reads up to {FILE_SCHEMA}; use a newer one")
+        raise ValueError(
+            f"it has schema version {schema}, this dlbench reads up to {FILE_SCHEMA}; use a newer "
+            "one"
+        )
     return schema
 
 
@@ -81,7 +117,9 @@ Spread = Annotated[float | None, BeforeValidator(_if_finite)]
 
 
 class Measurement(NamedTuple):
-    """A benchmark's statistics in one session, whether its samples were kept or not; seconds of a call."""
+    """A benchmark's statistics in one session, whether its samples were kept or not; seconds of a
+    call.
+    """
 
     samples: int
     iterations: int
@@ -96,7 +134,11 @@ class Measurement(NamedTuple):
         if (self.samples, self.iterations) != (other.samples, other.iterations):
             return False
         nanosecond = 1e-9 / self.iterations
-        known = [(a, b) for a, b in zip(self[2:], other[2:], strict=True) if a is not None and b is not None]
+        known = [
+            (a, b)
+            for a, b in zip(self[2:], other[2:], strict=True)
+            if a is not None and b is not None
+        ]
         return all(math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=nanosecond) for a, b in known)
 
 
@@ -141,7 +183,9 @@ class Stats(_Data):
 
 
 def _measurement_of(samples: Sequence[float], iterations: int) -> Measurement:
-    return Measurement(len(samples), iterations, median(samples), min(samples), max(samples), fmean(samples))
+    return Measurement(
+        len(samples), iterations, median(samples), min(samples), max(samples), fmean(samples)
+    )
 
 
 class _Process(_Data):
@@ -199,12 +243,15 @@ class BenchmarkFile(_Data):
     records: tuple[Record, ...] = ()
     """Of dlbench's run, cells without a number included."""
     repeated: tuple[str, ...] = ()
-    """Benchmarks that were in it more than once, as pytest-rerunfailures writes them; the last of each is kept."""
+    """Benchmarks that were in it more than once, as pytest-rerunfailures writes them; the last of
+    each is kept."""
 
     @property
     def foreign(self) -> list[Benchmark]:
         """The benchmarks of other programs."""
-        return [each for each in self.benchmarks if self.dlbench is None or KEY not in each.extra_info]
+        return [
+            each for each in self.benchmarks if self.dlbench is None or KEY not in each.extra_info
+        ]
 
     @property
     def measurements(self) -> dict[str, Measurement]:
@@ -218,8 +265,12 @@ class BenchmarkFile(_Data):
 
     @property
     def fingerprint(self) -> str:
-        """The machine's: dlbench's own if the file has it, else one of pytest-benchmark's description of the CPU."""
-        return fingerprint_of(self.machine_info) if self.dlbench is None else self.dlbench.run.machine
+        """The machine's: dlbench's own if the file has it, else one of pytest-benchmark's
+        description of the CPU.
+        """
+        return (
+            fingerprint_of(self.machine_info) if self.dlbench is None else self.dlbench.run.machine
+        )
 
     @property
     def interpreter(self) -> str:
@@ -252,8 +303,13 @@ def _read_bytes(name: str) -> bytes:
                 if len(raw) <= LARGEST_FILE:
                     return raw
     except (OSError, ValueError) as error:
-        raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise FileError(f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a file.")
+        raise FileError(
+            f"{name} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from error
+    raise FileError(
+        f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a "
+        "file."
+    )
 
 
 _ENCODED = {
@@ -274,12 +330,16 @@ _ENCODED = {
 
 
 def encoding_in_words(raw: bytes) -> str:
-    """Return what a file is that begins with these bytes, and what to do; empty for one that may be JSON."""
+    """Return what a file is that begins with these bytes, and what to do; empty for one that may be
+    JSON.
+    """
     return next((words for beginning, words in _ENCODED.items() if raw.startswith(beginning)), "")
 
 
 def _parse_json(raw: bytes) -> Any:
-    """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, and for duplicate keys."""
+    """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, and for duplicate
+    keys.
+    """
     if not raw.strip():
         raise ValueError("it is empty")
     if words := encoding_in_words(raw):
@@ -313,11 +373,15 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
         return file.model_copy(update={"records": records, "digest": _digest_of(file)})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
-        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error, found)}.") from error
+        raise FileError(
+            f"{name} cannot be read as a file of pytest-benchmark: {_said(error, found)}."
+        ) from error
 
 
 def _last_of_each(file: BenchmarkFile) -> BenchmarkFile:
-    """Return the file without attempts that were followed by another: a test is run again after it failed."""
+    """Return the file without attempts that were followed by another: a test is run again after it
+    failed.
+    """
     counts = Counter(benchmark.fullname for benchmark in file.benchmarks)
     repeated = tuple(name for name, count in counts.items() if count > 1)
     if not repeated:
@@ -327,11 +391,16 @@ def _last_of_each(file: BenchmarkFile) -> BenchmarkFile:
 
 
 def repetition_of(file: BenchmarkFile) -> str:
-    """Return a sentence on the benchmarks that a file holds more than once; empty where it holds none."""
+    """Return a sentence on the benchmarks that a file holds more than once; empty where it holds
+    none.
+    """
     if not file.repeated:
         return ""
     names = listed([clean_name(name) for name in file.repeated])
-    return f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: {names}."
+    return (
+        f"{file.name} holds a benchmark more than once, as after a rerun; the last one counts: "
+        f"{names}."
+    )
 
 
 def launches_of(file: BenchmarkFile) -> list[BenchmarkFile]:
@@ -360,19 +429,24 @@ def launches_of(file: BenchmarkFile) -> list[BenchmarkFile]:
 
 
 def _parts_of(benchmark: Benchmark, file: BenchmarkFile) -> list[tuple[datetime, Benchmark]]:
-    """Return when each process measured a benchmark, and the benchmark with that process's samples."""
+    """Return when each process measured a benchmark, and the benchmark with that process's
+    samples.
+    """
     described = benchmark.extra_info.get(PROCESSES_KEY)
     if described is None:
         return [(file.made, benchmark)]
     try:
         processes = [_Process.model_validate(each) for each in described]
     except (ValidationError, TypeError) as error:
-        raise FileError(f"{file.name}: {PROCESSES_KEY} of {clean_name(benchmark.fullname)} cannot be read.") from error
+        raise FileError(
+            f"{file.name}: {PROCESSES_KEY} of {clean_name(benchmark.fullname)} cannot be read."
+        ) from error
     data = benchmark.stats.data or []
     if sum(process.samples for process in processes) != len(data):
         name = clean_name(benchmark.fullname)
         raise FileError(
-            f"{file.name}: the samples of {name} are not those of its processes; one of the two was changed."
+            f"{file.name}: the samples of {name} are not those of its processes; one of the two "
+            "was changed."
         )
     rest = {key: value for key, value in benchmark.extra_info.items() if key != PROCESSES_KEY}
     parts, first = [], 0
@@ -380,7 +454,9 @@ def _parts_of(benchmark: Benchmark, file: BenchmarkFile) -> list[tuple[datetime,
         samples = data[first : first + process.samples]
         first += process.samples
         stats = Stats(median=median(samples), iterations=process.iterations, data=samples)
-        parts.append((process.made, benchmark.model_copy(update={"stats": stats, "extra_info": rest})))
+        parts.append(
+            (process.made, benchmark.model_copy(update={"stats": stats, "extra_info": rest}))
+        )
     return parts
 
 
@@ -401,15 +477,23 @@ def _of_benchmark(error: ValidationError, content: Any) -> str:
     if len(place) < 2 or place[0] != "benchmarks" or not isinstance(place[1], int):
         return ""
     benchmark = content["benchmarks"][place[1]]
-    name = benchmark.get("fullname") or benchmark.get("name") if isinstance(benchmark, dict) else None
-    which = f"the benchmark {clean_name(str(name))}" if name else f"benchmark {place[1] + 1} of the file"
+    name = (
+        benchmark.get("fullname") or benchmark.get("name") if isinstance(benchmark, dict) else None
+    )
+    which = (
+        f"the benchmark {clean_name(str(name))}"
+        if name
+        else f"benchmark {place[1] + 1} of the file"
+    )
     key = ".".join(map(str, place[2:]))
     message = fault_in_words(first)
     return f"{which}: {key}: {message}" if key else f"{which}: {message}"
 
 
 def _digest_of(file: BenchmarkFile) -> str:
-    """Return a digest of when and what a file's foreign benchmarks measured, whatever else it says of them."""
+    """Return a digest of when and what a file's foreign benchmarks measured, whatever else it says
+    of them.
+    """
     measured = sorted((name, repr(measurement)) for name, measurement in file.measurements.items())
     return _hash_of(json.dumps([file.made.isoformat(), measured]))
 
@@ -424,7 +508,9 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
-    """Return the records of the run that dlbench wrote into a file; raises ValueError where they do not fit it."""
+    """Return the records of the run that dlbench wrote into a file; raises ValueError where they do
+    not fit it.
+    """
     run = own.run
     names, cells = [run.id, run.suite, run.machine, run.version], {*run.plan}
     described = probed(own.machine)
@@ -443,7 +529,9 @@ def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
         cells.add(record.cell)
     for name in (*names, *(text for cell in cells for text in cell if isinstance(text, str))):
         if not (len(name) <= LONGEST_NAME and name.isprintable()):
-            raise ValueError(f"it holds a name that is too long or cannot be printed: {clean_name(name)[:60]}")
+            raise ValueError(
+                f"it holds a name that is too long or cannot be printed: {clean_name(name)[:60]}"
+            )
     of_launch = {launch_key(record): record for record in found}
     return tuple(sorted(of_launch.values(), key=lambda record: (record.started, record.launch)))
 
@@ -456,16 +544,23 @@ def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
     if len(set(kept.timed)) < len(kept.timed) or max(kept.timed) >= len(kept.records):
         raise ValueError(f"{where} does not say which records were timed")
     data, expected = benchmark.stats.data, samples_of(kept.records[place] for place in kept.timed)
-    # A nanosecond's thousandth besides: the replay clock of the plugin reads seconds since its start.
+    # A nanosecond's thousandth besides: the replay clock of the plugin reads seconds since its
+    # start.
     if data is not None and not (
         len(data) == len(expected)
-        and all(math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=1e-12) for a, b in zip(data, expected, strict=True))
+        and all(
+            math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=1e-12)
+            for a, b in zip(data, expected, strict=True)
+        )
     ):
-        raise ValueError(f"the data of {where} do not match its dlbench records; one of the two was changed")
+        raise ValueError(
+            f"the data of {where} do not match its dlbench records; one of the two was changed"
+        )
 
 
 def clean_name(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return a name that every table and database takes: printable, at most ``longest`` characters, still its own.
+    """Return a name that every table and database takes: printable, at most ``longest`` characters,
+    still its own.
 
     A longer name keeps its beginning and its end, which tell benchmarks with parameters apart.
     """
@@ -484,10 +579,12 @@ def launch_key(record: Record) -> tuple[object, ...]:
 
 
 def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
-    """Return a machine's fingerprint by a file's ``machine_info``: dlbench's own where it is there, else a hash.
+    """Return a machine's fingerprint by a file's ``machine_info``: dlbench's own where it is there,
+    else a hash.
 
-    `UNKNOWN_MACHINE` where the file does not say which CPU it has. The host's name, the kernel and clock rates play no
-    part, nor do keys that only some versions of pytest-benchmark write, so that a machine keeps its fingerprint.
+    `UNKNOWN_MACHINE` where the file does not say which CPU it has. The host's name, the kernel and
+    clock rates play no part, nor do keys that only some versions of pytest-benchmark write, so that
+    a machine keeps its fingerprint.
     """
     own = machine_info.get(KEY)
     name = own.get("fingerprint") if isinstance(own, dict) else None
@@ -511,14 +608,17 @@ class Imported(NamedTuple):
 class Sessions:
     """Sessions that measured benchmarks of other programs, to recognise files that repeat them.
 
-    A session is written several times if it is saved with and without samples, in another layout, or in part.
+    A session is written several times if it is saved with and without samples, in another layout,
+    or in part.
     """
 
     def __init__(self) -> None:
         self._known: list[tuple[datetime, str, Mapping[str, Measurement]]] = []
 
     def add(self, made: datetime, name: str, measured: Mapping[str, Measurement]) -> None:
-        """Add a session by its time, the name of its file or run, and its measurements by benchmark."""
+        """Add a session by its time, the name of its file or run, and its measurements by
+        benchmark.
+        """
         self._known.append((made, name, measured))
 
     def repeated(self, made: datetime, measured: Mapping[str, Measurement]) -> dict[str, str]:
@@ -537,7 +637,8 @@ class Sessions:
 
 
 def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile], list[str]]:
-    """Return the files without what repeats the measurements of another, and a sentence on each left out.
+    """Return the files without what repeats the measurements of another, and a sentence on each
+    left out.
 
     Of a session that was saved with its samples and without them, those with samples are kept.
     """
@@ -547,7 +648,9 @@ def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile],
     for file in sorted(files, key=_has_no_samples):
         measured = file.measurements
         if file.name in kept:
-            sentences.append(f"{file.name} is left out: it has the same measurements as {file.name}.")
+            sentences.append(
+                f"{file.name} is left out: it has the same measurements as {file.name}."
+            )
             continue
         repeated = sessions.repeated(file.made, measured)
         sessions.add(file.made, file.name, measured)
@@ -557,14 +660,20 @@ def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile],
             sentences.append(f"{file.name} is left out: it has the same measurements as {first}.")
             continue
         if repeated:
-            benchmarks = [benchmark for benchmark in file.benchmarks if benchmark.fullname not in repeated]
+            benchmarks = [
+                benchmark for benchmark in file.benchmarks if benchmark.fullname not in repeated
+            ]
             kept[file.name] = file.model_copy(update={"benchmarks": benchmarks})
             count = counted(len(repeated), "benchmark")
             others = listed(list(dict.fromkeys(repeated.values())))
-            sentences.append(f"{file.name} repeats measurements of {others}, which count once: {count} left out.")
+            sentences.append(
+                f"{file.name} repeats measurements of {others}, which count once: {count} left out."
+            )
         else:
             kept[file.name] = file
-    return [kept[name] for name in dict.fromkeys(file.name for file in files) if name in kept], sentences
+    return [
+        kept[name] for name in dict.fromkeys(file.name for file in files) if name in kept
+    ], sentences
 
 
 def _has_no_samples(file: BenchmarkFile) -> bool:
@@ -572,13 +681,21 @@ def _has_no_samples(file: BenchmarkFile) -> bool:
 
 
 def may_repeat(run: Run, stored: Run) -> bool:
-    """Tell whether a stored run of other programs' benchmarks is of about the same time, so may be of one session."""
+    """Tell whether a stored run of other programs' benchmarks is of about the same time, so may be
+    of one session.
+    """
     begins, ends = run.started - _WRITTEN_WITHIN, (run.finished or run.started) + _WRITTEN_WITHIN
-    return stored.suite == PYTEST_BENCHMARK and stored.started <= ends and (stored.finished or stored.started) >= begins
+    return (
+        stored.suite == PYTEST_BENCHMARK
+        and stored.started <= ends
+        and (stored.finished or stored.started) >= begins
+    )
 
 
 def without_stored(imported: Imported, stored: Iterable[Record]) -> Imported:
-    """Return a run of other programs' benchmarks without what these records of a store hold already."""
+    """Return a run of other programs' benchmarks without what these records of a store hold
+    already.
+    """
     sessions = Sessions()
     for run, records in grouped(stored, lambda record: (record.run, record.launch)).items():
         sessions.add(records[0].started, run[0], _measurements_of(records))
@@ -599,7 +716,12 @@ def _measurements_of(records: Iterable[Record]) -> dict[str, Measurement]:
         elif outcome.statistics is not None:
             known = outcome.statistics
             measurement = Measurement(
-                known.samples, outcome.steps_per_sample, known.median, known.minimum, known.maximum, known.mean
+                known.samples,
+                outcome.steps_per_sample,
+                known.median,
+                known.minimum,
+                known.maximum,
+                known.mean,
             )
         else:
             continue
@@ -610,8 +732,9 @@ def _measurements_of(records: Iterable[Record]) -> dict[str, Measurement]:
 def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False) -> list[Imported]:
     """Return the runs that these files hold; ``version`` is that of this dlbench.
 
-    The parts of a run in several files are combined. The benchmarks of other programs make one run per file, or with
-    ``one_run`` a single one in which each file, the oldest first, is a launch. Raises FileError.
+    The parts of a run in several files are combined. The benchmarks of other programs make one run
+    per file, or with ``one_run`` a single one in which each file, the oldest first, is a launch.
+    Raises FileError.
     """
     found: dict[str, Imported] = {}
     for file in files:
@@ -619,7 +742,9 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
             run = file.dlbench.run
             part = Imported(run, file.records, file.dlbench.machine)
             found[run.id] = _joined(found[run.id], part, file.name) if run.id in found else part
-    strangers = sorted((file for file in files if file.foreign), key=lambda file: (file.made, file.digest))
+    strangers = sorted(
+        (file for file in files if file.foreign), key=lambda file: (file.made, file.digest)
+    )
     launches = [launches_of(file) for file in strangers]
     for group in [list(chain(*launches))] if one_run and strangers else launches:
         imported = _foreign_run(group, version)
@@ -632,16 +757,22 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
 def _joined(one: Imported, other: Imported, name: str) -> Imported:
     """Put two parts of a run together."""
     if replace(one.run, finished=None) != replace(other.run, finished=None):
-        raise FileError(f"{name}: its run {one.run.id} differs from the run of that name in an earlier file.")
+        raise FileError(
+            f"{name}: its run {one.run.id} differs from the run of that name in an earlier file."
+        )
     records = {launch_key(record): record for record in one.records}
     for record in other.records:
         if records.setdefault(launch_key(record), record) != record:
-            raise FileError(f"{name}: a launch of run {one.run.id} differs from the one in an earlier file.")
+            raise FileError(
+                f"{name}: a launch of run {one.run.id} differs from the one in an earlier file."
+            )
     return Imported(one.run, tuple(records.values()), one.machine or other.machine)
 
 
 def _check_commits(files: Sequence[BenchmarkFile]) -> None:
-    """Refuse files of different commits as launches of one run: a launch is a process of one build."""
+    """Refuse files of different commits as launches of one run: a launch is a process of one
+    build.
+    """
     of_commit: dict[str, BenchmarkFile] = {}
     for file in files:
         name = commit_id(file.commit_info)
@@ -651,9 +782,10 @@ def _check_commits(files: Sequence[BenchmarkFile]) -> None:
     if len(of_commit) > 1:
         first, second, *_ = of_commit.values()
         raise FileError(
-            f"{second.name} and {first.name} are of different commits, {commit_in_words(second.commit_info)} and "
-            f"{commit_in_words(first.commit_info)}, so not launches of one run ({len(of_commit)} commits in all). "
-            "Import them without --one-run, or give the files of one commit."
+            f"{second.name} and {first.name} are of different commits, "
+            f"{commit_in_words(second.commit_info)} and {commit_in_words(first.commit_info)}, so "
+            f"not launches of one run ({len(of_commit)} commits in all). Import them without "
+            "--one-run, or give the files of one commit."
         )
 
 
@@ -662,11 +794,14 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     for file in files[1:]:
         if (file.fingerprint, file.interpreter) != (first.fingerprint, first.interpreter):
             raise FileError(
-                f"{file.name} and {first.name} are of different machines or Pythons, so not launches of one run."
+                f"{file.name} and {first.name} are of different machines or Pythons, so not "
+                "launches of one run."
             )
     _check_commits(files)
     if len({file.digest for file in files}) < len(files):
-        raise FileError(f"{first.name}: one of these files was given twice, and one process is one launch.")
+        raise FileError(
+            f"{first.name}: one of these files was given twice, and one process is one launch."
+        )
     digest = _hash_of("".join(file.digest for file in files)) if len(files) > 1 else first.digest
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
     records = [
@@ -712,9 +847,15 @@ def imported_cell(fullname: str) -> Cell:
     )
 
 
-def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str) -> Record:
+def _foreign_record(
+    benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str
+) -> Record:
     stats = benchmark.stats
-    kept = {**benchmark.model_dump(exclude={"stats"}), "version": file.version, "commit_info": file.commit_info}
+    kept = {
+        **benchmark.model_dump(exclude={"stats"}),
+        "version": file.version,
+        "commit_info": file.commit_info,
+    }
     samples = [round(seconds * stats.iterations * 1e9) for seconds in stats.data or ()]
     if not samples:
         kept["stats"] = stats.model_dump(exclude={"data"})
@@ -728,7 +869,9 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
             samples_ns=samples,
             steps_per_sample=stats.iterations,
             statistics=stats.of_samples_not_kept(),
-            parity=Parity("unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0),
+            parity=Parity(
+                "unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0
+            ),
             software={FOREIGN_KEY: _with_words_for_infinity(kept)},
         ),
         machine=file.fingerprint,
@@ -742,7 +885,9 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
 
 
 def _with_words_for_infinity(value: Any) -> Any:
-    """Return plain JSON types with a word for each number that JSON does not have: "nan", "inf", "-inf"."""
+    """Return plain JSON types with a word for each number that JSON does not have: "nan", "inf",
+    "-inf".
+    """
     if isinstance(value, dict):
         return {key: _with_words_for_infinity(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,9 @@
 """Several processes that measured the same benchmarks, as one pytest-benchmark JSON.
 
-Such a file is an ordinary one: ``stats.data`` of a benchmark holds the samples of all processes, one process after
-another. ``extra_info["dlbench_processes"]`` says which samples are of which process, so that
-`dlbench.reports.pytest_benchmark.imported.launches_of` returns each process as a launch.
+Such a file is an ordinary one: ``stats.data`` of a benchmark holds the samples of all processes,
+one process after another. ``extra_info["dlbench_processes"]`` says which samples are of which
+process, so that `dlbench.reports.pytest_benchmark.imported.launches_of` returns each process as a
+launch.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ from dlbench.reports.pytest_benchmark.export import PROCESSES_KEY, stats
 
 
 def merged(contents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one file's content for these, each of one process with all samples, in order; at least one."""
+    """Return one file's content for these, each of one process with all samples, in order; at least
+    one.
+    """
     first = contents[0]
     by_name: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for content in contents:

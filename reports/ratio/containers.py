@@ -1,8 +1,9 @@
 """`dlbench report containers`: default thread counts under a CPU quota, and their cost.
 
-Most containers set no thread count, and a framework that counts the machine's CPUs starts as many threads, whatever the
-quota. Each cell measured so under a quota is compared with the best thread count that was set under the same quota, as
-`report threads` finds it. Verdicts are adjusted for the number of comparisons in the report.
+Most containers set no thread count, and a framework that counts the machine's CPUs starts as many
+threads, whatever the quota. Each cell measured so under a quota is compared with the best thread
+count that was set under the same quota, as `report threads` finds it. Verdicts are adjusted for the
+number of comparisons in the report.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,13 +14,33 @@ from pathlib import Path
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
-from dlbench.reports.columns import ROW, VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import (
+    ROW,
+    VALUE,
+    Column,
+    attributes,
+    axis_columns,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+)
 from dlbench.reports.curve.curve import grid
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import pairs
-from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Pair, adjust, mean_of, pair_of, verdict, with_verdicts
+from dlbench.reports.ratio.pairs import (
+    FASTER,
+    SAME,
+    SLOWER,
+    Pair,
+    adjust,
+    mean_of,
+    pair_of,
+    verdict,
+    with_verdicts,
+)
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, Compared, Matrix
 from dlbench.reports.results.keys import Place, grouped
@@ -28,12 +49,20 @@ from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.statistics import Ratio, welch_of_pairs
 
-NOTHING = "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such cells."
+NOTHING = (
+    "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such "
+    "cells."
+)
 _LEGEND = (
-    "takes: threads that the framework starts by default; sees it: whether the quota made it start no more threads "
-    "than the quota has CPUs (-: it never starts more); best p: the thread count to set.",
-    "vs best: time with the default thread count over that with best p, with the 95 % interval; throttled: share of "
-    "the kernel's periods of 0.1 s in which the quota ran out.",
+    (
+        "takes: threads that the framework starts by default; sees it: whether the quota made it "
+        "start no more threads than the quota has CPUs (-: it never starts more); best p: the "
+        "thread count to set."
+    ),
+    (
+        "vs best: time with the default thread count over that with best p, with the 95 % "
+        "interval; throttled: share of the kernel's periods of 0.1 s in which the quota ran out."
+    ),
 )
 _MARKS = {SLOWER: "!", FASTER: "+"}
 _MEANINGS = {
@@ -68,7 +97,9 @@ class Taken:
 
     @property
     def sees_quota(self) -> bool | None:
-        """Whether the quota makes it start no more threads than the quota has CPUs; None where it never starts more."""
+        """Whether the quota makes it start no more threads than the quota has CPUs; None where it
+        never starts more.
+        """
         if self.threads is None or self.threads > self.cpus:
             return None if self.threads is None else False
         return True if self.unlimited is not None and self.unlimited > self.cpus else None
@@ -117,13 +148,22 @@ Containers = Compared[Taken]
 
 
 def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
-    """Compare each cell under a quota that has the default thread count with the best count under the same quota."""
-    settings = {Place(each.machine, axes.project(each.cell, axes.NAMES)): each.outcome.software for each in records}
+    """Compare each cell under a quota that has the default thread count with the best count under
+    the same quota.
+    """
+    settings = {
+        Place(each.machine, axes.project(each.cell, axes.NAMES)): each.outcome.software
+        for each in records
+    }
     best = {curve.place: curve.found["best_threads"] for curve in threads(matrix).curves}
     found = []
     for cell in (cell for cell in matrix.cells.values() if _is_own(cell.cell)):
         free = matrix.cells.get(Place(cell.machine, cell.cell._replace(cpu_quota=0.0)))
-        unlimited = free.observed.taken_threads if free is not None and free.observed else cell.default_threads
+        unlimited = (
+            free.observed.taken_threads
+            if free is not None and free.observed
+            else cell.default_threads
+        )
         quota, pair, setting = cell.cell.cpu_quota, None, ""
         if count := best.get(Place(cell.machine, axes.without(cell.cell, "threads"))):
             to_use = Place(cell.machine, cell.cell._replace(threads=count))
@@ -132,7 +172,9 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
         cpus = matrix.hosts[cell.machine].under(quota).effective_cpus or 1
         found.append(Taken(cell, cpus, unlimited, pair, setting))
     judged = iter(with_verdicts([each.pair for each in found if each.pair is not None]))
-    return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in found))
+    return Compared(
+        matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in found)
+    )
 
 
 def _is_own(cell: Cell) -> bool:
@@ -149,7 +191,9 @@ def _names(rows: Iterable[Taken]) -> tuple[Callable[[Cell], str], str]:
 
 
 def over_networks(rows: Iterable[Taken]) -> list[OverNetworks]:
-    """Return by row and quota the means over all networks of its machine, where each has a ratio; of several."""
+    """Return by row and quota the means over all networks of its machine, where each has a ratio;
+    of several.
+    """
     found, p_values = [], []
     for here in grouped(rows, lambda each: each.own.machine).values():
         networks = len({each.own.group for each in here})
@@ -159,11 +203,16 @@ def over_networks(rows: Iterable[Taken]) -> list[OverNetworks]:
                 found.append(OverNetworks(tuple(taken), mean_of(compared).ratio))
                 p_values.append(welch_of_pairs([each.times for each in compared]))
     adjusted = adjust([(each.ratio, p) for each, p in zip(found, p_values, strict=True)])
-    return [replace(each, verdict=verdict(each.ratio, p)) for each, p in zip(found, adjusted, strict=True)]
+    return [
+        replace(each, verdict=verdict(each.ratio, p))
+        for each, p in zip(found, adjusted, strict=True)
+    ]
 
 
 def advice(each: Taken) -> str:
-    """Return one sentence: the threads that a row takes under the quota, what they cost, and what to set."""
+    """Return one sentence: the threads that a row takes under the quota, what they cost, and what
+    to set.
+    """
     under = f"under a CPU quota of {each.quota:g}"
     if each.own.timed is None:
         return f"{_name(each)} has no time {under}: {layout.why_hole(each.own)}."
@@ -174,18 +223,31 @@ def advice(each: Taken) -> str:
 
 def _takes(rows: Sequence[Taken]) -> str:
     """Return the threads that a row takes under a quota, in words."""
-    threads = listed(list(dict.fromkeys(threads_name(each.threads) or "its default threads" for each in rows)))
+    threads = listed(
+        list(dict.fromkeys(threads_name(each.threads) or "its default threads" for each in rows))
+    )
     return f"{_name(rows[0])} takes {threads} under a CPU quota of {rows[0].quota:g}"
 
 
 def _cost(rows: Sequence[Taken], ratio: Ratio, outcome: str) -> str:
-    """Return what the threads of a row under a quota cost, on one network or over several, and what to set."""
+    """Return what the threads of a row under a quota cost, on one network or over several, and what
+    to set.
+    """
     takes, best = _takes(rows), dict.fromkeys((each.best, each.setting) for each in rows)
-    as_with = f"as long as with {listed([str(count) for count in dict.fromkeys(count for count, _ in best)])}"
-    ends = "" if ratio.low is None or ratio.high is None else f" ({number(ratio.low)}-{number(ratio.high)})"
+    as_with = (
+        "as long as with "
+        f"{listed([str(count) for count in dict.fromkeys(count for count, _ in best)])}"
+    )
+    ends = (
+        ""
+        if ratio.low is None or ratio.high is None
+        else f" ({number(ratio.low)}-{number(ratio.high)})"
+    )
     cost = f"{takes}: a step takes {number(ratio.value)}x{ends} {as_with}"
     if outcome == SLOWER:
-        return f"{cost}. Set {' or '.join(setting or threads_name(count) for count, setting in best)}."
+        return (
+            f"{cost}. Set {' or '.join(setting or threads_name(count) for count, setting in best)}."
+        )
     if outcome == FASTER:
         return f"{cost}; leave it at that."
     if outcome == SAME:
@@ -207,7 +269,10 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     networks = len({each.own.group for each in here})
     means = over_networks(here)
     fields: dict[tuple[Cell | None, str, float], Entry] = {
-        (None, name(each.row), each.quota): layout.multiple(each.ratio, _MARKS.get(each.verdict, "")) for each in means
+        (None, name(each.row), each.quota): layout.multiple(
+            each.ratio, _MARKS.get(each.verdict, "")
+        )
+        for each in means
     }
     fields |= {(each.own.group, name(each.own.row), each.quota): _field(each) for each in here}
     rows: list[tuple[Entry, ...]] = []
@@ -215,11 +280,20 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     for group, keys in grouped(fields, itemgetter(0)).items():
         heading = group_name(group) if group else f"geometric mean of {networks} networks"
         rows += [(Entry(heading),), *grid({key[1:]: fields[key] for key in keys}, quotas)]
-    title = f"Time with default threads over that with the best thread count{condition}, on {found.name(machine)}"
+    title = (
+        f"Time with default threads over that with the best thread count{condition}, on "
+        f"{found.name(machine)}"
+    )
     verdicts = {each.pair.verdict for each in here if each.pair} | {each.verdict for each in means}
-    marks = [f"{_MARKS[outcome]} {meaning}" for outcome, meaning in _MEANINGS.items() if outcome in verdicts]
+    marks = [
+        f"{_MARKS[outcome]} {meaning}"
+        for outcome, meaning in _MEANINGS.items()
+        if outcome in verdicts
+    ]
     slower = [f"{networks} networks: {each.advice}" for each in means if each.verdict == SLOWER]
-    return Table(title, ("CPU quota", *(f"{quota:g}" for quota in quotas)), tuple(rows), (*marks, *slower))
+    return Table(
+        title, ("CPU quota", *(f"{quota:g}" for quota in quotas)), tuple(rows), (*marks, *slower)
+    )
 
 
 def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], ...]:
@@ -268,7 +342,9 @@ def _table(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
         holes = [each for each in of if each.own.timed is None]
         notes += [f"{group_name(group)}: {advice(each)}" for each in (*slower, *holes)]
     columns = _columns(found, here)
-    return table(columns, here, title, group=lambda each: group_name(each.own.group), notes=notes, keys=2)
+    return table(
+        columns, here, title, group=lambda each: group_name(each.own.group), notes=notes, keys=2
+    )
 
 
 def _page(found: Containers) -> Page:
@@ -288,13 +364,18 @@ def _compared(found: Containers) -> list[tuple[Taken, Pair]]:
 
 
 def headline(found: Containers) -> list[str]:
-    """Return for each machine how often default thread counts cost time under a quota, and where most."""
+    """Return for each machine how often default thread counts cost time under a quota, and where
+    most.
+    """
     what, lines = "under a CPU quota the default thread count costs", []
     for machine, means in grouped(over_networks(found.rows), lambda each: each.machine).items():
         slower = [each for each in means if each.verdict == SLOWER]
         if slower:
             most = max(slower, key=lambda each: each.ratio.value)
-            over = f"over {len(most.taken)} networks {what} time for {len(slower)} of {len(means)} rows and quotas"
+            over = (
+                f"over {len(most.taken)} networks {what} time for {len(slower)} of {len(means)} "
+                "rows and quotas"
+            )
             lines.append(f"{found.name(machine)}: {over}. Most: {most.advice}")
 
     def where(each: Taken, pair: Pair) -> str:
@@ -305,16 +386,26 @@ def headline(found: Containers) -> list[str]:
 
 
 def _draw(found: Containers, path: Path) -> list[Path]:
-    """Draw a page for each machine: means and each network, rows down, a mark for each quota, ratios across."""
+    """Draw a page for each machine: means and each network, rows down, a mark for each quota,
+    ratios across.
+    """
     pages = []
     for machine, here in grouped(_compared(found), lambda each: each[0].own.machine).items():
         name, condition = _names(each for each, _ in here)
         points = [
             *(
-                (f"geometric mean of {len(each.taken)} networks", name(each.row), f"{each.quota:g}", each.ratio)
+                (
+                    f"geometric mean of {len(each.taken)} networks",
+                    name(each.row),
+                    f"{each.quota:g}",
+                    each.ratio,
+                )
                 for each in over_networks(each for each, _ in here)
             ),
-            *((group_name(each.own.group), name(each.own.row), f"{each.quota:g}", pair.ratio) for each, pair in here),
+            *(
+                (group_name(each.own.group), name(each.own.row), f"{each.quota:g}", pair.ratio)
+                for each, pair in here
+            ),
         ]
         title = f"Default thread counts under a CPU quota{condition}, on {found.name(machine)}"
         pages.append((title, "times as long as with the best thread count; 95 % intervals", points))
@@ -324,7 +415,10 @@ def _draw(found: Containers, path: Path) -> list[Path]:
 REPORT = Report(
     name="containers",
     summary="Default thread counts under a CPU quota, as in a container, and their cost.",
-    examples=("dlbench report containers", "dlbench report containers --cpu-quota 1 --plot containers.png"),
+    examples=(
+        "dlbench report containers",
+        "dlbench report containers --cpu-quota 1 --plot containers.png",
+    ),
     analyse=lambda source: containers(source.matrix(), source.results().records),
     page=lambda found, options: _page(found),
     data=lambda found: {

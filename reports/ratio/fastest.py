@@ -1,9 +1,21 @@
-"""`dlbench report fastest`: the fastest row of each column, its rivals, and its lead over the next."""
+"""`dlbench report fastest`: the fastest row of each column, its rivals, and its lead over the
+next.
+"""
 
 from collections.abc import Collection, Sequence
 
 from dlbench.adapters import axes
-from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import (
+    GROUP,
+    PLACE,
+    ROW,
+    Column,
+    axis_columns,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+)
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, NOTHING, Page, Table, common_flags, flag_lines
 from dlbench.reports.left_out import left_out, not_compared
@@ -26,33 +38,56 @@ from dlbench.reports.results.leaders import (
 from dlbench.reports.results.naming import counted, group_name, listed, place_heading, row_name
 from dlbench.reports.results.number_text import times
 
-ALONE = "No two frameworks, or modes of one, have a time for the same work; there is nothing to compare."
+ALONE = (
+    "No two frameworks, or modes of one, have a time for the same work; there is nothing to "
+    "compare."
+)
 _LEGEND = (
-    "p: threads; next: the fastest of the clearly slower rows, or else the second fastest; times as slow: its time "
-    "over the fastest's, with the 95 % interval.",
-    "clear: noise does not explain the lead over any other; tie: the fastest two are within 2 % of each other, and no "
-    "other is faster by more (one-sided tests at 5 %); undecided: neither.",
-    "At 95 % confidence about 1 interval in 20 is wrong: with many rows, expect a few false positives.",
+    (
+        "p: threads; next: the fastest of the clearly slower rows, or else the second fastest; "
+        "times as slow: its time over the fastest's, with the 95 % interval."
+    ),
+    (
+        "clear: noise does not explain the lead over any other; tie: the fastest two are within 2 "
+        "% of each other, and no other is faster by more (one-sided tests at 5 %); undecided: "
+        "neither."
+    ),
+    (
+        "At 95 % confidence about 1 interval in 20 is wrong: with many rows, expect a few false "
+        "positives."
+    ),
 )
 _APART = (
-    "A lead over a cell of another run is undecided: the machine may have shifted between the two, and the "
-    "intervals do not cover that."
+    "A lead over a cell of another run is undecided: the machine may have shifted between the two, "
+    "and the intervals do not cover that."
 )
 _MORE = (
-    "More launches of undecided rows alone: repeat the run's command with --launches 2-20 --interval fastest --resume."
+    "More launches of undecided rows alone: repeat the run's command with --launches 2-20 "
+    "--interval fastest --resume."
 )
 
 
-def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
+def _columns(
+    found: Compared[Leader], common: Collection[FlagKind] = ()
+) -> tuple[Column[Leader], ...]:
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
         *host_columns(lambda each: found.matrix.hosts[each.first.machine]),
         *axis_columns(lambda each: each.first.cell, (*GROUP, *PLACE)),
-        Column("first", "fastest", lambda each: _standing(each.first), lambda each: row_name(each.first.row), fields),
+        Column(
+            "first",
+            "fastest",
+            lambda each: _standing(each.first),
+            lambda each: row_name(each.first.row),
+            fields,
+        ),
         Column("", "p", lambda each: place_heading(each.first.cell)),
         seconds_column(lambda each: each.first, common, key=""),
         Column(
-            "ties", None, lambda each: list(map(_standing, each.ties)), csv=lambda each: "; ".join(names_of_ties(each))
+            "ties",
+            None,
+            lambda each: list(map(_standing, each.ties)),
+            csv=lambda each: "; ".join(names_of_ties(each)),
         ),
         Column(
             "next",
@@ -61,7 +96,13 @@ def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tupl
             lambda each: MISSING if each.next is None else row_name(each.next.row),
             fields,
         ),
-        Column("ratio", "times as slow", lambda each: each.ratio, lambda each: times(each.ratio) or MISSING, VALUE),
+        Column(
+            "ratio",
+            "times as slow",
+            lambda each: each.ratio,
+            lambda each: times(each.ratio) or MISSING,
+            VALUE,
+        ),
         Column(
             "outcome",
             "outcome",
@@ -73,7 +114,10 @@ def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tupl
 
 
 def _standing(cell: CellResult) -> dict[str, object]:
-    return {**{name: getattr(cell.row, name) for name in ROW}, **of_cell(cell, "seconds", "flags", "run")}
+    return {
+        **{name: getattr(cell.row, name) for name in ROW},
+        **of_cell(cell, "seconds", "flags", "run"),
+    }
 
 
 def _page(found: Compared[Leader]) -> Page:
@@ -82,13 +126,25 @@ def _page(found: Compared[Leader]) -> Page:
     if not compared:
         nothing = ALONE if found.rows else NOTHING
         return Page((nothing, *left_out(not_compared(found.matrix)), *found.matrix.notes), ())
-    shown = [cell for each in compared for cell in (each.first, *each.ties[:1], each.next) if cell is not None]
+    shown = [
+        cell
+        for each in compared
+        for cell in (each.first, *each.ties[:1], each.next)
+        if cell is not None
+    ]
     common = common_flags(shown)
-    tables = [_table(found, *each, common) for each in grouped(compared, lambda each: each.first.machine).items()]
+    tables = [
+        _table(found, *each, common)
+        for each in grouped(compared, lambda each: each.first.machine).items()
+    ]
     lines = [*_LEGEND, *flag_lines(shown, common)]
     if any(each.launches for each in compared):
         lines.append(_MORE)
-    lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
+    lines += (
+        [_APART]
+        if any(each.next.run != each.first.run for each in compared if each.next is not None)
+        else []
+    )
     lines += axes.legends(each.first.cell for each in compared)
     if (alone := len(found.rows) - len(compared)) > 0:
         lines.append(f"Not shown: {counted(alone, 'place')} where a network has only one row.")
@@ -96,13 +152,20 @@ def _page(found: Compared[Leader]) -> Page:
     return Page(tuple(headline(found)), tuple(tables), (*lines, *found.matrix.notes))
 
 
-def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]) -> Table:
+def _table(
+    found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]
+) -> Table:
     ties = [_in_words(each) for each in here if each.ties]
     if len(ties) > MOST_DESCRIBED:
-        ties = [*ties[:MOST_DESCRIBED], f"... and {len(ties) - MOST_DESCRIBED} more; --json shows all"]
+        ties = [
+            *ties[:MOST_DESCRIBED],
+            f"... and {len(ties) - MOST_DESCRIBED} more; --json shows all",
+        ]
     title = f"Who is fastest, on {found.name(machine)}"
     columns = _columns(found, common)
-    return table(columns, here, title, "leaders", lambda each: group_name(each.first.group), ties, keys=2)
+    return table(
+        columns, here, title, "leaders", lambda each: group_name(each.first.group), ties, keys=2
+    )
 
 
 def _in_words(leader: Leader) -> str:
@@ -118,11 +181,17 @@ def _in_words(leader: Leader) -> str:
 
 REPORT = Report(
     name="fastest",
-    summary="Who is fastest on each network at each thread count or device, who ties, and how far behind the next is.",
+    summary=(
+        "Who is fastest on each network at each thread count or device, who ties, and how far "
+        "behind the next is."
+    ),
     examples=("dlbench report fastest", "dlbench report fastest --networks lstm* --threads 2"),
     analyse=lambda source: fastest(source.matrix()),
     page=lambda found, options: _page(found),
-    data=lambda found: {"leaders": objects(_columns(found), found.rows), "notes": list(found.matrix.notes)},
+    data=lambda found: {
+        "leaders": objects(_columns(found), found.rows),
+        "notes": list(found.matrix.notes),
+    },
     rows=lambda found: csv_rows(_columns(found), found.rows),
     suggestion="who is fastest, and whether it is clear, a tie or undecided",
     applies=lambda cells: differ({cell._replace(tuning="") for cell in cells}, *ROW),

@@ -1,10 +1,12 @@
-"""`dlbench report feed`: the cost of fetching mini-batches from memory or files, and how to split the CPUs.
+"""`dlbench report feed`: the cost of fetching mini-batches from memory or files, and how to split
+the CPUs.
 
-Each cell whose mini-batch is not resident is compared with the one where it is. Its time is shown beside that of the
-model in Wuensche 2018, V.B: with b bytes for all devices behind one link of R bytes a second, and T_c seconds to
-compute, a step takes T_c + b / R if the copy comes first, and max(T_c, b / R) if the next mini-batch is copied
-meanwhile. The link is the one to the GPU or, on the CPU, its memory; both are measured. The model leaves out the CPU's
-work: reading, decoding, converting and handing over.
+Each cell whose mini-batch is not resident is compared with the one where it is. Its time is shown
+beside that of the model in Wuensche 2018, V.B: with b bytes for all devices behind one link of R
+bytes a second, and T_c seconds to compute, a step takes T_c + b / R if the copy comes first, and
+max(T_c, b / R) if the next mini-batch is copied meanwhile. The link is the one to the GPU or, on
+the CPU, its memory; both are measured. The model leaves out the CPU's work: reading, decoding,
+converting and handing over.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,15 @@ from dlbench.adapters import axes
 from dlbench.adapters.libraries.gpus import TO_DEVICE_PAGEABLE, TO_DEVICE_PINNED
 from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, UNKNOWN, Cell
 from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import (
+    Column,
+    attributes,
+    axis_columns,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+)
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, why_hole
@@ -33,7 +43,10 @@ from dlbench.reports.results.quantities import QUANTITIES
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import Ratio, Summary, as_fast, clearly_slower, ratio
 
-NOTHING = "No mini-batch from memory or a file was measured yet; `dlbench run feed` measures what they cost."
+NOTHING = (
+    "No mini-batch from memory or a file was measured yet; `dlbench run feed` measures what they "
+    "cost."
+)
 HIDDEN, LINK, LOADING, CPUS, UNCLEAR = "hidden", "link", "loader", "CPUs", "unclear"
 HIDDEN_BELOW = 1.05
 """Times the resident time below which the interval must lie for the cost to count as hidden."""
@@ -41,18 +54,25 @@ WAITING = 0.1
 """With this many threads waiting for a CPU on average, there are too few CPUs."""
 _RESIDENT = PLACEMENTS[0]
 _LEGEND = (
-    "p: threads of the step; s/step: its seconds (*: the split of the CPUs to use; 1 + 2: one thread and two loader "
-    "workers); stall: share of the step that does not compute, 1 - resident / s/step; needs: GB/s that would hide the "
-    "mini-batches (4 bytes per number, over the resident time); link: measured GB/s to the GPU or of the CPU's "
-    "memory; model: seconds by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
-    f"hidden: the interval is below {HIDDEN_BELOW:g} times the resident time; link: copies cause at least half of the "
-    "stall; loader: reading and decoding; CPUs: converting, or waiting, as threads and loader workers outnumber the "
-    "CPUs; unclear: noise may explain it.",
+    (
+        "p: threads of the step; s/step: its seconds (*: the split of the CPUs to use; 1 + 2: one "
+        "thread and two loader workers); stall: share of the step that does not compute, 1 - "
+        "resident / s/step; needs: GB/s that would hide the mini-batches (4 bytes per number, over "
+        "the resident time); link: measured GB/s to the GPU or of the CPU's memory; model: seconds "
+        "by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's."
+    ),
+    (
+        f"hidden: the interval is below {HIDDEN_BELOW:g} times the resident time; link: copies "
+        "cause at least half of the stall; loader: reading and decoding; CPUs: converting, or "
+        "waiting, as threads and loader workers outnumber the CPUs; unclear: noise may explain it."
+    ),
 )
 
 
 def one_after_another(compute: float, size: float, rate: float) -> float:
-    """Return the seconds of a step that begins when its mini-batches of this size have gone through the link."""
+    """Return the seconds of a step that begins when its mini-batches of this size have gone through
+    the link.
+    """
     return compute + size / rate
 
 
@@ -71,11 +91,14 @@ class Feeding(NamedTuple):
     rate: float | None
     """Bytes a second of the link, or of the memory; None where it was not measured."""
     pair: Pair | None
-    """It and the cell with a resident mini-batch; None for that one, and where one of them has no time that counts."""
+    """It and the cell with a resident mini-batch; None for that one, and where one of them has no
+    time that counts."""
 
 
 def is_fed(cell: Cell) -> bool:
-    """Tell whether the mini-batch comes from elsewhere. False for an imported benchmark, where it is not known."""
+    """Tell whether the mini-batch comes from elsewhere. False for an imported benchmark, where it
+    is not known.
+    """
     return cell.placement not in (_RESIDENT, UNKNOWN)
 
 
@@ -132,7 +155,8 @@ class Split(NamedTuple):
     """One of its cells, for the axes that all share."""
     times: dict[Cell, Summary]
     best: Cell | None
-    """The fastest within the CPUs, or one with fewer threads and workers within 2 % of it and not clearly slower."""
+    """The fastest within the CPUs, or one with fewer threads and workers within 2 % of it and not
+    clearly slower."""
 
 
 def _split(host: Host, cells: Sequence[CellResult]) -> Split:
@@ -140,14 +164,22 @@ def _split(host: Host, cells: Sequence[CellResult]) -> Split:
     calm = [each for each in cells if usable(each) and not each.has(flags.CONTENDED)] or cells
     by_size = sorted(calm, key=lambda each: (each.cell.all_threads, each.cell.loader_workers))
     found = {each.cell: seconds for each in by_size if (seconds := usable(each)) is not None}
-    within = {cell: each for cell, each in found.items() if cell.all_threads <= (host.effective_cpus or float("inf"))}
+    within = {
+        cell: each
+        for cell, each in found.items()
+        if cell.all_threads <= (host.effective_cpus or float("inf"))
+    }
     least = min(within.values(), key=lambda each: each.median, default=None)
-    best = next((cell for cell, seconds in within.items() if least and as_fast(seconds, least)), None)
+    best = next(
+        (cell for cell, seconds in within.items() if least and as_fast(seconds, least)), None
+    )
     return Split(host, cells[0].cell, found, best)
 
 
 def advice(split: Split) -> str:
-    """Return one sentence: how many threads and loader workers to use, and the cost of other splits."""
+    """Return one sentence: how many threads and loader workers to use, and the cost of other
+    splits.
+    """
     if split.best is None:
         return f"nothing was timed within the {split.host.effective_cpus} CPUs"
     best = split.times[split.best]
@@ -160,13 +192,25 @@ def advice(split: Split) -> str:
         if clearly_slower(each, best)
     ]
     faster = [
-        f"{_part(cell)} ({times(ratio(each, best))})" for cell, each in others.items() if clearly_slower(best, each)
+        f"{_part(cell)} ({times(ratio(each, best))})"
+        for cell, each in others.items()
+        if clearly_slower(best, each)
     ]
-    loading = counted(split.best.loader_workers, "loader worker") if split.best.loader_workers else "no loader worker"
-    words = [f"use {counted(split.best.threads, 'thread')} and {loading}: {number(best.median)} s a step"]
+    loading = (
+        counted(split.best.loader_workers, "loader worker")
+        if split.best.loader_workers
+        else "no loader worker"
+    )
+    words = [
+        f"use {counted(split.best.threads, 'thread')} and {loading}: {number(best.median)} s a step"
+    ]
     words += [f"a step takes {', '.join(slower)}"] if slower else []
     words += [f"faster, but oversubscribing the CPUs: {', '.join(faster)}"] if faster else []
-    return "; ".join(words if slower or faster else [*words, "noise may explain every difference to other splits"])
+    return "; ".join(
+        words
+        if slower or faster
+        else [*words, "noise may explain every difference to other splits"]
+    )
 
 
 def _part(cell: Cell) -> str:
@@ -182,20 +226,31 @@ class Feeds(Compared[Feeding]):
 
 
 def feeds(matrix: Matrix, results: Results) -> Feeds:
-    """Compare each cell whose mini-batch is not resident with the one where it is, and the splits of each loader."""
+    """Compare each cell whose mini-batch is not resident with the one where it is, and the splits
+    of each loader.
+    """
     fed = [place for place in matrix.cells if is_fed(place.cell)]
     if not fed:
         return Feeds(matrix, ())
     resident = {place: Place(place.machine, _resident(place.cell)) for place in fed}
-    pairs = {place: pair_of(matrix.cells[place], matrix.cells.get(at)) for place, at in resident.items()}
+    pairs = {
+        place: pair_of(matrix.cells[place], matrix.cells.get(at)) for place, at in resident.items()
+    }
     paired = {place: pair for place, pair in pairs.items() if pair is not None}
     judged = dict(zip(paired, with_verdicts(list(paired.values())), strict=True))
-    families = {(each.cell.network, each.cell.specification): family_of_record(each) for each in results.records}
+    families = {
+        (each.cell.network, each.cell.specification): family_of_record(each)
+        for each in results.records
+    }
     links = {gpu[:2]: found[TRANSFERS] for gpu, found in reversed(gpu_ceilings(results).items())}
 
     def rate(place: Place, host: Host) -> float | None:
         if not place.on_cpu:
-            name = TO_DEVICE_PINNED if place.cell.placement in (COPIED[0], LOADER) else TO_DEVICE_PAGEABLE
+            name = (
+                TO_DEVICE_PINNED
+                if place.cell.placement in (COPIED[0], LOADER)
+                else TO_DEVICE_PAGEABLE
+            )
             best = links.get((place.machine, place.device), {}).get(name)
             return None if best is None else best.value
         ceilings = results.ceilings.get(place.machine)
@@ -211,16 +266,24 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
 
     def order(place: Place) -> tuple[int, int, str, int]:
         cell = place.cell
-        known = PLACEMENTS.index(cell.placement) if cell.placement in PLACEMENTS else len(PLACEMENTS)
+        known = (
+            PLACEMENTS.index(cell.placement) if cell.placement in PLACEMENTS else len(PLACEMENTS)
+        )
         return cell.threads, known, cell.storage, cell.loader_workers
 
-    shown = dict.fromkeys(each for place in fed for each in (resident[place], place) if each in matrix.cells)
+    shown = dict.fromkeys(
+        each for place in fed for each in (resident[place], place) if each in matrix.cells
+    )
     rows = [
         feeding(place)
-        for of in grouped(shown, lambda place: (place.machine, _work(place.cell), row_name(place.cell))).values()
+        for of in grouped(
+            shown, lambda place: (place.machine, _work(place.cell), row_name(place.cell))
+        ).values()
         for place in sorted(of, key=order)
     ]
-    loaded = [each.cell for each in rows if each.cell.cell.placement == LOADER and each.cell.cell.threads]
+    loaded = [
+        each.cell for each in rows if each.cell.cell.placement == LOADER and each.cell.cell.threads
+    ]
     splits = [
         _split(matrix.hosts[place.machine].under(place.cell.cpu_quota), of)
         for place, of in along(loaded, "threads", "loader_workers").items()
@@ -249,13 +312,19 @@ def _work(cell: Cell) -> str:
 
 def _how(cell: Cell) -> str:
     storage = "" if cell.storage == axes.BLANK.storage else f", {cell.storage}"
-    return f"{cell.placement}{f' w{cell.loader_workers}' if cell.placement == LOADER else ''}{storage}"
+    return (
+        f"{cell.placement}{f' w{cell.loader_workers}' if cell.placement == LOADER else ''}{storage}"
+    )
 
 
 def _per_cent(found: Ratio | None) -> str:
     if found is None:
         return MISSING
-    ends = () if found.low is None or found.high is None else (found.high - found.value, found.value - found.low)
+    ends = (
+        ()
+        if found.low is None or found.high is None
+        else (found.high - found.value, found.value - found.low)
+    )
     return f"{found.value:.0%}" + (f"±{100 * max(ends):.0f}" if ends else "")
 
 
@@ -284,8 +353,18 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
         Column("resident_seconds", None, lambda each: each.pair and each.pair.times[1].median),
         Column("stall", "stall", _stall, lambda each: _per_cent(_stall(each)), VALUE),
         Column("minibatch_bytes", None, lambda each: each.bytes),
-        Column("needed_bytes_per_second", "needs", _needed_rate, lambda each: _gigabytes(_needed_rate(each))),
-        Column("link_bytes_per_second", "link", lambda each: each.rate, lambda each: _gigabytes(each.rate)),
+        Column(
+            "needed_bytes_per_second",
+            "needs",
+            _needed_rate,
+            lambda each: _gigabytes(_needed_rate(each)),
+        ),
+        Column(
+            "link_bytes_per_second",
+            "link",
+            lambda each: each.rate,
+            lambda each: _gigabytes(each.rate),
+        ),
         Column("model_seconds", "model", _model),
         Column("load_cpu_seconds", "CPU s", _load_seconds),
         Column("verdict", "verdict", _verdict),
@@ -294,11 +373,16 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
 
 _SPLIT: tuple[Column[Split], ...] = (
     *host_columns(lambda split: split.host),
-    *axis_columns(lambda split: split.cell, [name for name in axes.NAMES if name not in ("threads", "loader_workers")]),
+    *axis_columns(
+        lambda split: split.cell,
+        [name for name in axes.NAMES if name not in ("threads", "loader_workers")],
+    ),
     Column("effective_cpus", None, lambda split: split.host.effective_cpus),
     Column("threads", None, lambda split: split.best and split.best.threads),
     Column("loader_workers", None, lambda split: split.best and split.best.loader_workers),
-    Column("seconds_per_minibatch", None, lambda split: split.best and split.times[split.best].median),
+    Column(
+        "seconds_per_minibatch", None, lambda split: split.best and split.times[split.best].median
+    ),
     Column("advice", None, advice),
 )
 
@@ -308,7 +392,9 @@ def _page(found: Feeds) -> Page:
         return Page((NOTHING, *found.matrix.notes), ())
     tables = []
     splits = grouped(found.splits, lambda split: (split.host.fingerprint, _work(split.cell)))
-    for at, here in grouped(found.rows, lambda each: (each.cell.machine, _work(each.cell.cell))).items():
+    for at, here in grouped(
+        found.rows, lambda each: (each.cell.machine, _work(each.cell.cell))
+    ).items():
         holes = [each.cell for each in here if each.cell.timed is None]
         notes = [f"{row_name(each.cell)}, {_how(each.cell)}: {why_hole(each)}" for each in holes]
         for split in splits.get(at, ()):
@@ -330,8 +416,14 @@ def _page(found: Feeds) -> Page:
 
 REPORT = Report(
     name="feed",
-    summary="The cost of mini-batches from memory or files, and how to split CPUs between threads and loader workers.",
-    examples=("dlbench report feed", "dlbench report feed --frameworks torch --batch-sizes 64 --json"),
+    summary=(
+        "The cost of mini-batches from memory or files, and how to split CPUs between threads and "
+        "loader workers."
+    ),
+    examples=(
+        "dlbench report feed",
+        "dlbench report feed --frameworks torch --batch-sizes 64 --json",
+    ),
     analyse=lambda source: feeds(source.matrix(), source.results()),
     page=lambda found, options: _page(found),
     data=lambda found: {

@@ -1,8 +1,10 @@
-"""`dlbench report fleet`: node against node within each kind: the slow ones, by how much, and on what.
+"""`dlbench report fleet`: node against node within each kind: the slow ones, by how much, and on
+what.
 
-A kind is a fingerprint: its nodes differ in their names only. A benchmark is a cell, or a speed of the machine itself,
-read by the sentinel before and after each block: a rate, converted to time per unit of work, so that more always means
-slower. Only results of one build are compared: the build that most nodes have.
+A kind is a fingerprint: its nodes differ in their names only. A benchmark is a cell, or a speed of
+the machine itself, read by the sentinel before and after each block: a rate, converted to time per
+unit of work, so that more always means slower. Only results of one build are compared: the build
+that most nodes have.
 """
 
 import math
@@ -17,7 +19,17 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, unquiet_reasons
-from dlbench.reports.columns import MEDIAN, VALUE, Column, attributes, csv_rows, host_columns, objects, table, within
+from dlbench.reports.columns import (
+    MEDIAN,
+    VALUE,
+    Column,
+    attributes,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+    within,
+)
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import nodes
@@ -37,21 +49,29 @@ from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
 PRODUCTS, BANDWIDTH = "matrix products", "memory bandwidth"
 _UNIT = 1e9
 """Seconds per GFLOP and per GB."""
-NONE = "No node of a fleet was measured here; `dlbench fleet run SUITE` measures many into one store."
+NONE = (
+    "No node of a fleet was measured here; `dlbench fleet run SUITE` measures many into one store."
+)
 NOTHING = "The nodes do not differ by more than noise explains."
 _LITTLE = "The nodes differ by more than noise explains, but by less than 2 %."
 _ITSELF = "the machine itself, one thread"
 _DETAILED, _DRAWN = 5, 11
 """Nodes shown benchmark by benchmark, and panels of benchmarks in a picture."""
 _LEGEND = (
-    "mean: time relative to the other nodes of the kind, geometric mean over the benchmarks, with its 95 % "
-    "interval; above 1 the node is slower. Nodes that differ are not among the others. slow, fast: number of "
-    "benchmarks with that verdict.",
-    "slow, fast: by more than 2 %, and noise does not explain it (a t-test, Holm-adjusted for all nodes, or for all "
-    "nodes and benchmarks; with fewer than 3 launches an interval that allows for as many tests). like the others: "
-    "the whole interval lies within 2 % of 1.",
-    "between: standard deviation of the nodes' means, in per cent of the time. within: that of launches on one node. "
-    "noise: the deviation that the means of identical nodes would have.",
+    (
+        "mean: time relative to the other nodes of the kind, geometric mean over the benchmarks, "
+        "with its 95 % interval; above 1 the node is slower. Nodes that differ are not among the "
+        "others. slow, fast: number of benchmarks with that verdict."
+    ),
+    (
+        "slow, fast: by more than 2 %, and noise does not explain it (a t-test, Holm-adjusted for "
+        "all nodes, or for all nodes and benchmarks; with fewer than 3 launches an interval that "
+        "allows for as many tests). like the others: the whole interval lies within 2 % of 1."
+    ),
+    (
+        "between: standard deviation of the nodes' means, in per cent of the time. within: that of "
+        "launches on one node. noise: the deviation that the means of identical nodes would have."
+    ),
 )
 Samples = defaultdict[Cell | str, defaultdict[str, defaultdict[str, list[list[float]]]]]
 """By benchmark, build and node: of each launch its steps in seconds."""
@@ -60,8 +80,8 @@ Sample = tuple[Cell | str, str, str, list[float], str]
 Spread = tuple[Cell | str, int, float, float | None, float | None]
 """Of a benchmark: nodes, and standard deviations as shares of the time.
 
-Of the nodes' means; of a node's launches, pooled over nodes (None where none has two launches); and what the means
-would deviate by if the nodes were the same.
+Of the nodes' means; of a node's launches, pooled over nodes (None where none has two launches); and
+what the means would deviate by if the nodes were the same.
 """
 
 
@@ -83,12 +103,19 @@ def fleet(source: Source) -> list[Kind]:
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         empty: Samples = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
         kind, samples, newest = found.setdefault(run.machine, (Kind(host), empty, {}))
-        of_run = _of_records(kind, run.node, [each for each in results.records if each.run == run.id])
-        readings = [] if source.narrowing.axes else _of_readings(_node(kind, run.node), source, run.id)
+        of_run = _of_records(
+            kind, run.node, [each for each in results.records if each.run == run.id]
+        )
+        readings = (
+            [] if source.narrowing.axes else _of_readings(_node(kind, run.node), source, run.id)
+        )
         for benchmark, build, node, steps, when in (*of_run, *readings):
             samples[benchmark][build][node].append(steps)
             newest[build] = max(when, newest.get(build, ""))
-    kinds = sorted((each for each, *_ in found.values()), key=lambda kind: (kind.host.name, kind.host.fingerprint))
+    kinds = sorted(
+        (each for each, *_ in found.values()),
+        key=lambda kind: (kind.host.name, kind.host.fingerprint),
+    )
     for kind in kinds:
         kind.nodes = dict(sorted(kind.nodes.items()))
         _choose_builds(*found[kind.host.fingerprint])
@@ -106,7 +133,10 @@ def _fleet_named(word: str, runs: Iterable[Run]) -> str:
         there = f"there are {', '.join(known)}" if known else "this store has no fleets"
         raise ReportError(f"There is no fleet {word!r}; {there}.")
     if len(fitting) > 1:
-        raise ReportError(f"{len(fitting)} fleets begin with {word!r}: {', '.join(fitting)}. Give more characters.")
+        raise ReportError(
+            f"{len(fitting)} fleets begin with {word!r}: {', '.join(fitting)}. Give more "
+            "characters."
+        )
     return fitting[0]
 
 
@@ -134,7 +164,9 @@ def _of_records(kind: Kind, of_run: Node, records: list[Record]) -> Iterator[Sam
 
 
 def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
-    """Yield the calm readings of a run; one stored both after a block and before the next counts once."""
+    """Yield the calm readings of a run; one stored both after a block and before the next counts
+    once.
+    """
     taken = set()
     for _, _, content in source.sentinels(run):
         try:
@@ -151,7 +183,9 @@ def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
 
 
 def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None:
-    """Set a kind's times to those of the build that most nodes have (the newest, if tied), and list the gaps."""
+    """Set a kind's times to those of the build that most nodes have (the newest, if tied), and list
+    the gaps.
+    """
     alone: list[str] = []
     other_builds, lacking = (defaultdict[str, list[str]](list) for _ in range(2))
     there = [name for name, node in kind.nodes.items() if node.launches or node.readings]
@@ -162,12 +196,16 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
         if len(builds[build]) < 2:
             alone += [f"{node}: {name}" for node in everywhere]
             continue
-        kind.times[benchmark] = {node: summarise(sorted(each)) for node, each in sorted(builds[build].items())}
+        kind.times[benchmark] = {
+            node: summarise(sorted(each)) for node, each in sorted(builds[build].items())
+        }
         for node in there:
             if node not in builds[build]:
                 (other_builds if node in everywhere else lacking)[node].append(name)
     for name in (each for each in kind.nodes if each not in there):
-        failed = ", ".join(f"{count} {word}" for word, count in sorted(kind.nodes[name].failed.items()))
+        failed = ", ".join(
+            f"{count} {word}" for word, count in sorted(kind.nodes[name].failed.items())
+        )
         kind.missing.append(f"{name} has no result that counts{f' ({failed})' if failed else ''}.")
     if len(there) == 1:
         of_kind = f"of its kind with results ({kind.host.name})"
@@ -178,12 +216,18 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
 
     for name, names in other_builds.items():
         on = listing(names)
-        kind.missing.append(f"{name} is not compared on {on}, measured with another build than on most nodes.")
+        kind.missing.append(
+            f"{name} is not compared on {on}, measured with another build than on most nodes."
+        )
     for these, those in grouped(lacking, lambda node: tuple(lacking[node])).items():
         verb = "has" if len(those) == 1 else "have"
-        kind.missing.append(f"{listed(those)} {verb} no result of {listing(these)}, which other nodes have.")
+        kind.missing.append(
+            f"{listed(those)} {verb} no result of {listing(these)}, which other nodes have."
+        )
     if len(kind.nodes) > 1 and alone:
-        kind.missing.append(f"Not compared, since no two nodes have results of the same build: {listed(alone, 2)}.")
+        kind.missing.append(
+            f"Not compared, since no two nodes have results of the same build: {listed(alone, 2)}."
+        )
 
 
 def _order_of_benchmarks(benchmark: Cell | str) -> tuple[bool, tuple[str, ...]]:
@@ -203,7 +247,9 @@ def _name(benchmark: Cell | str) -> str:
 
 
 def _order(of_node: OfNode) -> tuple[int, bool, float, str]:
-    """Sort slow nodes first, then those slow on a benchmark, fast ones, and the others; slower ones before."""
+    """Sort slow nodes first, then those slow on a benchmark, fast ones, and the others; slower ones
+    before.
+    """
     mean, verdicts = of_node[0], [each.verdict for each in (of_node[0], *of_node[1])]
     rank = 0 if mean.verdict == SLOW else 1 if SLOW in verdicts else 2 if FAST in verdicts else 3
     return rank, mean.verdict == UNKNOWN, -mean.ratio.value, mean.node.name
@@ -227,7 +273,9 @@ def _spreads(kind: Kind) -> list[Spread]:
 
 
 def headline(kinds: Sequence[Kind]) -> list[str]:
-    """Return a sentence for each node that differs from the others, slowest first, or one saying that none does."""
+    """Return a sentence for each node that differs from the others, slowest first, or one saying
+    that none does.
+    """
     ratios = [each for kind in kinds for each in kind.ratios]
     if not ratios:
         return []
@@ -239,7 +287,10 @@ def headline(kinds: Sequence[Kind]) -> list[str]:
 def _of_kind(nodes: Sequence[OfNode]) -> list[str]:
     named = [(mean, on) for mean, on in nodes if _clear((mean, *on))]
     if len(nodes) != 2:
-        return [_sentence(*each, f"the {each[0].others} other nodes of its kind") + _excuse(*each) for each in named]
+        return [
+            _sentence(*each, f"the {each[0].others} other nodes of its kind") + _excuse(*each)
+            for each in named
+        ]
     # With two nodes, a sentence on the faster one would repeat the other.
     slower = next((each for each in named if _slow_somewhere(*each)), None)
     if slower is None:
@@ -254,7 +305,9 @@ def _slow_somewhere(mean: NodeRatio, on: Iterable[NodeRatio]) -> bool:
 
 
 def _sentence(mean: NodeRatio, on: Sequence[NodeRatio], others: str, two: bool = False) -> str:
-    """Return the verdict of a node over all its benchmarks, and that on the one where it differs most."""
+    """Return the verdict of a node over all its benchmarks, and that on the one where it differs
+    most.
+    """
     over = f"geometric mean of {counted(len(on), 'benchmark')}"
     overall = mean.verdict in (SLOW, FAST)
     verdict = mean.verdict if overall else SLOW if _slow_somewhere(mean, on) else FAST
@@ -264,9 +317,16 @@ def _sentence(mean: NodeRatio, on: Sequence[NodeRatio], others: str, two: bool =
     if overall:
         line = f"{said} {times(mean.ratio)} the time of {others} ({over})"
         how = "clearly so only" if len(clear) == 1 else "most"
-        return f"{line}; {how} on {where}, {number(most.ratio.value)}x." if clear and len(on) > 1 else f"{line}."
+        return (
+            f"{line}; {how} on {where}, {number(most.ratio.value)}x."
+            if clear and len(on) > 1
+            else f"{line}."
+        )
     rest = f" and on {counted(len(clear) - 1, 'other benchmark')}" if len(clear) > 1 else ""
-    return f"{said} {times(most.ratio)} the time of {others} on {where}{rest}; {times(mean.ratio)} over all ({over})."
+    return (
+        f"{said} {times(most.ratio)} the time of {others} on {where}{rest}; {times(mean.ratio)} "
+        f"over all ({over})."
+    )
 
 
 def _excuse(mean: NodeRatio, on: Iterable[NodeRatio]) -> str:
@@ -275,7 +335,9 @@ def _excuse(mean: NodeRatio, on: Iterable[NodeRatio]) -> str:
         return ""
     node, lines = mean.node, ""
     if node.shared:
-        lines += f" It was shared when it was measured ({'; '.join(node.shared)}), which may be why."
+        lines += (
+            f" It was shared when it was measured ({'; '.join(node.shared)}), which may be why."
+        )
     if node.disturbed:
         lines += f" Other programs disturbed {node.disturbed} of its {node.launches} launches."
     return lines
@@ -317,7 +379,11 @@ _RATIO: tuple[Column[NodeRatio], ...] = (
         lambda each: number(each.time.median) if each.time else "",
         MEDIAN,
     ),
-    Column("seconds_of_others", "others", lambda each: each.time and each.time.median / each.ratio.value),
+    Column(
+        "seconds_of_others",
+        "others",
+        lambda each: each.time and each.time.median / each.ratio.value,
+    ),
     Column("others", None, lambda each: each.others),
     Column("ratio", "ratio", lambda each: each.ratio, fields=VALUE),
     Column("p_adjusted", None, lambda each: each.p_adjusted),
@@ -346,7 +412,9 @@ _NODE: tuple[Column[OfNode], ...] = (
 
 
 def _raised(node: NodeSeen) -> list[Any]:
-    return [kind for kind, raised in ((SHARED_NODE, node.shared), (CONTENDED, node.disturbed)) if raised]
+    return [
+        kind for kind, raised in ((SHARED_NODE, node.shared), (CONTENDED, node.disturbed)) if raised
+    ]
 
 
 def _marked(node: NodeSeen) -> Entry:
@@ -354,12 +422,17 @@ def _marked(node: NodeSeen) -> Entry:
 
 
 def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
-    """Return for each kind its nodes, those that differ by benchmark, and how much nodes and launches differ."""
+    """Return for each kind its nodes, those that differ by benchmark, and how much nodes and
+    launches differ.
+    """
     if not kinds:
         return Page((NONE,), ())
     sentences, top = headline(kinds), options.top
     more = len(sentences) - top
-    before = [*sentences[:top], *([f"Also different: {counted(more, 'further node')}."] if more > 0 else [])]
+    before = [
+        *sentences[:top],
+        *([f"Also different: {counted(more, 'further node')}."] if more > 0 else []),
+    ]
     tables, marks = [], set()
     for kind in (each for each in kinds if each.ratios):
         spreads, name = _spreads(kind), kind.host.name
@@ -368,11 +441,25 @@ def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
         words = ", ".join(f"{count} {word}" for word, count in rest.most_common())
         notes = [f"{counted(rest.total(), 'further node')}: {words}."] if rest else []
         tables.append(table(_NODE, kind.judged[:top], f"{name}: nodes", notes=notes))
-        tables += [_details(*each, kind, top) for each in [each for each in kind.judged if _clear(each[1])][:_DETAILED]]
-        tables.append(table(_SPREAD, spreads, f"{name}: nodes and launches", group=lambda spread: _group(spread[0])))
-        marks |= {f"{of.symbol} {of.legend}" for mean, _ in kind.judged for of in _raised(mean.node)}
+        tables += [
+            _details(*each, kind, top)
+            for each in [each for each in kind.judged if _clear(each[1])][:_DETAILED]
+        ]
+        tables.append(
+            table(
+                _SPREAD,
+                spreads,
+                f"{name}: nodes and launches",
+                group=lambda spread: _group(spread[0]),
+            )
+        )
+        marks |= {
+            f"{of.symbol} {of.legend}" for mean, _ in kind.judged for of in _raised(mean.node)
+        }
     after = (*_LEGEND[:2], *sorted(marks), _LEGEND[2]) if tables else ()
-    return Page(tuple(before), tuple(tables), (*after, *(line for kind in kinds for line in kind.missing)))
+    return Page(
+        tuple(before), tuple(tables), (*after, *(line for kind in kinds for line in kind.missing))
+    )
 
 
 def _details(mean: NodeRatio, on: Iterable[NodeRatio], kind: Kind, top: int) -> Table:
@@ -392,8 +479,8 @@ def _summary(name: str, nodes: int, spreads: Sequence[Spread]) -> str:
         return f"{line} With one launch each, the variation between launches is unknown."
     between, inside, noise = (_share(statistics.median(each)) for each in zip(*known, strict=True))
     return (
-        f"{line} In the median benchmark the nodes' means deviate by {between}, launches on one node by {inside}; "
-        f"means of identical nodes would deviate by {noise}."
+        f"{line} In the median benchmark the nodes' means deviate by {between}, launches on one "
+        f"node by {inside}; means of identical nodes would deviate by {noise}."
     )
 
 
@@ -423,12 +510,21 @@ def _rows(kinds: Sequence[Kind]) -> Rows:
 
 
 def _draw(kinds: Sequence[Kind], path: Path, options: ReportOptions) -> list[Path]:
-    """Draw a page for each kind: a panel of the mean, and one of each benchmark on which the nodes differ most."""
+    """Draw a page for each kind: a panel of the mean, and one of each benchmark on which the nodes
+    differ most.
+    """
     pages = []
     for kind in (each for each in kinds if each.ratios):
-        most = {spread[0] for spread in sorted(_spreads(kind), key=lambda spread: -spread[2])[:_DRAWN]}
+        most = {
+            spread[0] for spread in sorted(_spreads(kind), key=lambda spread: -spread[2])[:_DRAWN]
+        }
         points = [
-            ("Geometric mean" if of == MEAN else _name(of), each.node.name, "the other nodes", each.ratio)
+            (
+                "Geometric mean" if of == MEAN else _name(of),
+                each.node.name,
+                "the other nodes",
+                each.ratio,
+            )
             for of in (MEAN, *(each for each in kind.times if each in most))
             for mean, on in kind.judged[: options.top]
             for each in (mean, *on)
@@ -446,8 +542,8 @@ REPORT = Report(
     name="fleet",
     summary="""Which of several identical nodes is slow, by how much, and on what.
 
-Compares the cells that several nodes have, and the machine's own speeds (matrix products and memory on one thread)
-between launches. Shows how much nodes differ, and how much launches do.""",
+Compares the cells that several nodes have, and the machine's own speeds (matrix products and memory
+on one thread) between launches. Shows how much nodes differ, and how much launches do.""",
     examples=(
         "dlbench report fleet --store postgresql+psycopg://me@host/results",
         "dlbench report fleet --fleet 20261122 --plot nodes.png",

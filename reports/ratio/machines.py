@@ -1,7 +1,7 @@
 """`dlbench report machines`: the same cell on two machines, and the mean of each row.
 
-Each machine is compared with the one that has the most times. Only machines of the same kind get a verdict: between
-others the ratio is the difference of the hardware.
+Each machine is compared with the one that has the most times. Only machines of the same kind get a
+verdict: between others the ratio is the difference of the hardware.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,16 @@ from pathlib import Path
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.columns import ROW, Column, axis_columns, csv_rows, host_columns, objects, table, within
+from dlbench.reports.columns import (
+    ROW,
+    Column,
+    axis_columns,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+    within,
+)
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page
@@ -28,23 +37,26 @@ from dlbench.reports.results.statistics import judge
 
 ONE = (
     "All results are from one machine, so there is nothing to compare; add the stores of others: "
-    "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one here: `dlbench compare` "
-    "compares their runs."
+    "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one here: "
+    "`dlbench compare` compares their runs."
 )
 _LEGEND = (
     "Ratio: the value on the machine over that on the other one, with the 95 % interval.",
-    "slower, faster (for other quantities: more, less): noise does not explain it (Welch's t, Holm-adjusted for the "
-    "number of cells; with fewer than 3 launches the interval, widened by the deviation between launches). same: the "
-    "whole interval lies within 2 % of 1.",
+    (
+        "slower, faster (for other quantities: more, less): noise does not explain it (Welch's t, "
+        "Holm-adjusted for the number of cells; with fewer than 3 launches the interval, widened "
+        "by the deviation between launches). same: the whole interval lies within 2 % of 1."
+    ),
 )
 _MEANS = (
-    "mean: geometric mean over the cells that both machines have; its verdict follows from its own interval, without "
-    "adjustment. cells: their number."
+    "mean: geometric mean over the cells that both machines have; its verdict follows from its own "
+    "interval, without adjustment. cells: their number."
 )
 
 
 Machines = Compared[tuple[str, str, list[Pair]]]
-"""For each machine but the one with the most times: the two machines, and pairs in the order of the matrix."""
+"""For each machine but the one with the most times: the two machines, and pairs in the order of the
+matrix."""
 
 
 def machines(matrix: Matrix) -> Machines:
@@ -56,15 +68,31 @@ def machines(matrix: Matrix) -> Machines:
     found = []
     for machine in cells:
         if machine != most:
-            pairs = [pair for cell in cells[most].values() if (pair := pair_of(cells[machine].get(cell.cell), cell))]
+            pairs = [
+                pair
+                for cell in cells[most].values()
+                if (pair := pair_of(cells[machine].get(cell.cell), cell))
+            ]
             alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
-            judged = [each if alike and _same_gpu(each) else replace(each, verdict="") for each in with_verdicts(pairs)]
+            judged = [
+                each if alike and _same_gpu(each) else replace(each, verdict="")
+                for each in with_verdicts(pairs)
+            ]
             found.append((machine, most, judged))
     return Compared(matrix, tuple(found))
 
 
 def _same_gpu(pair: Pair) -> bool:
-    return len({each.device_observed.name for each in (pair.cell, pair.other) if each.device_observed is not None}) < 2
+    return (
+        len(
+            {
+                each.device_observed.name
+                for each in (pair.cell, pair.other)
+                if each.device_observed is not None
+            }
+        )
+        < 2
+    )
 
 
 def _verdict(mean: Mean) -> str:
@@ -80,24 +108,48 @@ _ROWS: tuple[Column[Mean], ...] = (
     Column("", "", lambda mean: row_name(mean.row)),
     Column("ratio", "mean", lambda mean: mean.ratio),
     Column("cells", "cells", lambda mean: len(mean.pairs)),
-    Column("verdict", "verdict", lambda mean: _verdict(mean) or None, lambda mean: _shown(_verdict(mean))),
+    Column(
+        "verdict",
+        "verdict",
+        lambda mean: _verdict(mean) or None,
+        lambda mean: _shown(_verdict(mean)),
+    ),
 )
 
 
 def _cells(found: Machines) -> tuple[Column[Pair], ...]:
     name = found.matrix.quantity
-    keys = ("seconds_per_minibatch", "seconds_against") if name == SECONDS else (name, f"{name}_against")
+    keys = (
+        ("seconds_per_minibatch", "seconds_against")
+        if name == SECONDS
+        else (name, f"{name}_against")
+    )
     unit = QUANTITIES[name].unit
     return (
         *axis_columns(lambda pair: pair.cell.cell),
         Column("", "", lambda pair: row_name(pair.cell.row)),
         Column("", "p", lambda pair: place_heading(pair.cell.cell)),
-        Column(keys[0], unit, lambda pair: pair.cell.seconds, lambda pair: _median(pair.cell), MEDIAN),
-        Column(keys[1], "other", lambda pair: pair.other.seconds, lambda pair: _median(pair.other), MEDIAN),
+        Column(
+            keys[0], unit, lambda pair: pair.cell.seconds, lambda pair: _median(pair.cell), MEDIAN
+        ),
+        Column(
+            keys[1],
+            "other",
+            lambda pair: pair.other.seconds,
+            lambda pair: _median(pair.other),
+            MEDIAN,
+        ),
         Column("ratio", "ratio", lambda pair: pair.ratio, fields=VALUE),
         Column("p_adjusted", None, lambda pair: pair.p_value),
-        Column("verdict", "verdict", lambda pair: pair.verdict or None, lambda pair: _shown(pair.verdict)),
-        Column("same_environment", None, lambda pair: pair.cell.environment == pair.other.environment),
+        Column(
+            "verdict",
+            "verdict",
+            lambda pair: pair.verdict or None,
+            lambda pair: _shown(pair.verdict),
+        ),
+        Column(
+            "same_environment", None, lambda pair: pair.cell.environment == pair.other.environment
+        ),
     )
 
 
@@ -107,7 +159,10 @@ def _median(cell: CellResult) -> str:
 
 def _rows_of(pairs: Sequence[Pair]) -> list[Mean]:
     """Return the mean of each row, the least first."""
-    return sorted(map(mean_of, grouped(pairs, lambda pair: pair.cell.row).values()), key=lambda mean: mean.ratio.value)
+    return sorted(
+        map(mean_of, grouped(pairs, lambda pair: pair.cell.row).values()),
+        key=lambda mean: mean.ratio.value,
+    )
 
 
 def _page(found: Machines) -> Page:
@@ -118,7 +173,9 @@ def _page(found: Machines) -> Page:
     for machine, other, pairs in found.rows:
         title = f"{found.name(machine)} against {found.name(other)}"
         if not pairs:
-            before.append(f"{found.name(machine)} and {found.name(other)} have no cell with a time in common.")
+            before.append(
+                f"{found.name(machine)} and {found.name(other)} have no cell with a time in common."
+            )
             continue
         before.append(_summary(found, pairs))
         hidden = () if any(pair.verdict for pair in pairs) else ("verdict",)
@@ -126,7 +183,13 @@ def _page(found: Machines) -> Page:
         of_cells = [column for column in _cells(found) if column.key not in hidden]
         tables += [
             table(of_rows, _rows_of(pairs), f"{title}: rows"),
-            table(of_cells, pairs, f"{title}: cells", group=lambda pair: group_name(pair.cell.group), keys=2),
+            table(
+                of_cells,
+                pairs,
+                f"{title}: cells",
+                group=lambda pair: group_name(pair.cell.group),
+                keys=2,
+            ),
         ]
     legends = axes.legends(pair.cell.cell for _, _, pairs in found.rows for pair in pairs)
     some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
@@ -134,7 +197,14 @@ def _page(found: Machines) -> Page:
     meant = [f"{QUANTITIES[quantity].title}: {legend(quantity)}"] if legend(quantity) else []
     kept = {(cell.machine, cell.cell) for cell in fair(found.matrix.cells.values())}
     apart = [cell for cell in found.matrix.cells.values() if (cell.machine, cell.cell) not in kept]
-    after = (*meant, *_LEGEND[: 1 + some_alike], _MEANS, *legends, *left_out(apart), *found.matrix.notes)
+    after = (
+        *meant,
+        *_LEGEND[: 1 + some_alike],
+        _MEANS,
+        *legends,
+        *left_out(apart),
+        *found.matrix.notes,
+    )
     return Page(tuple(before), tuple(tables), after)
 
 
@@ -154,14 +224,23 @@ def _summary(found: Machines, pairs: Sequence[Pair]) -> str:
     if why := _unlike(found, machine, other):
         line += f" No verdict, since the machines are of different kinds: {'; '.join(why)}."
     if others := sum(pair.cell.environment != pair.other.environment for pair in pairs):
-        line += f" In {others} of {count} the framework's build differs too, so the ratio includes software."
+        line += (
+            f" In {others} of {count} the framework's build differs too, so the ratio includes "
+            "software."
+        )
     return line
 
 
 def headline(found: Machines) -> list[str]:
-    """Return for each machine its difference from the other one, where noise does not explain it."""
+    """Return for each machine its difference from the other one, where noise does not explain
+    it.
+    """
     known = [pairs for _, _, pairs in found.rows if pairs]
-    return [_summary(found, pairs) for pairs in known if judge(mean_of(pairs).ratio) != "no clear difference"]
+    return [
+        _summary(found, pairs)
+        for pairs in known
+        if judge(mean_of(pairs).ratio) != "no clear difference"
+    ]
 
 
 def _data(found: Machines) -> dict[str, object]:
@@ -184,11 +263,17 @@ def _data(found: Machines) -> dict[str, object]:
 
 def _both(found: Machines) -> tuple[Column[tuple[str, str]], ...]:
     hosts = found.matrix.hosts
-    return (*host_columns(lambda both: hosts[both[0]]), *host_columns(lambda both: hosts[both[1]], "against"))
+    return (
+        *host_columns(lambda both: hosts[both[0]]),
+        *host_columns(lambda both: hosts[both[1]], "against"),
+    )
 
 
 def _rows(found: Machines) -> Rows:
-    columns = (*within(_both(found), lambda pair: (pair.cell.machine, pair.other.machine)), *_cells(found))
+    columns = (
+        *within(_both(found), lambda pair: (pair.cell.machine, pair.other.machine)),
+        *_cells(found),
+    )
     return csv_rows(columns, [pair for _, _, pairs in found.rows for pair in pairs])
 
 
@@ -197,11 +282,19 @@ def _draw(found: Machines, path: Path) -> list[Path]:
     pages = []
     for machine, other, pairs in found.rows:
         points = [
-            (group_name(each.cell.group), row_name(each.cell.row), place_heading(each.cell.cell), each.ratio)
+            (
+                group_name(each.cell.group),
+                row_name(each.cell.row),
+                place_heading(each.cell.cell),
+                each.ratio,
+            )
             for each in pairs
         ]
         title = f"{found.name(machine)} against {found.name(other)}"
-        across = f"{QUANTITIES[found.matrix.quantity].title} over those on {found.name(other)}; 95 % intervals"
+        across = (
+            f"{QUANTITIES[found.matrix.quantity].title} over those on {found.name(other)}; 95 % "
+            "intervals"
+        )
         pages += [(title, across, points)] if points else []
     return compared.draw(pages, path)
 

@@ -1,17 +1,20 @@
-"""Nodes of one kind on all their benchmarks, each against the mean of the others, with p-values adjusted together.
+"""Nodes of one kind on all their benchmarks, each against the mean of the others, with p-values
+adjusted together.
 
-d = mean log of the node - mean of the others' mean logs. Its variance is v + sum(v of others) / m^2, where v is the
-variance of a mean and m the number of others. If launches deviate alike on all nodes, v and the degrees of freedom come
-from their common deviation; else each node has its own, and degrees of freedom are Satterthwaite's (1946): for two
-nodes this is Welch's t (1947). For more they are at most the node's own: if its launches agree too well by chance,
-Satterthwaite's formula credits it with the others' degrees of freedom. Simulated with six to ten identical nodes on
-five to eight benchmarks with three launches each, his formula alone gives a p < 0.05 after Holm in 10-41 %.
+d = mean log of the node - mean of the others' mean logs. Its variance is v + sum(v of others) /
+m^2, where v is the variance of a mean and m the number of others. If launches deviate alike on all
+nodes, v and the degrees of freedom come from their common deviation; else each node has its own,
+and degrees of freedom are Satterthwaite's (1946): for two nodes this is Welch's t (1947). For more
+they are at most the node's own: if its launches agree too well by chance, Satterthwaite's formula
+credits it with the others' degrees of freedom. Simulated with six to ten identical nodes on five to
+eight benchmarks with three launches each, his formula alone gives a p < 0.05 after Holm in 10-41 %.
 
-Nodes that differ must not serve as the reference: one that is three times as slow would make all others look fast. They
-are set aside, furthest out first and always less than half of a benchmark's nodes, and the others are judged again. As
-long as no node differs none is set aside, so this adds no false alarms beyond the first, which Holm's procedure bounds.
-Launches of identical nodes have one deviation; a node has its own if Bartlett's test, or its launches on all benchmarks
-together, reject that (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
+Nodes that differ must not serve as the reference: one that is three times as slow would make all
+others look fast. They are set aside, furthest out first and always less than half of a benchmark's
+nodes, and the others are judged again. As long as no node differs none is set aside, so this adds
+no false alarms beyond the first, which Holm's procedure bounds. Launches of identical nodes have
+one deviation; a node has its own if Bartlett's test, or its launches on all benchmarks together,
+reject that (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
 """
 
 import math
@@ -95,7 +98,8 @@ class Kind:
     nodes: dict[str, NodeSeen] = field(default_factory=dict)
     """By name, in the order of names."""
     times: dict[Cell | str, dict[str, Summary]] = field(default_factory=dict)
-    """By benchmark that two nodes have, and node; the launch, or the reading, is the sampling unit."""
+    """By benchmark that two nodes have, and node; the launch, or the reading, is the sampling
+    unit."""
     missing: list[str] = field(default_factory=list)
     """A sentence for each gap."""
     judged: list[OfNode] = field(default_factory=list)
@@ -118,12 +122,16 @@ class Estimates(NamedTuple):
 
     @classmethod
     def after_satterthwaite(cls, values: Floats, variances: Floats, squares: Floats) -> "Estimates":
-        """Return estimates from the sums of the squared parts of their variances, each over its degrees of freedom."""
+        """Return estimates from the sums of the squared parts of their variances, each over its
+        degrees of freedom.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             return cls(values, variances, np.where(squares > 0, variances**2 / squares, np.inf))
 
     def p_values(self) -> Floats:
-        """Return the two-sided p-value of each; where no launch deviates, whether there is any difference at all."""
+        """Return the two-sided p-value of each; where no launch deviates, whether there is any
+        difference at all.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.abs(self.values) / np.sqrt(self.variances)
         found = 2 * stdtr(self.freedoms, -t)
@@ -137,19 +145,29 @@ class Estimates(NamedTuple):
         return quantiles * np.sqrt(self.variances)
 
     def means(self) -> "Estimates":
-        """Return the mean of each row over the columns that it has, whose errors are independent."""
+        """Return the mean of each row over the columns that it has, whose errors are
+        independent.
+        """
         counts = np.maximum(1, (~np.isnan(self.values)).sum(axis=1))
         empty = np.isnan(self.values).all(axis=1)
-        sums = (np.nansum(each, axis=1) for each in (self.values, self.variances, self.variances**2 / self.freedoms))
+        sums = (
+            np.nansum(each, axis=1)
+            for each in (self.values, self.variances, self.variances**2 / self.freedoms)
+        )
         return Estimates.after_satterthwaite(
-            *(np.where(empty, np.nan, total / counts**power) for total, power in zip(sums, (1, 2, 4), strict=True))
+            *(
+                np.where(empty, np.nan, total / counts**power)
+                for total, power in zip(sums, (1, 2, 4), strict=True)
+            )
         )
 
 
 def against_others(means: Estimates, others: Flags, common: Flags) -> Estimates:
-    """Return each node against the mean of those flagged in ``others``, itself not counted; else not a number.
+    """Return each node against the mean of those flagged in ``others``, itself not counted; else
+    not a number.
 
-    ``common`` flags the means whose variance rests on the deviation that launches on all nodes have in common.
+    ``common`` flags the means whose variance rests on the deviation that launches on all nodes have
+    in common.
     """
     counted = others & ~np.isnan(means.values)
 
@@ -168,7 +186,9 @@ def against_others(means: Estimates, others: Flags, common: Flags) -> Estimates:
         own = variance**2 / means.freedoms
     both = np.where(common, own, np.where(count > 1, np.maximum(parts, own), parts))
     missing = np.isnan(means.values) | (count == 0)
-    return Estimates.after_satterthwaite(*(np.where(missing, np.nan, each) for each in (value, variance, both)))
+    return Estimates.after_satterthwaite(
+        *(np.where(missing, np.nan, each) for each in (value, variance, both))
+    )
 
 
 class _Nodes:
@@ -185,8 +205,13 @@ class _Nodes:
             for name, summary in times.items():
                 at = names.index(name), column
                 values[at], enough[at] = math.log(summary.median), summary.covers_launches
-                self.common[at] = alike is not None and summary.covers_launches and name not in noisy
-                own = variance_of_launches(summary), summary.launches - 1 if summary.covers_launches else math.inf
+                self.common[at] = (
+                    alike is not None and summary.covers_launches and name not in noisy
+                )
+                own = (
+                    variance_of_launches(summary),
+                    summary.launches - 1 if summary.covers_launches else math.inf,
+                )
                 variance, freedoms[at] = alike if alike and self.common[at] else own
                 variances[at] = variance / summary.launches
         self.means = Estimates(values, variances, freedoms)
@@ -195,7 +220,9 @@ class _Nodes:
         several = enough.sum(axis=0) > 1
         self.usual: Flags = np.where(several, enough, self.present)
         self.tested: Flags = enough & several
-        self.all_tested: Flags = (self.tested | ~self.present).all(axis=1) & self.present.any(axis=1)
+        self.all_tested: Flags = (self.tested | ~self.present).all(axis=1) & self.present.any(
+            axis=1
+        )
         self.aside: Flags = np.zeros(shape, dtype=bool)
 
     def differences(self) -> Estimates:
@@ -203,7 +230,8 @@ class _Nodes:
         return against_others(self.means, self.usual & ~self.aside, self.common)
 
     def set_aside(self, benchmarks: Floats, nodes: Floats) -> bool:
-        """Set aside the nodes that differ most (distances in logarithms, else 0); return False if it finds no other.
+        """Set aside the nodes that differ most (distances in logarithms, else 0); return False if
+        it finds no other.
 
         Fewer than half of a benchmark's nodes may be set aside: the majority is the reference.
         """
@@ -215,7 +243,11 @@ class _Nodes:
         room = (self.usual.sum(axis=0) - 1) // 2 - (self.aside & self.usual).sum(axis=0)
         for column in np.flatnonzero((wanted != 0).any(axis=0) & (room > 0)):
             # Of two equally far out, set aside the slow one: faults make nodes slow.
-            ranks = {row: (round(abs(each), 9), each > 0) for row, each in enumerate(wanted[:, column]) if each}
+            ranks = {
+                row: (round(abs(each), 9), each > 0)
+                for row, each in enumerate(wanted[:, column])
+                if each
+            }
             ordered = sorted(ranks.values(), reverse=True)
             # Set aside all nodes of equal rank or none, so that names do not matter.
             last = ordered[room[column]] if len(ordered) > room[column] else (0.0, False)
@@ -223,14 +255,24 @@ class _Nodes:
         return bool(self.aside.sum() > before)
 
     def ratios(self, benchmarks: "_Judged", nodes: "_Judged") -> list[OfNode]:
-        """Return a ratio for each node's mean and each of its benchmarks, where there is another node."""
+        """Return a ratio for each node's mean and each of its benchmarks, where there is another
+        node.
+        """
         flags = self.usual & ~self.aside
         others = flags.sum(axis=0) - flags
         most = np.where(self.present, others, 0).max(axis=1, initial=0)
         found = []
         for row, node in enumerate(self.kind.nodes.values()):
             of_node = [
-                _ratio(benchmarks, (row, at), node, each, others[row, at], self.tested[row, at], times.get(node.name))
+                _ratio(
+                    benchmarks,
+                    (row, at),
+                    node,
+                    each,
+                    others[row, at],
+                    self.tested[row, at],
+                    times.get(node.name),
+                )
                 for at, (each, times) in enumerate(self.kind.times.items())
                 if not np.isnan(benchmarks[0][row, at])
             ]
@@ -241,7 +283,8 @@ class _Nodes:
 
 
 _Judged = tuple[Floats, Floats, Floats, np.ndarray[tuple[int, ...], np.dtype[np.str_]]]
-"""Differences of one shape: values, half widths of their intervals, p-values after Holm, and verdicts."""
+"""Differences of one shape: values, half widths of their intervals, p-values after Holm, and
+verdicts."""
 
 
 def _distances(judged: _Judged) -> Floats:
@@ -266,11 +309,13 @@ def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
 def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_Judged]:
     """Return the verdicts of one family of tests, of all kinds together.
 
-    A node is slow or fast if its ratio is beyond `WORSE` and Holm's test is significant or, with too few launches for a
-    test, the interval for as many tests (Bonferroni) excludes 1. It is like the others if its whole interval lies
-    within `WORSE` of 1.
+    A node is slow or fast if its ratio is beyond `WORSE` and Holm's test is significant or, with
+    too few launches for a test, the interval for as many tests (Bonferroni) excludes 1. It is like
+    the others if its whole interval lies within `WORSE` of 1.
     """
-    family = Estimates(*(np.concatenate([each[part].ravel() for each in differences]) for part in range(3)))
+    family = Estimates(
+        *(np.concatenate([each[part].ravel() for each in differences]) for part in range(3))
+    )
     p = np.where(np.concatenate([flags.ravel() for flags in tested]), family.p_values(), np.nan)
     p[~np.isnan(p)] = holm(p[~np.isnan(p)].tolist())
     count = max(1, int((~np.isnan(family.values)).sum()))
@@ -278,7 +323,11 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
     sure = np.where(np.isnan(p), np.abs(family.values) > wide, p < SIGNIFICANCE)
     limit = math.log(WORSE)
     words = np.select(
-        [sure & (family.values > limit), sure & (family.values < -limit), np.abs(family.values) + half <= limit],
+        [
+            sure & (family.values > limit),
+            sure & (family.values < -limit),
+            np.abs(family.values) + half <= limit,
+        ],
         [SLOW, FAST, LIKE],
         UNKNOWN,
     )
@@ -310,13 +359,17 @@ def _ratio(
 
 
 def _furthest(distances: Floats, among: Flags) -> Floats:
-    """Return the largest distances of each column among these, and those nearly as large; else 0."""
+    """Return the largest distances of each column among these, and those nearly as large; else
+    0.
+    """
     new = np.where(among, distances, 0.0)
     return np.where(np.abs(new) >= _FAR * np.abs(new).max(axis=0, initial=0.0), new, 0.0)
 
 
 def _noisy_nodes(kind: Kind) -> set[str]:
-    """Return the nodes whose launches deviate more than those of the others, over all benchmarks (chi-squared)."""
+    """Return the nodes whose launches deviate more than those of the others, over all benchmarks
+    (chi-squared).
+    """
     squares: dict[str, float] = dict.fromkeys(kind.nodes, 0.0)
     freedoms = dict.fromkeys(kind.nodes, 0)
     for times in kind.times.values():
@@ -325,7 +378,9 @@ def _noisy_nodes(kind: Kind) -> set[str]:
         for name, each in several.items() if variance > 0 else ():
             squares[name] += variance_of_launches(each) * (each.launches - 1) / variance
             freedoms[name] += each.launches - 1
-    return {name for name in kind.nodes if float(chdtrc(freedoms[name], squares[name])) < SIGNIFICANCE}
+    return {
+        name for name in kind.nodes if float(chdtrc(freedoms[name], squares[name])) < SIGNIFICANCE
+    }
 
 
 def _common_variance(times: Iterable[Summary]) -> tuple[float, float] | None:
@@ -339,7 +394,9 @@ def _common_variance(times: Iterable[Summary]) -> tuple[float, float] | None:
 
 
 def pooled_variance(times: Iterable[Summary]) -> tuple[float, int]:
-    """Return the variance of a node's launches (logarithms), pooled over nodes, and its degrees of freedom."""
+    """Return the variance of a node's launches (logarithms), pooled over nodes, and its degrees of
+    freedom.
+    """
     several = [np.log(each.launch_medians) for each in times if each.launches > 1]
     freedom = sum(len(each) - 1 for each in several)
     squares = math.fsum(float(np.var(each, ddof=1)) * (len(each) - 1) for each in several)

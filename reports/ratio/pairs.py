@@ -1,4 +1,6 @@
-"""Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means, and pictures."""
+"""Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means,
+and pictures.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +77,9 @@ class Mean:
         return tuple(dict.fromkeys(each.cell.group for each in self.pairs))
 
     def count(self, verdict: str) -> int:
-        """Return how many ratios noise does not explain: "better" (the cell is faster) or "worse"."""
+        """Return how many ratios noise does not explain: "better" (the cell is faster) or
+        "worse".
+        """
         return sum(judge(each.ratio) == verdict for each in self.pairs)
 
 
@@ -92,7 +96,9 @@ def mean_of(pairs: Sequence[Pair]) -> Mean:
 
 
 def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with verdicts, and with p-values adjusted for their number where launches are enough."""
+    """Return the pairs with verdicts, and with p-values adjusted for their number where launches
+    are enough.
+    """
     tested = [welch(*each.times) for each in pairs]
     adjusted = adjust([(each.ratio, p) for each, p in zip(pairs, tested, strict=True)])
     return [
@@ -102,7 +108,8 @@ def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def adjust(tested: Sequence[tuple[Ratio, float | None]]) -> list[float | None]:
-    """Return p-values adjusted for their number (Holm); a ratio without one has that of its interval, if it has one.
+    """Return p-values adjusted for their number (Holm); a ratio without one has that of its
+    interval, if it has one.
 
     So fewer launches give no more verdicts.
     """
@@ -114,14 +121,24 @@ def adjust(tested: Sequence[tuple[Ratio, float | None]]) -> list[float | None]:
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
     """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
     word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
-    same = found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
+    same = (
+        found.low is not None
+        and found.high is not None
+        and found.low >= 1 / WORSE
+        and found.high <= WORSE
+    )
     return word or (SAME if same else UNKNOWN)
 
 
 def costs(
-    found: Compared[Row], pairs: Iterable[tuple[Row, Pair]], what: str, where: Callable[[Row, Pair], str]
+    found: Compared[Row],
+    pairs: Iterable[tuple[Row, Pair]],
+    what: str,
+    where: Callable[[Row, Pair], str],
 ) -> list[str]:
-    """Return for each machine how often something costs time ("WHAT time in 2 of 3 cells, most on WHERE.")."""
+    """Return for each machine how often something costs time ("WHAT time in 2 of 3 cells, most on
+    WHERE.").
+    """
     lines = []
     for machine, here in grouped(pairs, lambda each: each[1].cell.machine).items():
         slower = [each for each in here if each[1].verdict == SLOWER]
@@ -140,7 +157,9 @@ def seconds_column(
     key: str = "seconds_per_minibatch",
     heading: str = "s/step",
 ) -> Column[Row]:
-    """Return the seconds of a row's cell, marked with its flags but those that all have, and not with a star."""
+    """Return the seconds of a row's cell, marked with its flags but those that all have, and not
+    with a star.
+    """
 
     def text(row: Row) -> Entry:
         return entry(of(row), QUANTITIES[SECONDS], common)._replace(best=False)
@@ -153,16 +172,30 @@ Point = tuple[str, str, str, Ratio]
 
 
 def draw(
-    pages: Iterable[tuple[str, str, Sequence[Point]]], path: Path, columns: int = 2, series: str = "threads"
+    pages: Iterable[tuple[str, str, Sequence[Point]]],
+    path: Path,
+    columns: int = 2,
+    series: str = "threads",
 ) -> list[Path]:
-    """Draw pages (title, what the values are, points) with ratios across, and return the files; raises ReportError."""
+    """Draw pages (title, what the values are, points) with ratios across, and return the files;
+    raises ReportError.
+    """
 
     def panel(title: str, points: Sequence[Point]) -> Panel:
-        places = {(name, series): (found.value, found.low, found.high) for _, name, series, found in points}
+        places = {
+            (name, series): (found.value, found.low, found.high)
+            for _, name, series, found in points
+        }
         return Panel(title, tuple(dict.fromkeys(each[1] for each in points)), places)
 
     dots = [
-        Dots(title, across, tuple(panel(*each) for each in grouped(points, lambda p: p[0]).items()), series, same=1.0)
+        Dots(
+            title,
+            across,
+            tuple(panel(*each) for each in grouped(points, lambda p: p[0]).items()),
+            series,
+            same=1.0,
+        )
         for title, across, points in pages
     ]
     return dots_to_picture(dots, path, columns)

@@ -1,6 +1,8 @@
-"""`dlbench report precisions`: each row in other precisions than float32, beside the same cell in float32.
+"""`dlbench report precisions`: each row in other precisions than float32, beside the same cell in
+float32.
 
-The parity check of another precision has a wider tolerance (`adapters/families`), so equal results are not implied.
+The parity check of another precision has a wider tolerance (`adapters/families`), so equal results
+are not implied.
 """
 
 from typing import Any
@@ -18,19 +20,28 @@ from dlbench.reports.results.naming import group_name, place_heading, row_name
 from dlbench.reports.results.number_text import times
 
 _REFERENCE = PRECISIONS[0]
-NOTHING = "No row has times in two precisions: `dlbench run SUITE --precisions NAMES` measures several."
+NOTHING = (
+    "No row has times in two precisions: `dlbench run SUITE --precisions NAMES` measures several."
+)
 _LEGEND = (
-    f"Ratio: the time in this precision over that in {_REFERENCE} of the same row, with the 95 % interval. Below 1 it "
-    "is faster.",
-    "slower, faster: noise does not explain it (Welch's t, Holm-adjusted for the number of cells; with fewer than 3 "
-    "launches the interval, widened by the deviation between launches). same: the whole interval lies within 2 % of 1.",
+    (
+        f"Ratio: the time in this precision over that in {_REFERENCE} of the same row, with the 95 "
+        "% interval. Below 1 it is faster."
+    ),
+    (
+        "slower, faster: noise does not explain it (Welch's t, Holm-adjusted for the number of "
+        "cells; with fewer than 3 launches the interval, widened by the deviation between "
+        "launches). same: the whole interval lies within 2 % of 1."
+    ),
 )
 
 Precisions = Compared[Pair]
 
 
 def precisions(matrix: Matrix) -> Precisions:
-    """Compare each cell with the one that differs from it in float32 alone, in the order of the matrix."""
+    """Compare each cell with the one that differs from it in float32 alone, in the order of the
+    matrix.
+    """
     pairs = []
     for cell in matrix.cells.values():
         if cell.cell.precision in (_REFERENCE, UNKNOWN):
@@ -69,7 +80,9 @@ def _page(found: Precisions) -> Page:
         on = f", on {found.name(pair.cell.machine)}" if several else ""
         return f"{group_name(pair.cell.group)}{on}"
 
-    shown = table(_COLUMNS, found.rows, f"Precisions against {_REFERENCE}", key="cells", group=heading)
+    shown = table(
+        _COLUMNS, found.rows, f"Precisions against {_REFERENCE}", key="cells", group=heading
+    )
     return Page((), (shown,), (*_LEGEND, *left_out(_alone(found)), *found.matrix.notes))
 
 
@@ -79,7 +92,8 @@ def _alone(found: Precisions) -> list[CellResult]:
     return [
         cell
         for cell in found.matrix.cells.values()
-        if cell.cell.precision not in (_REFERENCE, UNKNOWN) and (cell.machine, cell.cell) not in compared
+        if cell.cell.precision not in (_REFERENCE, UNKNOWN)
+        and (cell.machine, cell.cell) not in compared
     ]
 
 
@@ -90,7 +104,10 @@ def _data(found: Precisions) -> dict[str, Any]:
 
 REPORT = Report(
     name="precisions",
-    summary="Other precisions than float32, side by side with float32: which rows gain, and by how much.",
+    summary=(
+        "Other precisions than float32, side by side with float32: which rows gain, and by how "
+        "much."
+    ),
     examples=("dlbench report precisions", "dlbench report precisions --networks resnet50 --json"),
     analyse=lambda source: precisions(source.matrix()),
     page=lambda found, options: _page(found),

@@ -1,8 +1,10 @@
-"""`dlbench report progress`: the same network on one machine, the frameworks from the oldest to the newest.
+"""`dlbench report progress`: the same network on one machine, the frameworks from the oldest to the
+newest.
 
-All are measured on the same machine, so the ratios do not include hardware, but how well each release uses this
-machine, which may be newer than the release. Frameworks are ordered by the release dates of the measured versions. Each
-is shown in its fastest mode, unless all modes are requested.
+All are measured on the same machine, so the ratios do not include hardware, but how well each
+release uses this machine, which may be newer than the release. Frameworks are ordered by the
+release dates of the measured versions. Each is shown in its fastest mode, unless all modes are
+requested.
 """
 
 import re
@@ -15,7 +17,16 @@ from typing import Any
 from dlbench.adapters import axes, protocol
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.reports.builds import Build, Builds
-from dlbench.reports.columns import GROUP, Column, axis_columns, begins, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import (
+    GROUP,
+    Column,
+    axis_columns,
+    begins,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+)
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
@@ -30,16 +41,20 @@ from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import Ratio
 
 MEAN = (
-    "Geometric mean over the networks that more than one framework has a number for: the newest framework that has "
-    "them all over the oldest one."
+    "Geometric mean over the networks that more than one framework has a number for: the newest "
+    "framework that has them all over the oldest one."
 )
 _LEGEND = (
-    "p: threads; speed-up: seconds of the oldest framework with a number there over its own, with its interval "
-    "(95 % where both sides have 3 launches or more; with fewer, widened by the deviation between launches; it does "
-    "not cover the choice of a fastest mode). All ran on one machine, so hardware plays no part, but an old build may "
-    "not use all features of a newer CPU. ceil: share of the machine's measured ceiling at no more than p threads."
+    "p: threads; speed-up: seconds of the oldest framework with a number there over its own, with "
+    "its interval (95 % where both sides have 3 launches or more; with fewer, widened by the "
+    "deviation between launches; it does not cover the choice of a fastest mode). All ran on one "
+    "machine, so hardware plays no part, but an old build may not use all features of a newer CPU. "
+    "ceil: share of the machine's measured ceiling at no more than p threads."
 )
-_MODES = "Frameworks are shown in their fastest mode, which slightly favours those with more modes; all: --all-modes."
+_MODES = (
+    "Frameworks are shown in their fastest mode, which slightly favours those with more modes; "
+    "all: --all-modes."
+)
 UNKNOWN = "?"
 """Stands for an unknown date."""
 _PLACE = tuple(name for name in axes.NAMES if name not in (*GROUP, "framework", "mode"))
@@ -56,14 +71,17 @@ class Standing:
     oldest: bool
     """Whether the others are compared with it."""
     speedup: Ratio | None
-    """Seconds of the oldest over its own; None without a number, for the oldest, and where nothing is computed."""
+    """Seconds of the oldest over its own; None without a number, for the oldest, and where nothing
+    is computed."""
     modes: int
     """Modes of the framework measured at this place."""
 
 
 @dataclass(frozen=True)
 class Overall:
-    """The newest over the oldest of those frameworks that have a number for every network at a place."""
+    """The newest over the oldest of those frameworks that have a number for every network at a
+    place.
+    """
 
     place: Place
     groups: tuple[Cell, ...]
@@ -78,12 +96,18 @@ class Overall:
     def disturbed(self) -> list[Cell]:
         """The networks where other programs disturbed one of the two."""
         pairs = self.mean.pairs if self.mean else ()
-        return [each.cell.group for each in pairs if each.cell.has(CONTENDED) or each.other.has(CONTENDED)]
+        return [
+            each.cell.group
+            for each in pairs
+            if each.cell.has(CONTENDED) or each.other.has(CONTENDED)
+        ]
 
 
 @dataclass(frozen=True)
 class Progress(Compared[Standing]):
-    """All frameworks of a matrix by machine, network and place, the oldest first, those without a date last."""
+    """All frameworks of a matrix by machine, network and place, the oldest first, those without a
+    date last.
+    """
 
     overall: tuple[Overall, ...]
     all_modes: bool
@@ -110,13 +134,27 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
 
     def rank(place: Place) -> tuple[object, ...]:
         device = axes.sort_key(axes.without(place.cell, "threads"))
-        return machines.index(place.machine), not place.on_cpu, place.device, device, place.threads or 0
+        return (
+            machines.index(place.machine),
+            not place.on_cpu,
+            place.device,
+            device,
+            place.threads or 0,
+        )
 
-    order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), rank(key[0])))
-    standings = [each for place, group in order for each in _standings(place, found[place, group], builds, all_modes)]
+    order = sorted(
+        found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), rank(key[0]))
+    )
+    standings = [
+        each
+        for place, group in order
+        for each in _standings(place, found[place, group], builds, all_modes)
+    ]
     of_places = grouped(order, lambda key: key[0])
     overall = [
-        _overall(place, {group: _best(found[place, group]) for _, group in of_places[place]}, builds)
+        _overall(
+            place, {group: _best(found[place, group]) for _, group in of_places[place]}, builds
+        )
         for place in sorted(of_places, key=rank)
     ]
     return Progress(matrix, tuple(standings), tuple(overall), all_modes)
@@ -128,21 +166,30 @@ def _place(cell: CellResult) -> Place:
 
 def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
     """Return the cell of each framework's fastest mode, by the row's name."""
-    return {name: fastest_mode(modes) for name, modes in grouped(cells, lambda cell: cell.row.framework).items()}
+    return {
+        name: fastest_mode(modes)
+        for name, modes in grouped(cells, lambda cell: cell.row.framework).items()
+    }
 
 
-def _standings(place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Iterator[Standing]:
+def _standings(
+    place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool
+) -> Iterator[Standing]:
     def age(cell: CellResult) -> tuple[bool, date, str, str]:
         build = builds.of(cell)
         return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
 
     best = _best(cells)
-    candidates = [cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None]
+    candidates = [
+        cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None
+    ]
     oldest = min(candidates, key=age, default=None)
     for cell in sorted(cells if all_modes else best.values(), key=age):
         pair = pair_of(oldest, cell) if cell is not oldest and _counts(cell) else None
         modes = sum(each.row.framework == cell.row.framework for each in cells)
-        yield Standing(place, cell, builds.of(cell), cell is oldest, pair.ratio if pair else None, modes)
+        yield Standing(
+            place, cell, builds.of(cell), cell is oldest, pair.ratio if pair else None, modes
+        )
 
 
 def _counts(cell: CellResult) -> bool:
@@ -150,24 +197,36 @@ def _counts(cell: CellResult) -> bool:
 
 
 def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Builds) -> Overall:
-    """Compare the newest with the oldest build that has a number in every group that two of them have at all."""
+    """Compare the newest with the oldest build that has a number in every group that two of them
+    have at all.
+    """
     by_build: dict[tuple[str, Build], dict[Cell, CellResult]] = {}
     for group, cells in best.items():
         for name, cell in cells.items():
             if _counts(cell) and builds.of(cell).released is not None:
                 by_build.setdefault((name, builds.of(cell)), {})[group] = cell
-    groups = tuple(group for group in best if sum(group in cells for cells in by_build.values()) > 1)
-    whole = (key for key, cells in by_build.items() if groups and all(group in cells for group in groups))
+    groups = tuple(
+        group for group in best if sum(group in cells for cells in by_build.values()) > 1
+    )
+    whole = (
+        key for key, cells in by_build.items() if groups and all(group in cells for group in groups)
+    )
     complete = sorted(whole, key=lambda key: (key[1].released or date.max, key[0]))
     if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
         return Overall(place, groups)
     oldest, newest = complete[0], complete[-1]
-    pairs = [pair for group in groups if (pair := pair_of(by_build[oldest][group], by_build[newest][group]))]
+    pairs = [
+        pair
+        for group in groups
+        if (pair := pair_of(by_build[oldest][group], by_build[newest][group]))
+    ]
     return Overall(place, groups, oldest, newest, mean_of(pairs))
 
 
 def version_name(build: Build) -> str:
-    """Return a version for a table: without its local label, and without the date that a nightly one is released on."""
+    """Return a version for a table: without its local label, and without the date that a nightly
+    one is released on.
+    """
     public = build.version.partition("+")[0]
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
 
@@ -178,15 +237,29 @@ def _build_name(standing: Standing) -> str:
 
 def _columns(common: Collection[FlagKind] = ()) -> tuple[Column[Standing], ...]:
     def ceiling(cell: CellResult) -> str:
-        return "" if cell.ceiling_fraction is None or cell.timed is None else f"{cell.ceiling_fraction:.0%}"
+        return (
+            ""
+            if cell.ceiling_fraction is None or cell.timed is None
+            else f"{cell.ceiling_fraction:.0%}"
+        )
 
     return (
         Column("framework", None, lambda each: each.cell.row.framework),
         Column("adapter", None, lambda each: each.build.adapter or None),
         Column("mode", None, lambda each: each.cell.row.mode),
         Column("modes", None, lambda each: each.modes),
-        Column("version", "version", lambda each: each.build.version or None, lambda each: version_name(each.build)),
-        Column("released", "released", lambda each: each.build.released, lambda each: _month(each.build)),
+        Column(
+            "version",
+            "version",
+            lambda each: each.build.version or None,
+            lambda each: version_name(each.build),
+        ),
+        Column(
+            "released",
+            "released",
+            lambda each: each.build.released,
+            lambda each: _month(each.build),
+        ),
         Column("oldest", None, lambda each: each.oldest),
         Column("status", None, lambda each: each.cell.status),
         Column("reason", None, lambda each: each.cell.reason),
@@ -198,7 +271,12 @@ def _columns(common: Collection[FlagKind] = ()) -> tuple[Column[Standing], ...]:
             lambda each: "oldest" if each.oldest else times(each.speedup),
             VALUE,
         ),
-        Column("ceiling_fraction", "ceil", lambda each: each.cell.ceiling_fraction, lambda each: ceiling(each.cell)),
+        Column(
+            "ceiling_fraction",
+            "ceil",
+            lambda each: each.cell.ceiling_fraction,
+            lambda each: ceiling(each.cell),
+        ),
         Column("flags", None, lambda each: each.cell.flags),
     )
 
@@ -217,7 +295,11 @@ def _where(found: Progress) -> tuple[Column[Standing], ...]:
 
 def _summary(found: Progress) -> tuple[Column[Overall], ...]:
     def name(of: tuple[str, Build] | None) -> dict[str, Any] | None:
-        return of and {"framework": of[0], "version": of[1].version or None, "released": of[1].released}
+        return of and {
+            "framework": of[0],
+            "version": of[1].version or None,
+            "released": of[1].released,
+        }
 
     def shown(of: tuple[str, Build] | None) -> str:
         return f"{of[0]} {version_name(of[1])}" if of else ""
@@ -230,9 +312,13 @@ def _summary(found: Progress) -> tuple[Column[Overall], ...]:
         *axis_columns(lambda each: each.place.cell, _PLACE),
         Column("", "", lambda each: condition_name(each.place.cell)),
         Column("newest", "newest", lambda each: name(each.newest), lambda each: shown(each.newest)),
-        Column("oldest", "over oldest", lambda each: name(each.oldest), lambda each: shown(each.oldest)),
+        Column(
+            "oldest", "over oldest", lambda each: name(each.oldest), lambda each: shown(each.oldest)
+        ),
         Column("networks", None, lambda each: [group.network for group in each.groups]),
-        Column("disturbed_networks", None, lambda each: [group.network for group in each.disturbed]),
+        Column(
+            "disturbed_networks", None, lambda each: [group.network for group in each.disturbed]
+        ),
         Column("", "networks", lambda each: len(each.groups)),
         Column(
             "speedup",
@@ -251,7 +337,9 @@ def _page(found: Progress) -> Page:
     common = layout.common_flags(each.cell for each in found.rows if each.cell.timed is not None)
     for machine, here in grouped(found.rows, lambda each: each.place.machine).items():
         tables.append(_table(found.name(machine), here, common))
-        tables.append(_means(found, [each for each in found.overall if each.place.machine == machine]))
+        tables.append(
+            _means(found, [each for each in found.overall if each.place.machine == machine])
+        )
     lines = [_LEGEND, *axes.legends(each.place.cell for each in found.rows)]
     lines += [_MODES] if any(each.modes > 1 for each in found.rows) and not found.all_modes else []
     lines += layout.flag_lines((each.cell for each in found.rows), common)
@@ -261,7 +349,11 @@ def _page(found: Progress) -> Page:
 def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -> Table:
     first = begins(standings, lambda each: (each.place, each.cell.group))
     missing = [
-        (layout.why_hole(each.cell), f"{each.cell.group.network} {row_name(each.cell.row)}", _heading(each))
+        (
+            layout.why_hole(each.cell),
+            f"{each.cell.group.network} {row_name(each.cell.row)}",
+            _heading(each),
+        )
         for each in standings
         if each.cell.timed is None
     ]
@@ -271,7 +363,9 @@ def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -
         *_columns(common),
     )
     title, notes = f"Oldest to newest, on {machine}", layout.reasons(missing)
-    return table(columns, standings, title, "", lambda each: group_name(each.cell.group), notes, keys=2)
+    return table(
+        columns, standings, title, "", lambda each: group_name(each.cell.group), notes, keys=2
+    )
 
 
 def _heading(standing: Standing) -> str:
@@ -288,20 +382,30 @@ def _means(found: Progress, overall: Sequence[Overall]) -> Table:
         if each.disturbed
     ]
     if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
-        notes.append(f"No two frameworks of different dates have a number for every network at {'; '.join(without)}.")
+        notes.append(
+            "No two frameworks of different dates have a number for every network at "
+            f"{'; '.join(without)}."
+        )
     return table(_summary(found) if rows else (), rows, "Newest over oldest", notes=notes)
 
 
 def _undated(found: Progress) -> list[str]:
-    names = ", ".join(dict.fromkeys(_build_name(each) for each in found.rows if each.build.released is None))
-    return [f"Release date not known, so listed last, and never the oldest or the newest: {names}."] if names else []
+    names = ", ".join(
+        dict.fromkeys(_build_name(each) for each in found.rows if each.build.released is None)
+    )
+    return (
+        [f"Release date not known, so listed last, and never the oldest or the newest: {names}."]
+        if names
+        else []
+    )
 
 
 def _data(found: Progress) -> dict[str, Any]:
     return {
         "all_modes": found.all_modes,
         "rankings": [
-            {**objects(_where(found), of[:1])[0], "frameworks": objects(_columns(), of)} for of in found.rankings
+            {**objects(_where(found), of[:1])[0], "frameworks": objects(_columns(), of)}
+            for of in found.rankings
         ],
         "summary": objects(_summary(found), found.overall),
         "notes": [*_undated(found), *found.matrix.notes],
@@ -313,18 +417,22 @@ def _rows(found: Progress) -> Rows:
 
 
 def _draw(found: Progress, path: Path) -> list[Path]:
-    """Draw a page for each machine: frameworks from oldest to newest down, speed-ups across, a mark for each place.
+    """Draw a page for each machine: frameworks from oldest to newest down, speed-ups across, a mark
+    for each place.
 
     Left out are places with more threads than the machine has cores, where there are others.
     """
     pages = []
     for machine, here in grouped(found.rows, lambda each: each.place.machine).items():
         cores = found.matrix.hosts[machine].own_cores
-        own = [each for each in here if cores is None or not _shares_cores(each.place, cores)] or here
+        own = [
+            each for each in here if cores is None or not _shares_cores(each.place, cores)
+        ] or here
         points = [
             (
                 group_name(each.cell.group),
-                f"{_month(each.build)} {_build_name(each)}" + (f" {each.cell.row.mode}" if found.all_modes else ""),
+                f"{_month(each.build)} {_build_name(each)}"
+                + (f" {each.cell.row.mode}" if found.all_modes else ""),
                 condition_name(each.place.cell),
                 each.speedup or Ratio(1.0, None, None, ""),
             )
@@ -335,7 +443,9 @@ def _draw(found: Progress, path: Path) -> list[Path]:
         points.sort(key=lambda point: (point[1].startswith(UNKNOWN), point[1]))
         points.sort(key=lambda point: [group_name(each.cell.group) for each in own].index(point[0]))
         across = "times as fast as the oldest framework; bars: intervals"
-        pages.append((f"From the oldest framework to the newest, on {found.name(machine)}", across, points))
+        pages.append(
+            (f"From the oldest framework to the newest, on {found.name(machine)}", across, points)
+        )
     return draw(pages, path, series="")
 
 
@@ -345,7 +455,9 @@ def _shares_cores(place: Place, cores: int) -> bool:
 
 REPORT = Report(
     name="progress",
-    summary="The frameworks from oldest to newest, by release date: what became faster on one machine.",
+    summary=(
+        "The frameworks from oldest to newest, by release date: what became faster on one machine."
+    ),
     examples=("dlbench report progress", "dlbench report progress --all-modes --plot progress.png"),
     analyse=lambda source: progress(source.matrix(), source.builds(), source.options.all_modes),
     page=lambda found, options: _page(found),
@@ -353,7 +465,9 @@ REPORT = Report(
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
     suggestion="the frameworks from oldest to newest",
-    applies=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
+    applies=lambda cells: (
+        differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1
+    ),
     options=frozenset({ALL_MODES, ALL_RUNS}),
     heading="From the oldest framework to the newest",
     place=60,

@@ -1,10 +1,12 @@
-"""`dlbench report releases`: the releases of a framework in their order, and where it became slower or faster.
+"""`dlbench report releases`: the releases of a framework in their order, and where it became slower
+or faster.
 
-Each release is compared with the one before it that has a number. A search for change points as in `dlbench history`
-needs five nights on either side of a change and has one number a night; here every release has launches of its own,
-interleaved with those of all others, so each step is tested by itself: Welch's t on the launches' log-medians, adjusted
-by Holm's procedure for all steps of the report. A slow drift of many small steps is seen in the last column, the ratio
-to the first release. What else changed at a step is taken from the records: packages, libraries, interpreter.
+Each release is compared with the one before it that has a number. A search for change points as in
+`dlbench history` needs five nights on either side of a change and has one number a night; here
+every release has launches of its own, interleaved with those of all others, so each step is tested
+by itself: Welch's t on the launches' log-medians, adjusted by Holm's procedure for all steps of the
+report. A slow drift of many small steps is seen in the last column, the ratio to the first release.
+What else changed at a step is taken from the records: packages, libraries, interpreter.
 """
 
 import math
@@ -14,15 +16,51 @@ from pathlib import Path
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import (
+    VALUE,
+    Column,
+    attributes,
+    axis_columns,
+    csv_rows,
+    host_columns,
+    objects,
+    table,
+)
 from dlbench.reports.compare.operators import difference_data
-from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, why_hole
-from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Pair, draw, pair_of, seconds_column, with_verdicts
+from dlbench.reports.formats.layout import (
+    Entry,
+    Page,
+    Table,
+    common_flags,
+    flag_lines,
+    multiple,
+    why_hole,
+)
+from dlbench.reports.ratio.pairs import (
+    FASTER,
+    SAME,
+    SLOWER,
+    Pair,
+    draw,
+    pair_of,
+    seconds_column,
+    with_verdicts,
+)
 from dlbench.reports.report import Report, Source
 from dlbench.reports.results.cells import CellResult, Compared, Matrix
-from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words, differences
+from dlbench.reports.results.differences import (
+    MOST_SHOWN,
+    Difference,
+    difference_words,
+    differences,
+)
 from dlbench.reports.results.keys import Place, grouped
-from dlbench.reports.results.losses import FirstLosses, LossDifference, first_losses, loss_difference
+from dlbench.reports.results.losses import (
+    FirstLosses,
+    LossDifference,
+    first_losses,
+    loss_difference,
+)
 from dlbench.reports.results.naming import group_name, place_name, row_name
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times
@@ -30,12 +68,15 @@ from dlbench.reports.results.operators import StepDifference, step_differences
 from dlbench.reports.results.record import RELEASED, RELEASES, Record, Run
 from dlbench.reports.results.statistics import WORSE, Ratio
 
-NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
+NOTHING = (
+    "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
+)
 _LEGEND = (
-    "s/step: with its 95 % interval; to the one before: time relative to the previous release that has a number; to "
-    "the first: relative to the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t over "
-    "launches, at least 3, Holm-adjusted over all steps here). different: it computes something else, as the "
-    "first losses of your own step differ from those of the one before by more than --loss-tolerance."
+    "s/step: with its 95 % interval; to the one before: time relative to the previous release that "
+    "has a number; to the first: relative to the first. slower, faster: by more than 2 %, and "
+    "noise does not explain it (Welch's t over launches, at least 3, Holm-adjusted over all steps "
+    "here). different: it computes something else, as the first losses of your own step differ "
+    "from those of the one before by more than --loss-tolerance."
 )
 _LEFT_OUT = ("environment", "python", RELEASED, "tunable", "adapter_digest", "default_threads")
 
@@ -76,7 +117,11 @@ class Point:
         """
         if self.loss_difference is not None:
             return DIFFERENT
-        if self.pair is None or self.pair.p_value is None or self.pair.verdict not in (SLOWER, FASTER):
+        if (
+            self.pair is None
+            or self.pair.p_value is None
+            or self.pair.verdict not in (SLOWER, FASTER)
+        ):
             return ""
         return self.pair.verdict
 
@@ -103,16 +148,30 @@ def releases(
     records = list(records)
     newest = {
         Place(each.machine, axes.project(each.cell, axes.NAMES)): each
-        for each in sorted(records, key=lambda each: (each.outcome.status is Status.OK, each.started))
+        for each in sorted(
+            records, key=lambda each: (each.outcome.status is Status.OK, each.started)
+        )
     }
-    launches = grouped(records, lambda each: (each.run, Place(each.machine, axes.project(each.cell, axes.NAMES))))
+    launches = grouped(
+        records, lambda each: (each.run, Place(each.machine, axes.project(each.cell, axes.NAMES)))
+    )
     losses = {key: first_losses(of_cell) for key, of_cell in launches.items()}
     points: list[Point] = []
-    for run in sorted((each for each in runs if each.purpose == RELEASES), key=lambda each: each.started, reverse=True):
+    for run in sorted(
+        (each for each in runs if each.purpose == RELEASES),
+        key=lambda each: each.started,
+        reverse=True,
+    ):
         order = list(dict.fromkeys(cell.framework for cell in run.plan))
-        cells = [each for each in matrix.cells.values() if each.run == run.id and each.row.framework in order]
+        cells = [
+            each
+            for each in matrix.cells.values()
+            if each.run == run.id and each.row.framework in order
+        ]
         cells.sort(key=lambda each: order.index(each.row.framework))
-        for series in grouped(cells, lambda each: (each.machine, axes.without(each.cell, "framework"))).values():
+        for series in grouped(
+            cells, lambda each: (each.machine, axes.without(each.cell, "framework"))
+        ).values():
             if len(series) > 1:  # of an older run there may be one left that a newer one lacks
                 points += _points(series, newest, losses)
     explained = {
@@ -120,19 +179,28 @@ def releases(
         for run, of_run in grouped(profiles, lambda each: each.run).items()
         for found in step_differences(of_run)
     }
-    points = [replace(each, operators=explained.get((each.cell.run, each.cell.cell))) for each in points]
+    points = [
+        replace(each, operators=explained.get((each.cell.run, each.cell.cell))) for each in points
+    ]
     judged = iter(with_verdicts([each.pair for each in points if each.pair]))
-    return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points))
+    return Compared(
+        matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points)
+    )
 
 
-def _points(cells: Sequence[CellResult], records: Mapping[Place, Record], losses: _Losses) -> list[Point]:
+def _points(
+    cells: Sequence[CellResult], records: Mapping[Place, Record], losses: _Losses
+) -> list[Point]:
     names, framework = names_of([each.row.framework for each in cells])
     known = [records.get(Place(each.machine, each.cell)) for each in cells]
     head = cells[0]
     if not framework and is_own_step(head.cell):
         framework = head.cell.network
     framework = framework or next((each.cell.adapter for each in known if each is not None), "")
-    series = f"{group_name(head.group)}: {row_name(head.row._replace(framework=framework))}, {place_name(head.cell)}"
+    series = (
+        f"{group_name(head.group)}: {row_name(head.row._replace(framework=framework))}, "
+        f"{place_name(head.cell)}"
+    )
     found: list[Point] = []
     timed: list[tuple[Point, Record | None]] = []
     for name, cell, record in zip(names, cells, known, strict=True):
@@ -160,18 +228,23 @@ def _points(cells: Sequence[CellResult], records: Mapping[Place, Record], losses
 
 
 def names_of(rows: Sequence[str]) -> tuple[list[str], str]:
-    """Return the names of releases without what all begin with, and that: "0.4.20", ... of "jax" for "jax-0.4.20".
+    """Return the names of releases without what all begin with, and that: "0.4.20", ... of "jax"
+    for "jax-0.4.20".
 
     Rows of other names stay as they are.
     """
     parts = [row.rpartition("-") for row in rows]
-    if len({start for start, _, _ in parts}) == 1 and all(dash and end[:1].isdigit() for _, dash, end in parts):
+    if len({start for start, _, _ in parts}) == 1 and all(
+        dash and end[:1].isdigit() for _, dash, end in parts
+    ):
         return [end for _, _, end in parts], parts[0][0]
     return list(rows), ""
 
 
 def also_changed(before: Record, after: Record, old: str, new: str) -> tuple[Difference, ...]:
-    """Return what differs between two records beside the framework's own version, the most suspicious first."""
+    """Return what differs between two records beside the framework's own version, the most
+    suspicious first.
+    """
     found = [each for each in differences(before, after) if each.what not in _LEFT_OUT]
     return tuple(each for each in found if (each.before, each.after) != (old, new))
 
@@ -195,14 +268,31 @@ def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...
         *attributes(lambda each: each.cell, "run", "status", "reason"),
         seconds_column(lambda each: each.cell, common),
         Column("before", None, lambda each: each.before),
-        Column("ratio", "to the one before", lambda each: each.ratio, lambda each: _ratio(each.ratio), VALUE),
+        Column(
+            "ratio",
+            "to the one before",
+            lambda each: each.ratio,
+            lambda each: _ratio(each.ratio),
+            VALUE,
+        ),
         Column("p_adjusted", None, lambda each: each.pair and each.pair.p_value),
         Column("change", "", lambda each: each.change or None, lambda each: each.change),
-        Column("ratio_to_first", "to the first", lambda each: each.to_first, lambda each: _ratio(each.to_first), VALUE),
+        Column(
+            "ratio_to_first",
+            "to the first",
+            lambda each: each.to_first,
+            lambda each: _ratio(each.to_first),
+            VALUE,
+        ),
         Column("flags", None, lambda each: each.cell.flags),
         Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
         Column("also_changed", None, lambda each: each.also_changed, fields=None),
-        Column("operators", None, lambda each: each.operators and difference_data(each.operators), fields=None),
+        Column(
+            "operators",
+            None,
+            lambda each: each.operators and difference_data(each.operators),
+            fields=None,
+        ),
     )
 
 
@@ -212,11 +302,15 @@ def _ratio(found: Ratio | None) -> Entry:
 
 def series_of(found: Releases) -> list[list[Point]]:
     """Return the releases of each run, machine, network and place."""
-    return list(grouped(found.rows, lambda each: (each.cell.run, each.cell.machine, each.series)).values())
+    return list(
+        grouped(found.rows, lambda each: (each.cell.run, each.cell.machine, each.series)).values()
+    )
 
 
 def _table(found: Releases, series: Sequence[Point]) -> Table:
-    holes = grouped((each for each in series if each.cell.timed is None), lambda each: why_hole(each.cell))
+    holes = grouped(
+        (each for each in series if each.cell.timed is None), lambda each: why_hole(each.cell)
+    )
     missing = [f"{', '.join(each.name for each in of)}: {why}" for why, of in holes.items()]
     notes = [*missing, *(_change(each) for each in series if each.change)]
     title = f"{series[0].series}, on {found.name(series[0].cell.machine)}"
@@ -224,11 +318,17 @@ def _table(found: Releases, series: Sequence[Point]) -> Table:
 
 
 def _change(each: Point) -> str:
-    """Return one sentence: how much slower or faster a release is, and what else changed with it."""
+    """Return one sentence: how much slower or faster a release is, and what else changed with
+    it.
+    """
     words = [difference_words(other) for other in each.also_changed[:MOST_SHOWN]]
     more = len(each.also_changed) - MOST_SHOWN
     words += [f"and {more} more (--format json)"] if more > 0 else []
-    also = f"also changed: {'; '.join(words)}" if words else "nothing else that the records show changed"
+    also = (
+        f"also changed: {'; '.join(words)}"
+        if words
+        else "nothing else that the records show changed"
+    )
     if each.loss_difference is not None:
         return f"{each.name} {_DIFFERS} {each.before} ({each.loss_difference.words}); {also}."
     operators = "" if each.operators is None else f" {each.operators.sentence}"
@@ -246,14 +346,18 @@ def _short(each: Point) -> str:
 
 
 def undecided(series: Sequence[Point]) -> Point | None:
-    """Return the release with the largest step that noise may or may not explain; None where a clear one is as large.
+    """Return the release with the largest step that noise may or may not explain; None where a
+    clear one is as large.
 
     Steps of less than 2 % do not count.
     """
     open_steps = [
         point
         for point in series
-        if point.pair is not None and not point.change and point.pair.verdict != SAME and point.size > math.log(WORSE)
+        if point.pair is not None
+        and not point.change
+        and point.pair.verdict != SAME
+        and point.size > math.log(WORSE)
     ]
     largest = max(open_steps, key=lambda point: point.size, default=None)
     clear = max((point.size for point in series if point.change), default=0.0)
@@ -275,13 +379,15 @@ def headline(found: Releases) -> list[str]:
         said = "; ".join(changes) or "no release differs clearly from the one before it"
         if (largest := undecided(series)) is not None:
             said += (
-                f"; the largest step that is not decided: {largest.name} takes {times(largest.ratio)} the time of "
-                f"{largest.before}"
+                f"; the largest step that is not decided: {largest.name} takes "
+                f"{times(largest.ratio)} the time of {largest.before}"
             )
         # Between two releases the largest step is the whole of it.
         said_already = largest is not None and len(timed) == 2
         if timed[1:] and not said_already:
-            said += f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}"
+            said += (
+                f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}"
+            )
         said = said if timed[1:] else "fewer than two releases have a number"
         lines.append(f"{series[0].series} on {found.name(series[0].cell.machine)}: {said}.")
     return lines
@@ -296,16 +402,27 @@ def _page(found: Releases) -> Page:
 
 
 def _draw(found: Releases, path: Path) -> list[Path]:
-    """Draw a panel for each series: releases down, the time over that of the first across, changes marked."""
+    """Draw a panel for each series: releases down, the time over that of the first across, changes
+    marked.
+    """
     pages = []
     for machine, here in grouped(found.rows, lambda each: each.cell.machine).items():
         points = [
-            (each.series, each.name, each.change or "neither, or noise", each.to_first or Ratio(1.0, None, None, ""))
+            (
+                each.series,
+                each.name,
+                each.change or "neither, or noise",
+                each.to_first or Ratio(1.0, None, None, ""),
+            )
             for each in here
             if each.cell.timed is not None
         ]
         pages.append(
-            (f"Releases, on {found.name(machine)}", "times as long as the first; bars: 95 % intervals", points)
+            (
+                f"Releases, on {found.name(machine)}",
+                "times as long as the first; bars: 95 % intervals",
+                points,
+            )
         )
     return draw([each for each in pages if each[2]], path, series="than the one before")
 
@@ -318,11 +435,20 @@ def _analyse(source: Source) -> Releases:
 
 REPORT = Report(
     name="releases",
-    summary="The releases of a framework in order, and where it became slower or faster (`dlbench releases`).",
-    examples=("dlbench report releases", "dlbench report releases --networks lstm32 --plot releases.png"),
+    summary=(
+        "The releases of a framework in order, and where it became slower or faster (`dlbench "
+        "releases`)."
+    ),
+    examples=(
+        "dlbench report releases",
+        "dlbench report releases --networks lstm32 --plot releases.png",
+    ),
     analyse=_analyse,
     page=lambda found, options: _page(found),
-    data=lambda found: {"rows": objects(_columns(found, found.rows), found.rows), "notes": headline(found)},
+    data=lambda found: {
+        "rows": objects(_columns(found, found.rows), found.rows),
+        "notes": headline(found),
+    },
     rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),
     draw=lambda found, path, options: _draw(found, path),
     drawable=lambda found: any(each.cell.timed for each in found.rows),

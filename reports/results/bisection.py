@@ -1,7 +1,8 @@
 """The result of a bisection: the first slower candidate, or why none can be named.
 
-A search for the first faster one (`--faster`) goes backwards in time from the good end, which is then the later one:
-the point where it gets slower is the same, and the candidate on its good side is the answer.
+A search for the first faster one (`--faster`) goes backwards in time from the good end, which is
+then the later one: the point where it gets slower is the same, and the candidate on its good side
+is the answer.
 """
 
 from collections.abc import Sequence
@@ -90,7 +91,8 @@ class Bisection:
     faster: bool = False
     """Whether it goes backwards in time, to the first faster one."""
     operators: StepDifference | None = None
-    """Which operators account for the difference between the last fast candidate and the first slow one."""
+    """Which operators account for the difference between the last fast candidate and the first slow
+    one."""
 
     @property
     def bad(self) -> str:
@@ -107,16 +109,24 @@ class Bisection:
             return BisectionOutcome.UNDECIDED
         if found.several >= self.confidence:
             return BisectionOutcome.SEVERAL
-        return BisectionOutcome.FOUND if max(found.places) >= self.confidence else BisectionOutcome.UNDECIDED
+        return (
+            BisectionOutcome.FOUND
+            if max(found.places) >= self.confidence
+            else BisectionOutcome.UNDECIDED
+        )
 
     @property
     def _span(self) -> tuple[int, int]:
-        """The smallest probable range of candidates: the indices of its first and last testable ones."""
+        """The smallest probable range of candidates: the indices of its first and last testable
+        ones.
+        """
         return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
 
     @property
     def _edge(self) -> tuple[int, int]:
-        """The places, from the good one on, of the last fast one that was tested and of the first slow one."""
+        """The places, from the good one on, of the last fast one that was tested and of the first
+        slow one.
+        """
         first, last = self._span
         places = (0, *self.assessment.candidates) if self.assessment else (0,)
         return places[first], places[last + 1]
@@ -157,11 +167,15 @@ class Bisection:
         return None if found is None or found.between is None else self.names[found.between - 1]
 
 
-def candidate(name: str, about: str, logs: Sequence[float], slower: float | None, problem: str) -> Candidate:
+def candidate(
+    name: str, about: str, logs: Sequence[float], slower: float | None, problem: str
+) -> Candidate:
     """Return a candidate by the logarithms of its pairs' ratios."""
     ratio = None
     if logs:
         found = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
         low, high = (found.low, found.high) if found.low > 0 else (None, None)
-        ratio = Ratio(found.ratio, low, high, f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}")
+        ratio = Ratio(
+            found.ratio, low, high, f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}"
+        )
     return Candidate(name, about, len(logs), ratio, slower, problem)

@@ -1,10 +1,12 @@
 """Cells: launches of one machine and one cell as one result, put side by side as a matrix.
 
-`build_matrix` makes cells from records; `assemble` puts cells of any origin (records of several machines, a published
-table) side by side: groups and under them rows down, columns across, one block of columns for each machine.
+`build_matrix` makes cells from records; `assemble` puts cells of any origin (records of several
+machines, a published table) side by side: groups and under them rows down, columns across, one
+block of columns for each machine.
 
-The store decides which records count (`Results.newest`): for each cell on each machine those of the newest run that
-measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
+The store decides which records count (`Results.newest`): for each cell on each machine those of the
+newest run that measured it, with one environment. A run that only skipped a cell does not displace
+one that measured it.
 """
 
 import math
@@ -62,7 +64,8 @@ from dlbench.reports.results.thread_evidence import Observed, observe
 Row = TypeVar("Row")
 
 TOO_SHORT = (
-    f"its samples are too short for the clock (0, or less than {LEAST_SAMPLE_NS} ns). Let a sample hold more calls."
+    f"its samples are too short for the clock (0, or less than {LEAST_SAMPLE_NS} ns). Let a sample "
+    "hold more calls."
 )
 _PAUSE = timedelta(hours=1)
 """A run without a launch for longer has paused, and the machine may have changed meanwhile."""
@@ -80,7 +83,8 @@ class CellResult:
     seconds: Summary | None = None
     """Per mini-batch; kept for a cell that failed parity too, where it is not shown as a number."""
     items_per_second: float | None = None
-    """Examples; for the recurrent networks sequences. None where the mini-batch size is not known."""
+    """Examples; for the recurrent networks sequences. None where the mini-batch size is not
+    known."""
     gflops: float | None = None
     """10^9 floating-point operations per second, by `Family.flops`."""
     ceiling_fraction: float | None = None
@@ -94,7 +98,8 @@ class CellResult:
     """None where no launch counted page faults."""
     flags: tuple[Flag, ...] = ()
     best: bool = False
-    """Among the fastest of its column within its group: none is faster by more than noise may explain."""
+    """Among the fastest of its column within its group: none is faster by more than noise may
+    explain."""
     run: str = ""
     environment: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +164,8 @@ class Matrix:
     """By machine and cell, in the order of the table."""
     notes: tuple[str, ...] = ()
     quantity: str = SECONDS
-    """The quantity that the cells' `seconds` are; another one in what `quantities.in_quantity` returns alone."""
+    """The quantity that the cells' `seconds` are; another one in what `quantities.in_quantity`
+    returns alone."""
 
     def at(self, group: Cell, row: Cell, column: Place) -> CellResult | None:
         """Return the cell of this group, row and column."""
@@ -177,7 +183,10 @@ class Matrix:
 
 def _place(group: Cell, row: Cell, column: Place) -> Place:
     role = {axes.GROUP: group, axes.ROW: row, axes.COLUMN: column.cell}
-    return Place(column.machine, axes.BLANK._replace(**{a.name: getattr(role[a.role], a.name) for a in axes.AXES}))
+    return Place(
+        column.machine,
+        axes.BLANK._replace(**{a.name: getattr(role[a.role], a.name) for a in axes.AXES}),
+    )
 
 
 @dataclass(frozen=True)
@@ -196,7 +205,9 @@ class Compared(Generic[Row]):
 
 
 def build_matrix(results: Results) -> Matrix:
-    """Return the matrix of these results, which hold no more than the records that count (`Results.newest`)."""
+    """Return the matrix of these results, which hold no more than the records that count
+    (`Results.newest`).
+    """
     counting = [record for record in last_attempts(results.records) if record.side != BASELINE]
     counting.sort(key=lambda record: record.started)
     of_cell = grouped(counting, lambda record: Place(record.machine, record.cell))
@@ -204,13 +215,19 @@ def build_matrix(results: Results) -> Matrix:
     ran = [records[-1] for records in of_cell.values() if records[-1].environment]
     newest = {
         row: max(of_row, key=lambda record: record.started)
-        for row, of_row in grouped(ran, lambda record: (record.machine, row_of(record.cell))).items()
+        for row, of_row in grouped(
+            ran, lambda record: (record.machine, row_of(record.cell))
+        ).items()
     }
     in_turns = _seconds_in_turns(counting)
     cells = []
     for place, records in of_cell.items():
         made = _cell(records, results.hosts.get(place.machine), ceiling(place), in_turns)
-        cells.append(_flag_older_environment(made, records[-1], newest.get((place.machine, row_of(place.cell)))))
+        cells.append(
+            _flag_older_environment(
+                made, records[-1], newest.get((place.machine, row_of(place.cell)))
+            )
+        )
     cells = _with_common_spread(_put_side_by_side(cells, counting, in_turns))
     return assemble(cells, results.hosts, _notes(results, counting))
 
@@ -229,15 +246,21 @@ def _was_timed(record: Record) -> bool:
 
 def _seconds_in_turns(records: Sequence[Record]) -> InTurns:
     found: dict[tuple[str, str, Cell], float] = {}
-    timed = [record for record in records if record.group and record.outcome.turns and _was_timed(record)]
+    timed = [
+        record for record in records if record.group and record.outcome.turns and _was_timed(record)
+    ]
     for of_group in grouped(timed, lambda record: (record.run, record.group)).values():
         seconds = seconds_in_turns([record.outcome for record in of_group])
         found |= zip(map(_in_a_group, of_group), seconds, strict=True)
     return found
 
 
-def _put_side_by_side(cells: Sequence[CellResult], records: Sequence[Record], in_turns: InTurns) -> list[CellResult]:
-    """Return the cells with what the groups of their launches say about their ratios, machine by machine."""
+def _put_side_by_side(
+    cells: Sequence[CellResult], records: Sequence[Record], in_turns: InTurns
+) -> list[CellResult]:
+    """Return the cells with what the groups of their launches say about their ratios, machine by
+    machine.
+    """
     machine_of = {record.run: record.machine for record in records}
     places = [Place(cell.machine, cell.cell) for cell in cells]
     groups: dict[tuple[str, str], dict[Place, float]] = {}
@@ -259,7 +282,9 @@ def _put_side_by_side(cells: Sequence[CellResult], records: Sequence[Record], in
         for index, number in enumerate(wanted):
             summary = cells[number].seconds
             assert summary is not None
-            found[number] = replace(cells[number], seconds=replace(summary, beside=known, place=index))
+            found[number] = replace(
+                cells[number], seconds=replace(summary, beside=known, place=index)
+            )
     return found
 
 
@@ -268,7 +293,13 @@ def _flag_older_environment(cell: CellResult, record: Record, newest: Record | N
         return cell
     if dict(cell.variables) != newest.variables:
         before, now = variables_in_words(cell.variables), variables_in_words(newest.variables)
-        return replace(cell, flags=(*cell.flags, Flag(OTHER_ENVIRONMENT, f"--env: {before}, the row's newest: {now}")))
+        return replace(
+            cell,
+            flags=(
+                *cell.flags,
+                Flag(OTHER_ENVIRONMENT, f"--env: {before}, the row's newest: {now}"),
+            ),
+        )
     sentence = f"environment {cell.environment[:12]}, the row's newest is {newest.environment[:12]}"
     version = record.outcome.software.get("version")
     if version and version == newest.outcome.software.get("version"):
@@ -280,21 +311,32 @@ def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells with what the cells of their machine say together about launches."""
     found: list[CellResult] = []
     for of_machine in grouped(cells, lambda cell: cell.machine).values():
-        summaries = iter(with_common_spread([cell.seconds for cell in of_machine if cell.seconds is not None]))
-        found += [cell if cell.seconds is None else _with_seconds(cell, next(summaries)) for cell in of_machine]
+        summaries = iter(
+            with_common_spread([cell.seconds for cell in of_machine if cell.seconds is not None])
+        )
+        found += [
+            cell if cell.seconds is None else _with_seconds(cell, next(summaries))
+            for cell in of_machine
+        ]
     return found
 
 
 def _with_seconds(cell: CellResult, seconds: Summary) -> CellResult:
-    """Return a cell with its final time, without the flag of few launches where the interval covers them."""
-    kept = tuple(flag for flag in cell.flags if flag.kind is not FEW_LAUNCHES or not seconds.covers_launches)
+    """Return a cell with its final time, without the flag of few launches where the interval covers
+    them.
+    """
+    kept = tuple(
+        flag for flag in cell.flags if flag.kind is not FEW_LAUNCHES or not seconds.covers_launches
+    )
     return replace(cell, seconds=seconds, flags=kept)
 
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:
     notes = [
-        f"{name}: cells were measured with several environments (builds, or variables of --env); only the newest of "
-        "each cell is shown."
+        (
+            f"{name}: cells were measured with several environments (builds, or variables of "
+            "--env); only the newest of each cell is shown."
+        )
         for name in sorted(results.displaced)
     ]
     notes += _notes_on_variables(records)
@@ -302,24 +344,36 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
     if len(runs) > 1:
         times = sorted(record.started for record in records)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
-        notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
+        notes.append(
+            f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one."
+        )
     for run, of_run in grouped(records, lambda record: record.run).items():
-        pauses = [(a.started, b.started) for a, b in pairwise(of_run) if b.started - a.started > _PAUSE]
+        pauses = [
+            (a.started, b.started) for a, b in pairwise(of_run) if b.started - a.started > _PAUSE
+        ]
         if pauses:
             begin, end = max(pauses, key=lambda pause: pause[1] - pause[0])
             notes.append(
-                f"{run}: no launch from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; the machine may have been "
-                "faster or slower before than after, and a cell's launches may lie on both sides."
+                f"{run}: no launch from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; the "
+                "machine may have been faster or slower before than after, and a cell's launches "
+                "may lie on both sides."
             )
     notes += [
         f"{run}: a comparison of two builds; the candidate is shown, the baseline is not."
         if of_two
-        else f"{run}: a search for the fastest (tune), which launched fast cells more often than others."
-        for run, of_two in sorted({(record.run, record.side != SEARCH) for record in records if record.side})
+        else (
+            f"{run}: a search for the fastest (tune), which launched fast cells more often than "
+            "others."
+        )
+        for run, of_two in sorted(
+            {(record.run, record.side != SEARCH) for record in records if record.side}
+        )
     ]
     notes += [
-        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where the fastest of the "
-        "column was undecided (--interval fastest)."
+        (
+            f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where the "
+            "fastest of the column was undecided (--interval fastest)."
+        )
         for run in results.contests
         if run.id in runs
     ]
@@ -341,47 +395,85 @@ def _notes_on_variables(records: Sequence[Record]) -> list[str]:
         if not those[0].variables:
             continue
         rows = listed(list(dict.fromkeys(row_name(record.cell) for record in those)))
-        which = "all cells" if len(those) == len(launched) else f"{len(those)} of {len(launched)} cells ({rows})"
+        which = (
+            "all cells"
+            if len(those) == len(launched)
+            else f"{len(those)} of {len(launched)} cells ({rows})"
+        )
         notes.append(f"Launched with {words} (--env): {which}.")
     return notes
 
 
-def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
-    """Put cells side by side, in a settled order, and mark the best of each column within each group."""
+def assemble(
+    cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()
+) -> Matrix:
+    """Put cells side by side, in a settled order, and mark the best of each column within each
+    group.
+    """
     by_place = {Place(cell.machine, cell.cell): cell for cell in cells}
-    known = {name: hosts.get(name) or Host(name, name[:12]) for name in [*hosts, *(p.machine for p in by_place)]}
+    known = {
+        name: hosts.get(name) or Host(name, name[:12])
+        for name in [*hosts, *(p.machine for p in by_place)]
+    }
     machines = list(known)
-    columns = sorted({c.column for c in by_place.values()}, key=lambda c: (machines.index(c.machine), _device_order(c)))
+    columns = sorted(
+        {c.column for c in by_place.values()},
+        key=lambda c: (machines.index(c.machine), _device_order(c)),
+    )
     groups = {cell.group for cell in by_place.values()}
     rows: dict[Cell, tuple[Cell, ...]] = {}
     ordered: dict[Place, CellResult] = {}
     for group in sorted(
-        groups, key=lambda group: (in_order(group.network), axes.order_of(group.batch_size), axes.sort_key(group))
+        groups,
+        key=lambda group: (
+            in_order(group.network),
+            axes.order_of(group.batch_size),
+            axes.sort_key(group),
+        ),
     ):
-        rows[group] = tuple(sorted({cell.row for cell in by_place.values() if cell.group == group}, key=row_order))
+        rows[group] = tuple(
+            sorted({cell.row for cell in by_place.values() if cell.group == group}, key=row_order)
+        )
         places = [_place(group, row, column) for row in rows[group] for column in columns]
         ordered |= {place: by_place[place] for place in places if place in by_place}
         for column in columns:
-            found = [ordered[p] for row in rows[group] if (p := _place(group, row, column)) in ordered]
+            found = [
+                ordered[p] for row in rows[group] if (p := _place(group, row, column)) in ordered
+            ]
             peers = _with_break_even(found)
             ordered |= {Place(cell.machine, cell.cell): cell for cell in peers}
-            ordered |= {Place(cell.machine, cell.cell): replace(cell, best=True) for cell in _fastest(peers)}
+            ordered |= {
+                Place(cell.machine, cell.cell): replace(cell, best=True) for cell in _fastest(peers)
+            }
     used = {column.machine for column in columns}
     used_hosts = {name: host for name, host in known.items() if name in used}
-    return Matrix(used_hosts, tuple(columns), rows, ordered, tuple(dict.fromkeys([*notes, *_of_one_name(rows)])))
+    return Matrix(
+        used_hosts,
+        tuple(columns),
+        rows,
+        ordered,
+        tuple(dict.fromkeys([*notes, *_of_one_name(rows)])),
+    )
 
 
 def _with_break_even(peers: Sequence[CellResult]) -> list[CellResult]:
-    """Return the cells of a column and group, those of a framework with several modes with their break-even."""
+    """Return the cells of a column and group, those of a framework with several modes with their
+    break-even.
+    """
     found = []
     for of_framework in grouped(peers, lambda cell: cell.row.framework).values():
         fair_ones = fair(of_framework)
         started = {id(cell): start for cell in fair_ones if (start := cell.measured.get("start"))}
-        first = min(of_framework, key=lambda cell: started[id(cell)].median if id(cell) in started else math.inf)
+        first = min(
+            of_framework,
+            key=lambda cell: started[id(cell)].median if id(cell) in started else math.inf,
+        )
         for cell in of_framework:
             start, other = started.get(id(cell)), started.get(id(first))
             if cell is not first and start and other and cell.seconds and first.seconds:
-                cell = replace(cell, break_even=break_even(start, cell.seconds, other, first.seconds))
+                cell = replace(
+                    cell, break_even=break_even(start, cell.seconds, other, first.seconds)
+                )
             found.append(cell)
     return found
 
@@ -390,7 +482,10 @@ def _of_one_name(groups: Iterable[Cell]) -> list[str]:
     """Return a line for each name that stands for several networks here."""
     networks = dict.fromkeys((group.network, group.specification) for group in groups)
     return [
-        f"{name} is the name of {len(several)} networks with different numbers, shown separately in this order: "
+        (
+            f"{name} is the name of {len(several)} networks with different numbers, shown "
+            "separately in this order: "
+        )
         + ", ".join(digest or "as first shipped" for _, digest in several)
         for name, several in grouped(networks, lambda network: network[0]).items()
         if len(several) > 1
@@ -404,7 +499,9 @@ def _device_order(column: Place) -> tuple[object, ...]:
 
 
 def fair(cells: Iterable[CellResult]) -> list[CellResult]:
-    """Return the cells with a time that may be compared: none that used more threads than asked, or is doubtful."""
+    """Return the cells with a time that may be compared: none that used more threads than asked, or
+    is doubtful.
+    """
     unfair = (THREADS_EXCEEDED, NEAR_PEAK)
     return [cell for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
 
@@ -412,8 +509,8 @@ def fair(cells: Iterable[CellResult]) -> list[CellResult]:
 def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summary]]:
     """Return the cells of a column that may be its fastest, each with its time, the fastest first.
 
-    They are fair, and cells without a parity check are among them only if none has one. Cells that took turns are in
-    the order of their ratios: their seconds are known less precisely.
+    They are fair, and cells without a parity check are among them only if none has one. Cells that
+    took turns are in the order of their ratios: their seconds are known less precisely.
     """
     timed = [(cell, cell.timed) for cell in fair(cells) if cell.timed is not None]
     pool = [pair for pair in timed if not pair[0].has(PARITY_UNCHECKED)] or timed
@@ -424,7 +521,9 @@ def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summar
 
 
 def _fastest(cells: list[CellResult]) -> list[CellResult]:
-    """Return the fastest cell and those within noise of it; empty if there is nothing to choose from."""
+    """Return the fastest cell and those within noise of it; empty if there is nothing to choose
+    from.
+    """
     pool = in_the_running(cells)
     if not pool or len(cells) < 2:
         return []
@@ -433,9 +532,11 @@ def _fastest(cells: list[CellResult]) -> list[CellResult]:
 
 
 def _ceilings(results: Results) -> Callable[[Place], float | None]:
-    """Return the ceiling in FLOP/s by cell: the highest matrix-product rate on its machine at no more threads."""
-    # The frameworks' own products: (machine, device, precision) -> threads and FLOP/s. One that used more threads than
-    # it was asked to says nothing about that number of threads.
+    """Return the ceiling in FLOP/s by cell: the highest matrix-product rate on its machine at no
+    more threads.
+    """
+    # The frameworks' own products: (machine, device, precision) -> threads and FLOP/s. One that
+    # used more threads than it was asked to says nothing about that number of threads.
     products = {where: list(rates) for where, rates in results.products.items()}
     for record in results.records:
         if rate := product_rate(record, results.hosts.get(record.machine)):
@@ -444,25 +545,33 @@ def _ceilings(results: Results) -> Callable[[Place], float | None]:
 
     def ceiling(place: Place) -> float | None:
         machine, cell = place
-        # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
+        # A framework's own product is one worker's. On the CPU the workers beyond those that fit
+        # add nothing.
         workers, threads = cell.world_size, cell.threads
         host = results.hosts.get(machine)
         if cell.on_cpu and host is not None and host.effective_cpus:
-            # No more threads than the quota's CPUs can be at work; without a count there may be as many.
+            # No more threads than the quota's CPUs can be at work; without a count there may be as
+            # many.
             cpus = min(host.effective_cpus, math.ceil(cell.cpu_quota) or host.effective_cpus)
             threads = min(threads or cpus, cpus) if cell.cpu_quota or not threads else threads
             workers = min(workers, max(1, host.effective_cpus // max(1, cell.threads)))
         own = products.get((machine, cell.device, cell.precision), [])
         rates = [rate * workers for count, rate in own if not cell.on_cpu or count <= threads]
         if cell.on_cpu and cell.precision == "float32" and machine in results.ceilings:
-            rates.append(results.ceilings[machine].gemm_flops_per_second(threads * cell.world_size) or 0.0)
+            rates.append(
+                results.ceilings[machine].gemm_flops_per_second(threads * cell.world_size) or 0.0
+            )
         return max(rates, default=0.0) or None
 
     return ceiling
 
 
-def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_turns: InTurns) -> CellResult:
-    """Return the cell that these records of one cell, machine and environment make; the newest is last."""
+def _cell(
+    records: list[Record], host: Host | None, ceiling: float | None, in_turns: InTurns
+) -> CellResult:
+    """Return the cell that these records of one cell, machine and environment make; the newest is
+    last.
+    """
     newest = records[-1]
     cell = newest.cell
     status, reason = _status(records)
@@ -491,7 +600,9 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_tu
     if cell.batch_size is not None:
         items_per_second = cell.batch_size / summary.median
         # A framework that computes nothing has no parameters, and no outputs.
-        if family is not None and any(outcome.parameter_count or _gave_outputs(outcome) for outcome in outcomes):
+        if family is not None and any(
+            outcome.parameter_count or _gave_outputs(outcome) for outcome in outcomes
+        ):
             gflops = family.flops(cell.batch_size, cell.infers) / summary.median * 1e-9
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
@@ -511,7 +622,10 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None, in_tu
         items_per_second=items_per_second,
         gflops=gflops,
         ceiling_fraction=fraction,
-        parity=next((each for each in parities if each.verdict == "disagrees"), parities[-1] if parities else None),
+        parity=next(
+            (each for each in parities if each.verdict == "disagrees"),
+            parities[-1] if parities else None,
+        ),
         observed=observe(outcomes),
         device_observed=observe_device(timed),
         memory_observed=observe_memory(outcomes),
@@ -529,7 +643,9 @@ def _gave_outputs(outcome: Outcome) -> bool:
     return outcome.parity is not None and outcome.parity.output_error is not None
 
 
-def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary]) -> dict[str, str]:
+def _unmeasured(
+    record: Record, outcome: Outcome, measured: Mapping[str, Summary]
+) -> dict[str, str]:
     """Return why quantities are not known; nothing of a benchmark that another program measured."""
     found: dict[str, str] = {}
     if record.cell.adapter == IMPORTED:
@@ -542,12 +658,16 @@ def _unmeasured(record: Record, outcome: Outcome, measured: Mapping[str, Summary
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:
-    """Return the status of a cell: untrustworthy results outweigh everything, else one good launch makes a number."""
+    """Return the status of a cell: untrustworthy results outweigh everything, else one good launch
+    makes a number.
+    """
     for wanted in (Status.IMPLAUSIBLE, Status.PARITY_FAILED, Status.OK):
         found = [record for record in records if record.outcome.status is wanted]
         if found:
             outcome = found[-1].outcome
-            of_parity = outcome.parity.reason if outcome.parity and wanted is Status.PARITY_FAILED else ""
+            of_parity = (
+                outcome.parity.reason if outcome.parity and wanted is Status.PARITY_FAILED else ""
+            )
             return wanted, outcome.reason or of_parity
     return records[-1].outcome.status, records[-1].outcome.reason
 
@@ -555,8 +675,8 @@ def _status(records: list[Record]) -> tuple[Status, str]:
 def fastest_mode(cells: Sequence[CellResult]) -> CellResult:
     """Return the fastest of a framework's modes at one place; ``cells`` must not be empty.
 
-    A cell that used more threads than asked, or has no parity check, is returned only if no other has a number;
-    without any number, a launched cell is preferred.
+    A cell that used more threads than asked, or has no parity check, is returned only if no other
+    has a number; without any number, a launched cell is preferred.
     """
     timed = [cell for cell in cells if cell.timed is not None]
     if not timed:

@@ -21,7 +21,11 @@ def commit_in_words(commit_info: Mapping[str, Any]) -> str:
     if not name:
         return ""
     branch = commit_info.get("branch")
-    remarks = [branch] if isinstance(branch, str) and branch not in ("", "(unknown)", "(detached head)") else []
+    remarks = (
+        [branch]
+        if isinstance(branch, str) and branch not in ("", "(unknown)", "(detached head)")
+        else []
+    )
     if commit_info.get("dirty") is True:
         remarks.append("modified")
     return one_line(name[:_SHORT] + (f" ({', '.join(remarks)})" if remarks else ""), FIELD)

@@ -1,7 +1,8 @@
-"""What differs between two records other than their measurements: interpreter, packages, settings, commit.
+"""What differs between two records other than their measurements: interpreter, packages, settings,
+commit.
 
-A history names what changed on a night, a report of releases what changed beside the release, and a comparison what
-else differs between its sides.
+A history names what changed on a night, a report of releases what changed beside the release, and a
+comparison what else differs between its sides.
 """
 
 from collections import Counter
@@ -43,7 +44,10 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
         *(pair for pair in _each("", old, new) if pair[1:] not in versions),
         ("interpreter", before.interpreter, after.interpreter),
     ]
-    if IMPORTED not in (before.cell.adapter, after.cell.adapter):  # which another program launched in its own way
+    if IMPORTED not in (
+        before.cell.adapter,
+        after.cell.adapter,
+    ):  # which another program launched in its own way
         pairs += [
             ("dlbench", before.version, after.version),
             *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),
@@ -51,7 +55,11 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
             ("CPU quota", before.quota_cpus, after.quota_cpus),
             ("environment", before.environment[:12], after.environment[:12]),
         ]
-    found = [Difference(after.side, what, _words(old), _words(new)) for what, old, new in pairs if old != new]
+    found = [
+        Difference(after.side, what, _words(old), _words(new))
+        for what, old, new in pairs
+        if old != new
+    ]
     return tuple(sorted(found, key=lambda each: suspicion(each.what)))
 
 
@@ -59,7 +67,19 @@ MOST_SHOWN = 5
 """Differences that are named; JSON has all."""
 _SUSPECTS = (
     ("interpreter", "commit"),
-    ("cpu model", "kernels", "cpu_capability", "blas", "mkl", "onednn", "xla", "eigen", "openmp", "cuda", "cudnn"),
+    (
+        "cpu model",
+        "kernels",
+        "cpu_capability",
+        "blas",
+        "mkl",
+        "onednn",
+        "xla",
+        "eigen",
+        "openmp",
+        "cuda",
+        "cudnn",
+    ),
     ("jax", "tensorflow", "torch", "onnx", "mxnet", "paddle", "keras", "openvino", "numpy"),
     ("mode_settings", "variables", "tuning", "execution", "threads", "cpus", "quota"),
     ("governor", "microcode", "kernel", "libc", "compiler"),
@@ -82,7 +102,9 @@ def _words(value: object) -> str | None:
 
 
 def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the packages of a framework's description of itself, and the rest of it, one level deep."""
+    """Return the packages of a framework's description of itself, and the rest of it, one level
+    deep.
+    """
     packages = software.get(_DISTRIBUTIONS)
     flat: dict[str, Any] = {}
     for key, value in software.items():
@@ -96,7 +118,9 @@ def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str,
 
 
 def _of_pytest_benchmark(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file of pytest-benchmark says of a benchmark's circumstances: commit, version and options."""
+    """Return what a file of pytest-benchmark says of a benchmark's circumstances: commit, version
+    and options.
+    """
     known: dict[str, Any] = {"pytest-benchmark": kept.get("version")}
     commit = kept.get("commit_info")
     if isinstance(commit, Mapping) and (words := commit_in_words(commit)):
@@ -107,7 +131,9 @@ def _of_pytest_benchmark(kept: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _each(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
+def _each(
+    prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterable[tuple[str, Any, Any]]:
     for key in sorted({*old, *new}):
         yield prefix + str(key), old.get(key), new.get(key)
 
@@ -115,7 +141,8 @@ def _each(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterab
 def difference_words(found: Difference) -> str:
     """Return a difference in words: "numpy 1.26.4 -> 2.0.0"."""
     before, after = (
-        text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
+        text if len(text) <= 40 else text[:37] + "..."
+        for text in (found.before or "-", found.after or "-")
     )
     what = f"{found.side}: {found.what}" if found.side else found.what
     if found.before is None:
@@ -168,7 +195,13 @@ def side_differences(
                 counts[each.what, each.before, each.after] += 1
 
     def place(found: SideDifference) -> tuple[object, ...]:
-        return suspicion(found.what), -found.cells, found.what, found.baseline or "", found.candidate or ""
+        return (
+            suspicion(found.what),
+            -found.cells,
+            found.what,
+            found.baseline or "",
+            found.candidate or "",
+        )
 
     return tuple(sorted((SideDifference(*key, count) for key, count in counts.items()), key=place))
 
@@ -193,7 +226,9 @@ def _first(records: Sequence[Record]) -> Record:
 
 
 def side_differences_line(found: Sequence[SideDifference], cells: int) -> str:
-    """Return one sentence on what differs between the sides of a comparison of this many cells; empty for nothing."""
+    """Return one sentence on what differs between the sides of a comparison of this many cells;
+    empty for nothing.
+    """
     if not found:
         return ""
     words = []

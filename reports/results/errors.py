@@ -1,4 +1,5 @@
-"""The errors of the host side, each a full sentence for a person: what is wrong, where, and what to do.
+"""The errors of the host side, each a full sentence for a person: what is wrong, where, and what to
+do.
 
 DlbenchError            exit code 1
 +-- ReportError         exit code 2   a report was asked for that the results cannot give

@@ -2,11 +2,12 @@
 
 Threads are judged in `thread_evidence`, disturbance by others in `disturbance`.
 
-On a GPU, the framework's events on the device time each sample by the GPU's clock. If they show more than the wall
-clock, the fence did not wait; if less, the device did not work for part of the time. A step is host-bound if the
-device's operators and copies, from the profile after the timed steps (without one from NVML's utilisation, for a
-resident mini-batch only), take less than `BUSY_SHARE` of the median step. The host's threads, which only launch the
-GPU's work, are not judged.
+On a GPU, the framework's events on the device time each sample by the GPU's clock. If they show
+more than the wall clock, the fence did not wait; if less, the device did not work for part of the
+time. A step is host-bound if the device's operators and copies, from the profile after the timed
+steps (without one from NVML's utilisation, for a resident mini-batch only), take less than
+`BUSY_SHARE` of the median step. The host's threads, which only launch the GPU's work, are not
+judged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,29 +44,47 @@ class Flag:
 
 
 PARITY = FlagKind("parity", "!", "computed something other than the reference: not comparable")
-PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "not checked against the reference mathematics")
+PARITY_UNCHECKED = FlagKind(
+    "parity_unchecked", "?", "not checked against the reference mathematics"
+)
 LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
-LOSS_CONSTANT = FlagKind("loss_constant", "=", "the loss is the same after every step: does the step train?")
+LOSS_CONSTANT = FlagKind(
+    "loss_constant", "=", "the loss is the same after every step: does the step train?"
+)
 ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it was measured")
 THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
 THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
 CONTENDED = FlagKind("contended", "~", "disturbed: other programs used the CPUs")
-SHARED_NODE = FlagKind("shared_node", "s", "measured on a node of a fleet that the job did not have to itself")
-THROTTLED = FlagKind("throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread")
+SHARED_NODE = FlagKind(
+    "shared_node", "s", "measured on a node of a fleet that the job did not have to itself"
+)
+THROTTLED = FlagKind(
+    "throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread"
+)
 DEVICE_THROTTLED = FlagKind("device_throttled", "t", "heat or the power supply slowed the GPU down")
-DEVICE_TIME = FlagKind("device_time", "d", "the GPU's own clock and the wall clock differ by more than 2 %")
-HOST_BOUND = FlagKind("host_bound", "h", "the GPU waited for the host: it worked less than 80 % of the time")
+DEVICE_TIME = FlagKind(
+    "device_time", "d", "the GPU's own clock and the wall clock differ by more than 2 %"
+)
+HOST_BOUND = FlagKind(
+    "host_bound", "h", "the GPU waited for the host: it worked less than 80 % of the time"
+)
 NO_STEADY_STATE = FlagKind(
     "no_steady_state", "u", "no steady state: the samples still change after the longest warm-up"
 )
 MEMORY_STATES = FlagKind(
-    "memory_states", "f", "its steps or launches got different amounts of memory anew: page faults explain differences"
+    "memory_states",
+    "f",
+    "its steps or launches got different amounts of memory anew: page faults explain differences",
 )
-OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
+OVER_CEILING = FlagKind(
+    "over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong"
+)
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches failed")
 OTHER_ENVIRONMENT = FlagKind(
-    "other_environment", "e", "measured with an older environment, or other variables, than the rest of its row"
+    "other_environment",
+    "e",
+    "measured with an older environment, or other variables, than the rest of its row",
 )
 SAMPLES_NOT_KEPT = FlagKind(
     "samples_not_kept", "k", "its samples were not kept: only their median is known, and its spread"
@@ -77,8 +96,11 @@ FEW_LAUNCHES = FlagKind(
 KINDS = tuple(each for each in globals().copy().values() if isinstance(each, FlagKind))
 """All of them, in this order."""
 
-ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, LOSS_CONSTANT, ECC_ERRORS, SAMPLES_NOT_KEPT})
-"""What is doubtful, or unknown, counts from one launch on; noisy measurements from half of the launches."""
+ONCE_IS_ENOUGH = frozenset(
+    {PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, LOSS_CONSTANT, ECC_ERRORS, SAMPLES_NOT_KEPT}
+)
+"""What is doubtful, or unknown, counts from one launch on; noisy measurements from half of the
+launches."""
 
 CEILING_SLACK = 1.02
 """A rate is over the ceiling when it exceeds it by more than measurement noise."""
@@ -91,24 +113,36 @@ BUSY_SHARE = 0.80
 LAUNCH_BOUND_SHARE = 0.50
 """Launch-bound: host-bound, and starting its operators would take this share of a step or more.
 
-An estimate: operators started from within the framework's own code may cost less than one started by itself.
+An estimate: operators started from within the framework's own code may cost less than one started
+by itself.
 """
 
 
 def product_rate(record: Record, host: Host | None) -> float | None:
     """Return the framework's own matrix-product rate in FLOP/s.
 
-    None where it was not measured, where no thread count was asked for, or where more threads than asked for worked.
+    None where it was not measured, where no thread count was asked for, or where more threads than
+    asked for worked.
     """
     if record.cell.on_cpu and not record.cell.threads:
         return None
     rate = record.outcome.gemm_flops_per_second
-    return rate if rate and all(flag.kind is not THREADS_EXCEEDED for flag in record_flags(record, host)) else None
+    return (
+        rate
+        if rate and all(flag.kind is not THREADS_EXCEEDED for flag in record_flags(record, host))
+        else None
+    )
 
 
 def record_flags(record: Record, host: Host | None) -> list[Flag]:
-    """Return the flags of a launch, and whether its node was shared; without a host some cannot be raised."""
-    found = _of_launch(record, host) if record.outcome.status in (Status.OK, Status.PARITY_FAILED) else []
+    """Return the flags of a launch, and whether its node was shared; without a host some cannot be
+    raised.
+    """
+    found = (
+        _of_launch(record, host)
+        if record.outcome.status in (Status.OK, Status.PARITY_FAILED)
+        else []
+    )
     if record.node is not None and record.node.shared:
         found.append((SHARED_NODE, f"shared node: {'; '.join(record.node.shared)}"))
     return [Flag(kind, sentence) for kind, sentence in found if sentence]
@@ -149,7 +183,9 @@ def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
 
 
 def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
-    """Return the flag of a cell of which some launches failed, the newest last; none where none did."""
+    """Return the flag of a cell of which some launches failed, the newest last; none where none
+    did.
+    """
     if not failed:
         return []
     outcome = failed[-1].outcome
@@ -163,8 +199,12 @@ def _keeps_heap(record: Record) -> bool:
 
 
 def memory_states(records: Sequence[Record]) -> list[Flag]:
-    """Return the flag of a cell whose launches differ in their page faults; none where they do not."""
-    sentence = states_between([record.outcome for record in records], any(map(_keeps_heap, records)))
+    """Return the flag of a cell whose launches differ in their page faults; none where they do
+    not.
+    """
+    sentence = states_between(
+        [record.outcome for record in records], any(map(_keeps_heap, records))
+    )
     return [Flag(MEMORY_STATES, sentence)] if sentence else []
 
 
@@ -178,27 +218,53 @@ def _of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, st
         found.append((PARITY, parity.reason or "it disagrees with the reference"))
     if outcome.final_loss_finite is False:
         found.append((LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
-    if parity is not None and len(parity.losses) > 1 and {*parity.losses, outcome.final_loss} == {parity.losses[0]}:
-        found.append((LOSS_CONSTANT, f"the loss is {parity.losses[0]:g} after every step: does the step train?"))
+    if (
+        parity is not None
+        and len(parity.losses) > 1
+        and {*parity.losses, outcome.final_loss} == {parity.losses[0]}
+    ):
+        found.append(
+            (
+                LOSS_CONSTANT,
+                f"the loss is {parity.losses[0]:g} after every step: does the step train?",
+            )
+        )
     return found
 
 
 def _of_device(record: Record, by_others: tuple[FlagKind, str]) -> list[tuple[FlagKind, str]]:
     cell, outcome = record.cell, record.outcome
     seen = observe_launch(outcome, record.telemetry, cell.world_size)
-    errors = [(seen.corrected_errors or 0, "corrected"), (seen.uncorrected_errors or 0, "uncorrected")]
+    errors = [
+        (seen.corrected_errors or 0, "corrected"),
+        (seen.uncorrected_errors or 0, "uncorrected"),
+    ]
     words = " and ".join(f"{count} {kind}" for count, kind in errors if count)
     clocks = host_bound = ""
     ratio = seen.event_per_wall
     off = 0.0 if ratio is None else abs(ratio - 1)
-    if ratio is not None and off > DEVICE_TIME_SHARE and off * median(outcome.samples_ns) * 1e-9 > DEVICE_TIME_SLACK:
-        why = "the clock stopped before the GPU did" if ratio > 1 else "the GPU did not work for the rest"
+    if (
+        ratio is not None
+        and off > DEVICE_TIME_SHARE
+        and off * median(outcome.samples_ns) * 1e-9 > DEVICE_TIME_SLACK
+    ):
+        why = (
+            "the clock stopped before the GPU did"
+            if ratio > 1
+            else "the GPU did not work for the rest"
+        )
         clocks = f"GPU event time is {ratio:.1%} of wall time: {why}"
     profiled = seen.busy_source == "profile"
-    if seen.busy_share is not None and seen.busy_share < BUSY_SHARE and (profiled or cell.placement == "resident"):
+    if (
+        seen.busy_share is not None
+        and seen.busy_share < BUSY_SHARE
+        and (profiled or cell.placement == "resident")
+    ):
         source = "" if profiled else ", by the driver's utilisation"
         why = f": {starting}" if (starting := starting_words(outcome)) else ""
-        host_bound = f"the GPU worked {seen.busy_share:.0%} of the time{source}; the host sets the pace{why}"
+        host_bound = (
+            f"the GPU worked {seen.busy_share:.0%} of the time{source}; the host sets the pace{why}"
+        )
     return [
         (ECC_ERRORS, f"{words} ECC errors of the GPU's memory during the launch" if words else ""),
         by_others,
@@ -209,13 +275,18 @@ def _of_device(record: Record, by_others: tuple[FlagKind, str]) -> list[tuple[Fl
 
 
 def starting_words(outcome: Outcome) -> str:
-    """Return in a sentence the share of a step that the host needs to start all its operators one by one.
+    """Return in a sentence the share of a step that the host needs to start all its operators one
+    by one.
 
-    Operators a step by the profile, times the host's seconds to start the smallest one, over the median step; empty
-    where unknown.
+    Operators a step by the profile, times the host's seconds to start the smallest one, over the
+    median step; empty where unknown.
     """
     device, steps = outcome.device, outcome.step_seconds()
-    start = None if device is None or device.ceilings is None else device.ceilings.operator_start_seconds
+    start = (
+        None
+        if device is None or device.ceilings is None
+        else device.ceilings.operator_start_seconds
+    )
     if device is None or device.launches is None or start is None or not steps:
         return ""
     share, micros = device.launches * start / median(steps), start * 1e6

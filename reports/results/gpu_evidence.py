@@ -1,12 +1,14 @@
 """Evidence of a GPU in the timed region: device events, the profile, and telemetry. Pure functions.
 
-Telemetry (`hardware_probe.telemetry`'s plain JSON) is read with leniency: anything missing or malformed is None.
+Telemetry (`hardware_probe.telemetry`'s plain JSON) is read with leniency: anything missing or
+malformed is None.
 
-Energy comes from the counter of Volta and later GPUs if it grew often enough in the region, with its value at the
-region's ends interpolated between samples. Otherwise power is integrated by the trapezoidal rule. A power reading is a
-mean over the preceding second on most GPUs since Ampere, and on some (A100, H100) the sensor samples only a quarter of
-the time (Yang, Adamek and Armour 2024, "Part-time Power Measurements"): the integral needs a steady load, such as timed
-steps. A region shorter than a second has neither.
+Energy comes from the counter of Volta and later GPUs if it grew often enough in the region, with
+its value at the region's ends interpolated between samples. Otherwise power is integrated by the
+trapezoidal rule. A power reading is a mean over the preceding second on most GPUs since Ampere, and
+on some (A100, H100) the sensor samples only a quarter of the time (Yang, Adamek and Armour 2024,
+"Part-time Power Measurements"): the integral needs a steady load, such as timed steps. A region
+shorter than a second has neither.
 """
 
 import math
@@ -29,9 +31,11 @@ Points = Sequence[tuple[float, float]]
 """Readings of one quantity, as pairs of the time on that clock and the value."""
 
 SHORTEST_REGION = 1.0
-"""Seconds. Utilisation and power are means over up to a second: those of a shorter region include time before it."""
+"""Seconds. Utilisation and power are means over up to a second: those of a shorter region include
+time before it."""
 ENOUGH_TICKS = 10
-"""The energy counter is used if it grew this often in the region: its resolution is then a tenth at worst."""
+"""The energy counter is used if it grew this often in the region: its resolution is then a tenth at
+worst."""
 LONGEST_GAP = 1.0
 """Seconds. Over a longer gap between readings, power is not interpolated."""
 
@@ -52,8 +56,8 @@ REASONS = {
 SLOWING = 0x8 | 0x20 | 0x40 | 0x80
 """The reasons that mean something is wrong: heat, or the power supply.
 
-The power cap is not among them: a busy GPU reaches the limit set by its vendor, on some cards all the time, and its
-clocks follow the power that the work takes. Nor are chosen settings.
+The power cap is not among them: a busy GPU reaches the limit set by its vendor, on some cards all
+the time, and its clocks follow the power that the work takes. Nor are chosen settings.
 """
 _LARGEST = 1e18
 
@@ -69,19 +73,36 @@ class Spread(NamedTuple):
 def region_of(outcome: Outcome) -> Region | None:
     """Return the timed region; None where the launch does not say it."""
     between = outcome.timed_between
-    if between is None or len(between) != 2 or not all(isinstance(each, int | float) for each in between):
+    if (
+        between is None
+        or len(between) != 2
+        or not all(isinstance(each, int | float) for each in between)
+    ):
         return None
     return (between[0], between[1]) if between[0] < between[1] else None
 
 
 def points_of(samples: Any, origin: float) -> dict[str, Points]:
-    """Return the readings of each column of samples, and of ``at`` itself; nothing where the times are malformed."""
+    """Return the readings of each column of samples, and of ``at`` itself; nothing where the times
+    are malformed.
+    """
     times = samples.get("at") if isinstance(samples, Mapping) else None
-    if not isinstance(times, list) or any(_number(at) is None for at in times) or times != sorted(times):
+    if (
+        not isinstance(times, list)
+        or any(_number(at) is None for at in times)
+        or times != sorted(times)
+    ):
         return {}
-    columns = {name: each if isinstance(each, list) else [each] * len(times) for name, each in samples.items()}
+    columns = {
+        name: each if isinstance(each, list) else [each] * len(times)
+        for name, each in samples.items()
+    }
     return {
-        name: [(origin + at, value) for at, each in zip(times, of, strict=True) if (value := _number(each)) is not None]
+        name: [
+            (origin + at, value)
+            for at, each in zip(times, of, strict=True)
+            if (value := _number(each)) is not None
+        ]
         for name, of in columns.items()
         if len(of) == len(times)
     }
@@ -93,13 +114,17 @@ def within(points: Points, region: Region) -> list[float]:
 
 
 def growth(points: Points) -> int | None:
-    """Return how much a counter grew from its first reading to its last; None without two, or where it fell."""
+    """Return how much a counter grew from its first reading to its last; None without two, or where
+    it fell.
+    """
     grew = points[-1][1] - points[0][1] if len(points) > 1 else -1
     return round(grew) if grew >= 0 else None
 
 
 def energy(samples: Mapping[str, Points], region: Region) -> tuple[float, str] | None:
-    """Return the joules of a region and the method; None where it is too short or not spanned. See the module."""
+    """Return the joules of a region and the method; None where it is too short or not spanned. See
+    the module.
+    """
     if region[1] - region[0] < SHORTEST_REGION:
         return None
     if (joules := counted_joules(samples.get("joules", ()), region)) is not None:
@@ -109,12 +134,16 @@ def energy(samples: Mapping[str, Points], region: Region) -> tuple[float, str] |
 
 
 def counted_joules(points: Points, region: Region) -> float | None:
-    """Return how much an energy counter grew in the region; None where it did so too seldom, or fell."""
+    """Return how much an energy counter grew in the region; None where it did so too seldom, or
+    fell.
+    """
     if not _spans(points, region):
         return None
     readings = [
         value
-        for (at, value), after in zip(points, [*(at for at, _ in points[1:]), math.inf], strict=True)
+        for (at, value), after in zip(
+            points, [*(at for at, _ in points[1:]), math.inf], strict=True
+        )
         if after >= region[0] and at <= region[1]
     ]
     steps = [later - earlier for earlier, later in pairwise(readings)]
@@ -125,7 +154,9 @@ def counted_joules(points: Points, region: Region) -> float | None:
 
 
 def integrated_joules(points: Points, region: Region) -> float | None:
-    """Return the integral over the region of watts given at times; None where readings are missing."""
+    """Return the integral over the region of watts given at times; None where readings are
+    missing.
+    """
     if not _spans(points, region):
         return None
     at = np.array([region[0], *(at for at, _ in points if region[0] < at < region[1]), region[1]])
@@ -145,7 +176,8 @@ def _spans(points: Points, region: Region) -> bool:
 
 
 def other_processes(processes: Any, origin: float, region: Region) -> int | None:
-    """Return how many processes of other programs held the GPU in the region; None if they could not be listed.
+    """Return how many processes of other programs held the GPU in the region; None if they could
+    not be listed.
 
     If none is known to be the launch's own, one of the unknown ones is assumed to be.
     """
@@ -153,7 +185,10 @@ def other_processes(processes: Any, origin: float, region: Region) -> int | None
         return None
     seen = []
     for each in processes:
-        first, last = (_number(each.get(key)) if isinstance(each, Mapping) else None for key in ("first", "last"))
+        first, last = (
+            _number(each.get(key)) if isinstance(each, Mapping) else None
+            for key in ("first", "last")
+        )
         if first is not None and last is not None:
             seen.append((each.get("whose"), origin + first, origin + last))
     there = [whose for whose, first, last in seen if first <= region[1] and last >= region[0]]
@@ -171,7 +206,8 @@ def _number(value: Any) -> float | None:
 class DeviceObserved:
     """What was observed of the GPU in the timed region; None where it is unknown.
 
-    Of a cell: medians over its launches, of a range its ends, of errors and other processes the most.
+    Of a cell: medians over its launches, of a range its ends, of errors and other processes the
+    most.
     """
 
     name: str | None = None
@@ -207,23 +243,37 @@ class DeviceObserved:
     """ECC errors during the launch."""
     uncorrected_errors: int | None = None
     part_of_gpu: bool | None = None
-    """Whether the launch had a MIG device; clocks, temperature and power are then those of the whole GPU."""
+    """Whether the launch had a MIG device; clocks, temperature and power are then those of the
+    whole GPU."""
     samples: int | None = None
     """Of telemetry, in the region."""
     notes: tuple[str, ...] = ()
 
 
-def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None, world_size: int = 1) -> DeviceObserved:
-    """Return what one launch on a GPU shows; of several GPUs the first, whose energy is not that of a mini-batch."""
+def observe_launch(
+    outcome: Outcome, telemetry: Mapping[str, Any] | None, world_size: int = 1
+) -> DeviceObserved:
+    """Return what one launch on a GPU shows; of several GPUs the first, whose energy is not that of
+    a mini-batch.
+    """
     device, steps = outcome.device, outcome.step_seconds()
     found = _of_telemetry(outcome, telemetry)
     if world_size > 1:
         # The driver counts a kernel that waits for the other workers as busy.
-        found |= dict.fromkeys(("joules_per_minibatch", "energy_method", "busy_share", "busy_source"))
+        found |= dict.fromkeys(
+            ("joules_per_minibatch", "energy_method", "busy_share", "busy_source")
+        )
     if device is not None:
-        found |= {"launches_per_step": device.launches, "peak_memory_bytes": device.peak_memory_bytes}
+        found |= {
+            "launches_per_step": device.launches,
+            "peak_memory_bytes": device.peak_memory_bytes,
+        }
         # A framework that does not know the board calls it by the cell's device.
-        found["name"] = device.name if device.name and ":" not in device.name else found.get("name") or device.name
+        found["name"] = (
+            device.name
+            if device.name and ":" not in device.name
+            else found.get("name") or device.name
+        )
         if device.event_ns and len(device.event_ns) == len(outcome.samples_ns):
             pairs = zip(device.event_ns, outcome.samples_ns, strict=True)
             found["event_per_wall"] = median(event / max(wall, 1) for event, wall in pairs)
@@ -236,17 +286,29 @@ _MEDIANS = (
     *("event_per_wall", "launches_per_step", "joules_per_minibatch", "slowed_share"),
     *("sent_bytes_per_second", "received_bytes_per_second"),
 )
-_MOST = ("peak_memory_bytes", "used_memory_bytes", "other_processes", "corrected_errors", "uncorrected_errors")
+_MOST = (
+    "peak_memory_bytes",
+    "used_memory_bytes",
+    "other_processes",
+    "corrected_errors",
+    "uncorrected_errors",
+)
 _SPREADS = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
-"""How the observations of several launches are combined: the median, the most, the ends of all, or else the newest."""
+"""How the observations of several launches are combined: the median, the most, the ends of all, or
+else the newest."""
 
 
 def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
-    """Return what the timed launches of one cell show together; None without any launch on a GPU."""
+    """Return what the timed launches of one cell show together; None without any launch on a
+    GPU.
+    """
     on_gpu = [record for record in records if record.cell.on_gpu]
     if not on_gpu:
         return None
-    seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in on_gpu]
+    seen = [
+        observe_launch(record.outcome, record.telemetry, record.cell.world_size)
+        for record in on_gpu
+    ]
     newest = seen[-1]
 
     def of_all(combine: Callable[[list[Any]], Any], *names: str) -> dict[str, Any]:
@@ -262,14 +324,20 @@ def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
         **of_all(_together, *_SPREADS),
         **of_all(sum, "samples"),
         busy_share=_over(median, busy),
-        energy_method=next((each.energy_method for each in reversed(seen) if each.energy_method), None),
-        clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words} if reasons else None,
+        energy_method=next(
+            (each.energy_method for each in reversed(seen) if each.energy_method), None
+        ),
+        clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words}
+        if reasons
+        else None,
         notes=tuple(dict.fromkeys(note for each in seen for note in each.notes)),
     )
 
 
 def _together(spreads: Sequence[Spread]) -> Spread:
-    return Spread(median(s.median for s in spreads), min(s.low for s in spreads), max(s.high for s in spreads))
+    return Spread(
+        median(s.median for s in spreads), min(s.low for s in spreads), max(s.high for s in spreads)
+    )
 
 
 def _of_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -281,7 +349,9 @@ def _of_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict
     gpu, notes = content.get("gpu"), content.get("notes")
     gpu = gpu if isinstance(gpu, Mapping) else {}
     name, part = gpu.get("name"), gpu.get("part") is True
-    fast, slow = (points_of(content.get(samples), origin) for samples in ("samples", "slow_samples"))
+    fast, slow = (
+        points_of(content.get(samples), origin) for samples in ("samples", "slow_samples")
+    )
     found: dict[str, Any] = {
         "name": name if isinstance(name, str) else None,
         "power_limit_watts": _number(gpu.get("power_limit_watts")),
@@ -293,21 +363,30 @@ def _of_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict
     if region is None:
         return found
     inside = {name: within(points, region) for name, points in fast.items()}
-    found |= {name: Spread(median(v), min(v), max(v)) for name in _SPREADS if (v := inside.get(name))}
+    found |= {
+        name: Spread(median(v), min(v), max(v)) for name in _SPREADS if (v := inside.get(name))
+    }
     for name in ("sent", "received"):
         found[f"{name}_bytes_per_second"] = _over(median, within(slow.get(name, ()), region))
     found["used_memory_bytes"] = _over(max, inside.get("used_bytes", ()))
     found["other_processes"] = other_processes(content.get("processes"), origin, region)
     found["samples"] = len(inside.get("at", ()))
     if masks := inside.get("reasons"):
-        shares = {bits: sum(1 for mask in masks if int(mask) & bits) / len(masks) for bits in (*REASONS, SLOWING)}
+        shares = {
+            bits: sum(1 for mask in masks if int(mask) & bits) / len(masks)
+            for bits in (*REASONS, SLOWING)
+        }
         found["clock_reasons"] = {word: shares[bit] for bit, word in REASONS.items() if shares[bit]}
         found["slowed_share"] = shares[SLOWING]
     spent = None if part else energy(fast, region)
     seconds, length = outcome.step_seconds(), region[1] - region[0]
     if spent is not None and seconds:
-        # Energy over steps; where more than the timed steps lies in the region, in proportion to their time.
-        found |= {"joules_per_minibatch": spent[0] / length * mean(seconds), "energy_method": spent[1]}
+        # Energy over steps; where more than the timed steps lies in the region, in proportion to
+        # their time.
+        found |= {
+            "joules_per_minibatch": spent[0] / length * mean(seconds),
+            "energy_method": spent[1],
+        }
     if "utilisation" in found and not part and length >= SHORTEST_REGION:
         found |= {"busy_share": found["utilisation"].median / 100, "busy_source": "utilisation"}
     return found

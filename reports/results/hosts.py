@@ -1,4 +1,6 @@
-"""The few facts that reports need about a machine: its capacity for threads, and its name, also in a fleet."""
+"""The few facts that reports need about a machine: its capacity for threads, and its name, also in
+a fleet.
+"""
 
 import math
 from collections.abc import Mapping
@@ -11,9 +13,11 @@ from dlbench.hardware_probe.machine import rounded_memory_gib
 from dlbench.reports.results.safe_text import FIELD, one_line
 
 FOREIGN_KEY = "pytest_benchmark"
-"""Key of the original names and options in the software of an imported record, and of its machine's description."""
+"""Key of the original names and options in the software of an imported record, and of its machine's
+description."""
 UNKNOWN_MACHINE = "unknown"
-"""The fingerprint of every machine that a file does not describe: two of them may be the same or not."""
+"""The fingerprint of every machine that a file does not describe: two of them may be the same or
+not."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,16 @@ class Host:
         if not quota:
             return self
         cpus = min(self.effective_cpus or math.inf, math.ceil(quota))
-        return replace(self, effective_cpus=int(cpus), capacity_cpus=min(self.capacity_cpus or math.inf, quota))
+        return replace(
+            self, effective_cpus=int(cpus), capacity_cpus=min(self.capacity_cpus or math.inf, quota)
+        )
 
     @property
     def own_cores(self) -> int | None:
         """Most threads that can each have a physical core to themselves; None if unknown.
 
-        A container may have a quota of fewer CPUs than there are cores in its affinity mask: the smaller counts.
+        A container may have a quota of fewer CPUs than there are cores in its affinity mask: the
+        smaller counts.
         """
         known = [count for count in (self.physical_cores, self.effective_cpus) if count is not None]
         return min(known, default=None)
@@ -57,7 +64,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Node(JsonRecord):
-    """One machine of a fleet: machines of one kind share a fingerprint and differ in their names only."""
+    """One machine of a fleet: machines of one kind share a fingerprint and differ in their names
+    only.
+    """
 
     fleet: str
     name: str
@@ -67,14 +76,17 @@ class Node(JsonRecord):
 
 
 def name_among(hosts: Mapping[str, Host], machine: str) -> str:
-    """Return a machine's name, with the start of its fingerprint where another of these has the same name."""
+    """Return a machine's name, with the start of its fingerprint where another of these has the
+    same name.
+    """
     name = hosts[machine].name
     same = sum(host.name == name for host in hosts.values())
     return f"{name} [{machine[:6]}]" if same > 1 else name
 
 
 def unlike(one: Host, other: Host) -> list[str]:
-    """Return why two machines are not of the same kind, in words: CPU model, cores, CPUs to use, memory.
+    """Return why two machines are not of the same kind, in words: CPU model, cores, CPUs to use,
+    memory.
 
     Empty where they are; an unknown machine is of no kind.
     """
@@ -90,7 +102,9 @@ def unlike(one: Host, other: Host) -> list[str]:
 
 
 class RecordedCpu(NamedTuple):
-    """A CPU as a file of pytest-benchmark describes it, whichever version wrote it; empty or None: it does not say."""
+    """A CPU as a file of pytest-benchmark describes it, whichever version wrote it; empty or None:
+    it does not say.
+    """
 
     model: str = ""
     vendor: str = ""
@@ -101,7 +115,9 @@ class RecordedCpu(NamedTuple):
 
 
 def recorded_cpu(machine_info: Mapping[str, Any]) -> RecordedCpu:
-    """Return the CPU of a file's ``machine_info``; versions before 3.3 have other keys, and the word "unknown"."""
+    """Return the CPU of a file's ``machine_info``; versions before 3.3 have other keys, and the
+    word "unknown".
+    """
     cpu = machine_info.get("cpu")
     if not isinstance(cpu, Mapping):
         return RecordedCpu()
@@ -125,19 +141,30 @@ def recorded_cpu(machine_info: Mapping[str, Any]) -> RecordedCpu:
 
 
 def _of_another_program(fingerprint: str, machine_info: Mapping[str, Any]) -> Host:
-    """Return the host that a file of pytest-benchmark describes; its counts of CPUs are not those of a launch."""
+    """Return the host that a file of pytest-benchmark describes; its counts of CPUs are not those
+    of a launch.
+    """
     cpu = recorded_cpu(machine_info)
     if not cpu.model:
         return Host(fingerprint, "an unknown machine")
     count = "" if cpu.logical_cpus is None else str(cpu.logical_cpus)
-    system = " ".join(str(machine_info.get(key) or "") for key in ("system", "release", "machine")).strip()
+    system = " ".join(
+        str(machine_info.get(key) or "") for key in ("system", "release", "machine")
+    ).strip()
     facts = (("CPU", cpu.model), ("Logical CPUs", count), ("Operating system", system))
     described = tuple((label, one_line(value, FIELD)) for label, value in facts if value)
-    return Host(fingerprint, one_line(cpu.model, FIELD), description=described, cpu_model=one_line(cpu.model, FIELD))
+    return Host(
+        fingerprint,
+        one_line(cpu.model, FIELD),
+        description=described,
+        cpu_model=one_line(cpu.model, FIELD),
+    )
 
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
-    """Return the host that a stored machine describes; a bare one where it is missing or from a newer version."""
+    """Return the host that a stored machine describes; a bare one where it is missing or from a
+    newer version.
+    """
     of_file = (description or {}).get(FOREIGN_KEY)
     if isinstance(of_file, Mapping):
         return _of_another_program(fingerprint, of_file)

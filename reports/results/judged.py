@@ -1,7 +1,8 @@
-"""The quantities of a launch that a comparison can judge: the time of a step, and what else people call a regression.
+"""The quantities of a launch that a comparison can judge: the time of a step, and what else people
+call a regression.
 
-A new one is a line of `JUDGED`. Each has its own threshold, and one bound on false alarms holds for all that a gate
-judges together (`verdict.Rule.of_quantity`).
+A new one is a line of `JUDGED`. Each has its own threshold, and one bound on false alarms holds for
+all that a gate judges together (`verdict.Rule.of_quantity`).
 """
 
 from collections.abc import Callable

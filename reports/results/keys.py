@@ -1,4 +1,6 @@
-"""Keys of results: a cell on a machine, and its parts by role (its work, its row of a table, its column)."""
+"""Keys of results: a cell on a machine, and its parts by role (its work, its row of a table, its
+column).
+"""
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
@@ -24,7 +26,9 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Ro
 
 
 class Place(NamedTuple):
-    """A cell on a machine, or the axes that several of its cells share; a column of the matrix is one."""
+    """A cell on a machine, or the axes that several of its cells share; a column of the matrix is
+    one.
+    """
 
     machine: str
     cell: Cell
@@ -56,12 +60,17 @@ class Place(NamedTuple):
         return self.cell.on_gpu
 
 
-_NAMES_OF_ROLE = {role: tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)}
+_NAMES_OF_ROLE = {
+    role: tuple(axis.name for axis in axes.of_role(role))
+    for role in (axes.GROUP, axes.ROW, axes.COLUMN)
+}
 
 
 @lru_cache(20_000)
 def group_of(cell: Cell) -> Cell:
-    """Return the axes of a cell's work: cells of one group may be compared, and stand in one block of rows."""
+    """Return the axes of a cell's work: cells of one group may be compared, and stand in one block
+    of rows.
+    """
     return axes.project(cell, _NAMES_OF_ROLE[axes.GROUP])
 
 
@@ -82,15 +91,23 @@ def column_of(machine: str, cell: Cell) -> Place:
     return Place(machine, axes.project(cell, _NAMES_OF_ROLE[axes.COLUMN]))
 
 
-_RESOURCES = ("threads", "world_size", "cpu_quota", "loader_workers", "instances", "storage", "sync")
+_RESOURCES = (
+    "threads",
+    "world_size",
+    "cpu_quota",
+    "loader_workers",
+    "instances",
+    "storage",
+    "sync",
+)
 """Axes of which an imported benchmark says nothing, though a cell has no value that says so."""
 
 
 def axis_value(cell: Cell, name: str) -> Any:
     """Return the value of an axis for JSON and CSV.
 
-    Threads are None where the device has none to choose. Where nobody recorded the device, nobody recorded the other
-    resources either.
+    Threads are None where the device has none to choose. Where nobody recorded the device, nobody
+    recorded the other resources either.
     """
     value = getattr(cell, name)
     if name == "threads" and value == NO_THREADS:

@@ -1,7 +1,9 @@
-"""Leaders: the fastest cell of each column within its group, its rivals, and its lead over the next.
+"""Leaders: the fastest cell of each column within its group, its rivals, and its lead over the
+next.
 
-Cells are selected and compared as for the stars of a matrix, with one difference: the fastest row with another tuning
-has a star there if it is not clearly slower, but does not count as a rival here.
+Cells are selected and compared as for the stars of a matrix, with one difference: the fastest row
+with another tuning has a star there if it is not clearly slower, but does not count as a rival
+here.
 """
 
 from collections import Counter
@@ -45,11 +47,13 @@ class Leader:
     outcome: str = UNKNOWN
     """`CLEAR`, `TIE`, `UNDECIDED` or `UNKNOWN`."""
     launches: int | None = None
-    """Launches of each of the fastest two that would probably decide; None where more than 100, or decided."""
+    """Launches of each of the fastest two that would probably decide; None where more than 100, or
+    decided."""
 
 
 def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
-    """Return the leader of each column within each group where any cell has a time that counts: machine by machine.
+    """Return the leader of each column within each group where any cell has a time that counts:
+    machine by machine.
 
     ``confidence`` is that of its comparisons; its ratios have 95 % intervals whatever that is.
     """
@@ -57,7 +61,9 @@ def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
     for machine in matrix.machines:
         for group, rows in matrix.rows.items():
             for column in matrix.columns_of(machine):
-                pool = in_the_running(cell for row in rows if (cell := matrix.at(group, row, column)))
+                pool = in_the_running(
+                    cell for row in rows if (cell := matrix.at(group, row, column))
+                )
                 if pool:
                     found.append(_leader(pool, confidence))
     return Compared(matrix, tuple(found))
@@ -65,7 +71,9 @@ def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
 
 def _leader(ordered: Sequence[tuple[CellResult, Summary]], confidence: float) -> Leader:
     (first, least), *others = ordered
-    others = [pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")]
+    others = [
+        pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")
+    ]
     ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least, confidence))
     behind = [pair for pair in others if clearly_slower(pair[1], least, confidence)] or others
     if not behind:
@@ -96,15 +104,25 @@ def names_of_ties(leader: Leader) -> list[str]:
 
 
 def headline(found: Compared[Leader]) -> list[str]:
-    """Return for each machine how often a row is clearly the fastest, ties or neither, in one sentence."""
+    """Return for each machine how often a row is clearly the fastest, ties or neither, in one
+    sentence.
+    """
     lines = []
     compared = [each for each in found.rows if each.next is not None]
     for machine, here in grouped(compared, lambda each: each.first.machine).items():
-        wins = [each for each in here if each.outcome == CLEAR or (each.outcome == UNKNOWN and not each.ties)]
+        wins = [
+            each
+            for each in here
+            if each.outcome == CLEAR or (each.outcome == UNKNOWN and not each.ties)
+        ]
         winners = Counter(row_name(each.first.row) for each in wins)
         named = winners.most_common(MOST_NAMED)
         words = ", ".join(f"{name} in {count}" for name, count in named)
-        words += f", others in {rest}" if (rest := winners.total() - sum(count for _, count in named)) else ""
+        words += (
+            f", others in {rest}"
+            if (rest := winners.total() - sum(count for _, count in named))
+            else ""
+        )
         published = all(each.outcome == UNKNOWN for each in here)
         how = "by the published value the fastest" if published else "clearly the fastest"
         ties = sum(each.outcome == TIE for each in here)
@@ -112,13 +130,19 @@ def headline(found: Compared[Leader]) -> list[str]:
         parts = [f"{how}: {words}"] if wins else []
         parts += [f"a tie within 2 % in {ties}"] if ties else []
         parts += [f"undecided in {left}"] if left else []
-        races = f"{len(here)} comparisons (a network at a thread count)" if len(here) > 1 else "one comparison"
+        races = (
+            f"{len(here)} comparisons (a network at a thread count)"
+            if len(here) > 1
+            else "one comparison"
+        )
         lines.append(f"{found.name(machine)}, {races}: {'; '.join(parts)}.")
     return lines
 
 
 def leads(found: Compared[Leader]) -> list[str]:
-    """Return a sentence for each comparison: who is fastest, who may be as fast, and by how much the next is behind."""
+    """Return a sentence for each comparison: who is fastest, who may be as fast, and by how much
+    the next is behind.
+    """
     lines = []
     compared = [leader for leader in found.rows if leader.next is not None]
     for leader in compared[:MOST_DESCRIBED]:
@@ -128,7 +152,9 @@ def leads(found: Compared[Leader]) -> list[str]:
         words = " or ".join(names)
         if leader.next is not None and leader.next not in leader.ties:
             words += f"; then {row_name(leader.next.row)} ({times(leader.ratio)})"
-        lines.append(f"{group_name(leader.first.group)}, {_place_in_words(leader.first.cell)}: {words}")
+        lines.append(
+            f"{group_name(leader.first.group)}, {_place_in_words(leader.first.cell)}: {words}"
+        )
     if len(compared) > MOST_DESCRIBED:
         lines.append(f"... and {len(compared) - MOST_DESCRIBED} more (report fastest)")
     return lines

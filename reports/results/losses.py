@@ -1,7 +1,9 @@
-"""Whether two sides compute the same, by the losses or outputs of the first steps of a user's own step.
+"""Whether two sides compute the same, by the losses or outputs of the first steps of a user's own
+step.
 
-A network of dlbench is checked against its float64 reference. Only its author knows the mathematics of a user's own
-step, so its launches are compared with one another: within a side when they are measured, between sides on reading.
+A network of dlbench is checked against its float64 reference. Only its author knows the mathematics
+of a user's own step, so its launches are compared with one another: within a side when they are
+measured, between sides on reading.
 """
 
 import math
@@ -18,12 +20,15 @@ Numbers = tuple[float, ...]
 
 
 class FirstLosses(NamedTuple):
-    """The first losses of one side of a cell, or its first outputs, each number the median over its launches."""
+    """The first losses of one side of a cell, or its first outputs, each number the median over its
+    launches.
+    """
 
     values: tuple[Numbers, ...]
     """For each step, a loss before its update; empty where the step reports none."""
     tolerance: float
-    """Largest relative difference between two launches that compute the same (`--loss-tolerance`)."""
+    """Largest relative difference between two launches that compute the same
+    (`--loss-tolerance`)."""
 
 
 class LossDifference(NamedTuple):
@@ -42,15 +47,20 @@ class LossDifference(NamedTuple):
     def words(self) -> str:
         """The difference as the end of a sentence."""
         if self.baseline is None or self.candidate is None:
-            return f"outputs of call {self.step} off by {self.error:.1e} (tolerance {self.tolerance:.0e})"
+            return (
+                f"outputs of call {self.step} off by {self.error:.1e} (tolerance "
+                f"{self.tolerance:.0e})"
+            )
         return (
-            f"loss of step {self.step} {self.candidate:.6g} instead of {self.baseline:.6g}, off by {self.error:.1e} "
-            f"(tolerance {self.tolerance:.0e})"
+            f"loss of step {self.step} {self.candidate:.6g} instead of {self.baseline:.6g}, off by "
+            f"{self.error:.1e} (tolerance {self.tolerance:.0e})"
         )
 
 
 def relative_error(found: Numbers, reference: Numbers) -> float:
-    """Return how far a loss or outputs are from others, relative to the size of those; infinite for another number."""
+    """Return how far a loss or outputs are from others, relative to the size of those; infinite for
+    another number.
+    """
     if len(found) != len(reference):
         return math.inf
     return math.dist(found, reference) / max(math.hypot(*reference), 1e-30)
@@ -62,16 +72,23 @@ def first_numbers(parity: Parity) -> list[Numbers]:
 
 
 def first_losses(records: Iterable[Record]) -> FirstLosses | None:
-    """Return the first losses of a user's own step by launches of one cell; None for any other network.
+    """Return the first losses of a user's own step by launches of one cell; None for any other
+    network.
 
-    Launches that failed do not count. Medians keep one launch at the edge of the tolerance from deciding.
+    Launches that failed do not count. Medians keep one launch at the edge of the tolerance from
+    deciding.
     """
     launches: list[Sequence[Numbers]] = []
     tolerances: list[float] = []
     for record in records:
         family = family_of_record(record)
         parity = record.outcome.parity
-        if family is None or family.specified or parity is None or record.outcome.status is not Status.OK:
+        if (
+            family is None
+            or family.specified
+            or parity is None
+            or record.outcome.status is not Status.OK
+        ):
             continue
         launches.append(first_numbers(parity))
         tolerances.append(parity.loss_tolerance)
@@ -80,12 +97,20 @@ def first_losses(records: Iterable[Record]) -> FirstLosses | None:
     values = []
     for of_step in zip(*launches, strict=False):
         shared = min(map(len, of_step))
-        values.append(tuple(statistics.median(numbers[place] for numbers in of_step) for place in range(shared)))
+        values.append(
+            tuple(
+                statistics.median(numbers[place] for numbers in of_step) for place in range(shared)
+            )
+        )
     return FirstLosses(tuple(values), max(tolerances))
 
 
-def loss_difference(baseline: FirstLosses | None, candidate: FirstLosses | None) -> LossDifference | None:
-    """Return by how much the losses of two sides differ; None where they agree, or where a side has none."""
+def loss_difference(
+    baseline: FirstLosses | None, candidate: FirstLosses | None
+) -> LossDifference | None:
+    """Return by how much the losses of two sides differ; None where they agree, or where a side has
+    none.
+    """
     if baseline is None or candidate is None:
         return None
     pairs = list(zip(baseline.values, candidate.values, strict=False))
@@ -103,7 +128,9 @@ def loss_difference(baseline: FirstLosses | None, candidate: FirstLosses | None)
 
 
 def without_losses(baseline: FirstLosses | None, candidate: FirstLosses | None) -> bool:
-    """Tell whether two sides of a user's own step were not compared because one of them reports no loss."""
+    """Tell whether two sides of a user's own step were not compared because one of them reports no
+    loss.
+    """
     if baseline is None or candidate is None:
         return False
     return not baseline.values or not candidate.values

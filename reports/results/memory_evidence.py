@@ -1,9 +1,10 @@
 """Evidence of memory that does not stay: the pages that a step gets from the kernel anew.
 
-An allocator that returns freed memory to the kernel gets it back at the next step, page by page, each by a minor page
-fault. Whether it does so depends on the layout of its heap, which differs between launches and changes within one, so
-launches of identical code take different times. The seconds that faults cost are an estimate: their number times the
-cost of one, which the launch measured itself. Threads that fault at once lose less wall time than that.
+An allocator that returns freed memory to the kernel gets it back at the next step, page by page,
+each by a minor page fault. Whether it does so depends on the layout of its heap, which differs
+between launches and changes within one, so launches of identical code take different times. The
+seconds that faults cost are an estimate: their number times the cost of one, which the launch
+measured itself. Threads that fault at once lose less wall time than that.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ class MemoryObserved:
     most: float
     """Of the means of single launches."""
     share: float | None
-    """Of a step's seconds that the faults account for, at most; None where the cost of one is not known."""
+    """Of a step's seconds that the faults account for, at most; None where the cost of one is not
+    known."""
 
 
 def faults_per_step(outcome: Outcome) -> float | None:
@@ -43,7 +45,9 @@ def faults_per_step(outcome: Outcome) -> float | None:
 
 
 def share_of_step(outcome: Outcome, faults: float) -> float | None:
-    """Return the share of a launch's median step that so many faults account for; None where it is not known."""
+    """Return the share of a launch's median step that so many faults account for; None where it is
+    not known.
+    """
     seconds = outcome.median_seconds()
     if outcome.fault_seconds is None or not seconds:
         return None
@@ -52,17 +56,24 @@ def share_of_step(outcome: Outcome, faults: float) -> float | None:
 
 def observe_memory(outcomes: Sequence[Outcome]) -> MemoryObserved | None:
     """Return the page faults of a cell's launches; None where no launch read them."""
-    known = [(outcome, faults) for outcome in outcomes if (faults := faults_per_step(outcome)) is not None]
+    known = [
+        (outcome, faults)
+        for outcome in outcomes
+        if (faults := faults_per_step(outcome)) is not None
+    ]
     if not known:
         return None
     shares = [share_of_step(outcome, faults) for outcome, faults in known]
     known_shares = [share for share in shares if share is not None]
     means = [faults for _, faults in known]
-    return MemoryObserved(median(means), min(means), max(means), median(known_shares) if known_shares else None)
+    return MemoryObserved(
+        median(means), min(means), max(means), median(known_shares) if known_shares else None
+    )
 
 
 def states_within(outcome: Outcome, kept: bool = False) -> str:
-    """Return in words how the samples of a launch differ in their page faults; empty where it does not matter.
+    """Return in words how the samples of a launch differ in their page faults; empty where it does
+    not matter.
 
     ``kept``: freed memory stays with the process already, so that there is nothing to advise.
     """
@@ -71,21 +82,30 @@ def states_within(outcome: Outcome, kept: bool = False) -> str:
         return ""
     of_steps = np.asarray(counts.minor_faults) / outcome.steps_per_sample
     fewest, most = (float(value) for value in np.quantile(of_steps, (_LOW, _HIGH)))
-    return _in_words("the steps of a launch", fewest, most, share_of_step(outcome, most - fewest), kept)
+    return _in_words(
+        "the steps of a launch", fewest, most, share_of_step(outcome, most - fewest), kept
+    )
 
 
 def states_between(outcomes: Sequence[Outcome], kept: bool = False) -> str:
-    """Return in words how launches of a cell differ in their page faults; empty where it does not matter."""
+    """Return in words how launches of a cell differ in their page faults; empty where it does not
+    matter.
+    """
     observed = observe_memory(outcomes)
     if observed is None:
         return ""
     shares = [share_of_step(outcome, observed.most - observed.fewest) for outcome in outcomes]
     known = [share for share in shares if share is not None]
-    return _in_words("launches", observed.fewest, observed.most, median(known) if known else None, kept)
+    return _in_words(
+        "launches", observed.fewest, observed.most, median(known) if known else None, kept
+    )
 
 
 def _in_words(what: str, fewest: float, most: float, share: float | None, kept: bool) -> str:
     if share is None or share < NOTICEABLE:
         return ""
     remedy = "" if kept else f"; the setting {KEEP_HEAP} (--tuning) lets the memory stay"
-    return f"{what} fault in {fewest:,.0f} to {most:,.0f} pages a step, about {share:.0%} of its time{remedy}"
+    return (
+        f"{what} fault in {fewest:,.0f} to {most:,.0f} pages a step, about {share:.0%} of its "
+        f"time{remedy}"
+    )

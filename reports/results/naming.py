@@ -34,23 +34,30 @@ def row_name(cell: Cell) -> str:
 
 
 def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
-    """Return how to name rows, and what to add to their title: settings that all rows share are named only there."""
+    """Return how to name rows, and what to add to their title: settings that all rows share are
+    named only there.
+    """
     settings = {row.tuning for row in rows} - {UNKNOWN}
     if len(settings) > 1:
         return row_name, ""
-    condition = "".join(f", {'as installed' if each == INSTALLED else each}" for each in settings - {TUNED})
+    condition = "".join(
+        f", {'as installed' if each == INSTALLED else each}" for each in settings - {TUNED}
+    )
     return (lambda row: row_name(row._replace(tuning=TUNED))), condition
 
 
 def place_name(cell: Cell) -> str:
-    """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers".
+    """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2
+    workers".
 
     Empty where they are not known.
     """
     if cell.device == UNKNOWN:
         return ""
     device = "" if cell.on_cpu and cell.threads >= 0 else cell.device
-    return ", ".join(word for word in (device, threads_name(cell.threads)) if word) + extra_of_place(cell)
+    return ", ".join(
+        word for word in (device, threads_name(cell.threads)) if word
+    ) + extra_of_place(cell)
 
 
 def condition_name(cell: Cell) -> str:
@@ -67,18 +74,26 @@ def threads_name(threads: int | None) -> str:
 
 def extra_of_place(cell: Cell) -> str:
     """Return the unusual axes of a place, to follow its threads or device: " x 2 workers"."""
-    return "".join(" " + axis.long.format(getattr(cell, axis.name)) for axis in axes.unusual(cell, axes.COLUMN))
+    return "".join(
+        " " + axis.long.format(getattr(cell, axis.name)) for axis in axes.unusual(cell, axes.COLUMN)
+    )
 
 
 def head_of(cell: Cell) -> str:
     """Return the heading of a cell's column: "2", "default", "cuda:0/4", of two workers "2 x2"."""
     threads = str(cell.threads) if cell.threads > 0 else "default" if cell.threads == 0 else ""
-    where = (threads or cell.device) if cell.on_cpu else cell.device + (f"/{threads}" if cell.threads > 0 else "")
+    where = (
+        (threads or cell.device)
+        if cell.on_cpu
+        else cell.device + (f"/{threads}" if cell.threads > 0 else "")
+    )
     return short_extra(where, cell)
 
 
 def place_heading(cell: Cell) -> str:
-    """Return a cell's threads, or its device, for a column: "2", "cuda:0", of two workers "2 x2"."""
+    """Return a cell's threads, or its device, for a column: "2", "cuda:0", of two workers "2
+    x2".
+    """
     return head_of(cell if cell.on_cpu else cell._replace(threads=-1))
 
 
@@ -88,7 +103,9 @@ def short_extra(name: str, cell: Cell) -> str:
 
 
 def slug(cell: Cell) -> str:
-    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
+    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2", of two workers
+    "...-cpu-2-x2".
+    """
     network = "-".join(word for word in (cell.network, cell.specification[:6]) if word)
     words = [network, cell.framework, cell.mode]
     if cell.batch_size is not None:
@@ -107,7 +124,9 @@ def _short(cell: Cell, axis: axes.Axis) -> str:
 
 
 def variables_in_a_field(variables: Mapping[str, str]) -> str:
-    """Return environment variables for CSV and data frames: "A=1 B=2", values whole; empty without any."""
+    """Return environment variables for CSV and data frames: "A=1 B=2", values whole; empty without
+    any.
+    """
     return " ".join(f"{name}={value}" for name, value in variables.items())
 
 
@@ -115,7 +134,9 @@ _LONGEST_VALUE = 60
 
 
 def variables_in_words(variables: Mapping[str, str]) -> str:
-    """Return environment variables for a sentence: "OMP_WAIT_POLICY=passive, XLA_FLAGS=..."; "none" without any."""
+    """Return environment variables for a sentence: "OMP_WAIT_POLICY=passive, XLA_FLAGS=..."; "none"
+    without any.
+    """
     words = []
     for name, value in variables.items():
         shown = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."

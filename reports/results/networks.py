@@ -1,9 +1,10 @@
 """The networks of cells and records, and how to distinguish two of the same name.
 
-Records, plans and stores from before networks were data name one of the six of Shi et al. 2016, whose numbers are kept
-here as they were then (``reports/data/first_networks.json``). A cell of one of these has an empty specification, then
-and now; any other network's cells carry the digest of its numbers. So old and new cells of the same network are the
-same, and nothing is pooled with them if dlbench ever ships other numbers under one of these names.
+Records, plans and stores from before networks were data name one of the six of Shi et al. 2016,
+whose numbers are kept here as they were then (``reports/data/first_networks.json``). A cell of one
+of these has an empty specification, then and now; any other network's cells carry the digest of its
+numbers. So old and new cells of the same network are the same, and nothing is pooled with them if
+dlbench ever ships other numbers under one of these names.
 """
 
 import functools
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.families import Family, NumbersError
 from dlbench.adapters.families.own import Own
-from dlbench.adapters.networks import Network, digest, digest_of, family_of, of_family, specification
+from dlbench.adapters.networks import (
+    Network,
+    digest,
+    digest_of,
+    family_of,
+    of_family,
+    specification,
+)
 from dlbench.adapters.protocol import Cell, ProtocolError
 
 if TYPE_CHECKING:
@@ -28,12 +36,23 @@ Networks = Mapping[tuple[str, str], Mapping[str, Any]]
 
 def networks_of(records: "Iterable[Record]") -> Networks:
     """Return the networks that these records describe."""
-    return {(each.cell.network, each.cell.specification): each.network for each in records if each.network}
+    return {
+        (each.cell.network, each.cell.specification): each.network
+        for each in records
+        if each.network
+    }
 
 
 def _read() -> dict[str, Network]:
-    text = resources.files("dlbench.reports").joinpath("data/first_networks.json").read_text(encoding="utf-8")
-    return {name: of_family(name, family_of(kept), kept["batch_size"]) for name, kept in json.loads(text).items()}
+    text = (
+        resources.files("dlbench.reports")
+        .joinpath("data/first_networks.json")
+        .read_text(encoding="utf-8")
+    )
+    return {
+        name: of_family(name, family_of(kept), kept["batch_size"])
+        for name, kept in json.loads(text).items()
+    }
 
 
 FIRST = _read()
@@ -49,7 +68,9 @@ def specification_of_cells(network: Network) -> str:
 
 
 def is_own_step(cell: Cell) -> bool:
-    """Tell whether a cell is a training step of the user's own, of which nothing but its time is known."""
+    """Tell whether a cell is a training step of the user's own, of which nothing but its time is
+    known.
+    """
     return cell.specification == _OWN
 
 
@@ -73,17 +94,25 @@ def read_network(data: object) -> dict[str, Any] | None:
     """Read the specification that a record keeps; raises ProtocolError if it is invalid."""
     if data is None:
         return None
-    if isinstance(data, dict) and isinstance(data.get("family"), str) and isinstance(data.get("numbers"), dict):
+    if (
+        isinstance(data, dict)
+        and isinstance(data.get("family"), str)
+        and isinstance(data.get("numbers"), dict)
+    ):
         return data
     raise ProtocolError("the network is no family with numbers")
 
 
 def in_order(name: str) -> tuple[int, str]:
-    """Return a sort key of a network's name: the paper's in its order, then others by name, r20 before r100."""
+    """Return a sort key of a network's name: the paper's in its order, then others by name, r20
+    before r100.
+    """
     places = list(FIRST)
     return (places.index(name), "") if name in places else (len(places), by_numbers(name))
 
 
 def by_numbers(name: str) -> str:
-    """Return a sort key of a name that puts its numbers in order: r20 before r100, 0.9.2 before 0.10.0."""
+    """Return a sort key of a name that puts its numbers in order: r20 before r100, 0.9.2 before
+    0.10.0.
+    """
     return re.sub(r"\d+", lambda found: found[0].zfill(9), name)

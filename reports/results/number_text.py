@@ -17,16 +17,24 @@ def percent(share: float) -> str:
 
 
 def signed_change(ratio: float, low: float | None, high: float | None) -> str:
-    """Return a change with its sign and interval: "+1.2 % (-0.5 to +2.9 %)", "4.01 times as long (4.00 to 5.63)"."""
+    """Return a change with its sign and interval: "+1.2 % (-0.5 to +2.9 %)", "4.01 times as long
+    (4.00 to 5.63)".
+    """
     if _is_large(ratio):
         return _multiple(ratio, low, high)
     return f"{100 * (ratio - 1):+.1f} %{_ends_in_percent(low, high)}"
 
 
 def change_in_words(
-    ratio: float, low: float | None, high: float | None, larger: str = "slower", smaller: str = "faster"
+    ratio: float,
+    low: float | None,
+    high: float | None,
+    larger: str = "slower",
+    smaller: str = "faster",
 ) -> str:
-    """Return a change in words: "20.3 % slower (+15.0 to +25.8 %)", "0.25 times as long (0.24 to 0.26)"."""
+    """Return a change in words: "20.3 % slower (+15.0 to +25.8 %)", "0.25 times as long (0.24 to
+    0.26)".
+    """
     if _is_large(ratio):
         return _multiple(ratio, low, high, "long" if larger == "slower" else "much")
     direction = larger if ratio >= 1 else smaller
@@ -34,7 +42,9 @@ def change_in_words(
 
 
 def longer_in_words(ratio: float, low: float | None, high: float | None) -> str:
-    """Return how much longer something takes: "20.3 % longer (+15.0 to +25.8 %)", "146 times as long (140 to 152)"."""
+    """Return how much longer something takes: "20.3 % longer (+15.0 to +25.8 %)", "146 times as
+    long (140 to 152)".
+    """
     if _is_large(ratio):
         return _multiple(ratio, low, high)
     return f"{100 * (ratio - 1):.1f} % longer{_ends_in_percent(low, high)}"
@@ -75,7 +85,9 @@ NEVER = "never"
 
 
 def number(value: float) -> str:
-    """Return a number with three significant digits and without an exponent where that stays short."""
+    """Return a number with three significant digits and without an exponent where that stays
+    short.
+    """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if not 1e-5 <= abs(value) < 1e7:
@@ -106,5 +118,9 @@ def times(found: Ratio | None) -> str:
     """Return a ratio and its interval, e.g. "1.62x 1.55-1.70"."""
     if found is None:
         return ""
-    ends = "" if found.low is None or found.high is None else f" {number(found.low)}-{number(found.high)}"
+    ends = (
+        ""
+        if found.low is None or found.high is None
+        else f" {number(found.low)}-{number(found.high)}"
+    )
     return f"{number(found.value)}x{ends}"

@@ -1,13 +1,16 @@
-"""Which operators account for the difference between two sides of a step, from profiled launches of both.
+"""Which operators account for the difference between two sides of a step, from profiled launches of
+both.
 
-The launches of a pair time some steps, then run some under the framework's own profiler, in parts that take turns
-(`suites.run.profiling`). Only the differences within pairs count, since the machine's speed changes between them. An
-operator is named if its difference repeats over the pairs: it is `CLEAR` standard errors from zero, at least
-`LEAST_OF_STEP`, and accounts for `LEAST_SHARE` of the difference between the steps; where these do not differ, it is
-called more or less often. Pairs are few, so the deviation that they show is averaged with `USUAL_DEVIATION`, which
-counts as much as `USUAL_FREEDOM` degrees of freedom.
+The launches of a pair time some steps, then run some under the framework's own profiler, in parts
+that take turns (`suites.run.profiling`). Only the differences within pairs count, since the
+machine's speed changes between them. An operator is named if its difference repeats over the pairs:
+it is `CLEAR` standard errors from zero, at least `LEAST_OF_STEP`, and accounts for `LEAST_SHARE` of
+the difference between the steps; where these do not differ, it is called more or less often. Pairs
+are few, so the deviation that they show is averaged with `USUAL_DEVIATION`, which counts as much as
+`USUAL_FREEDOM` degrees of freedom.
 
-Where operators have other names on the two sides, as a compiler's fusions have, their kinds are compared.
+Where operators have other names on the two sides, as a compiler's fusions have, their kinds are
+compared.
 """
 
 import math
@@ -26,8 +29,8 @@ from dlbench.reports.results.safe_text import one_line
 FEWEST, MOST = 2, 4
 """Profiled launches of each side: more than the fewest while nothing is named."""
 CLEAR = 5.0
-"""Standard errors from zero at which an operator's difference counts. In identical code an operator of 100 is beyond
-that by chance in about one comparison of a thousand, at six degrees of freedom."""
+"""Standard errors from zero at which an operator's difference counts. In identical code an operator
+of 100 is beyond that by chance in about one comparison of a thousand, at six degrees of freedom."""
 STEP_CLEAR = 3.0
 """The same for the whole step."""
 LEAST_SHARE = 0.1
@@ -37,8 +40,9 @@ LEAST_OF_STEP = 0.01
 EXPLAINED = 0.5
 """Operators that account for less of the difference leave it open."""
 USUAL_DEVIATION, DEVIATION_OF_STEP = 0.04, 0.025
-"""Of an operator's seconds, and of a whole step's, of one launch of a pair of identical code from the other. Products
-of PyTorch deviated by 2 to 4 %, with parts that take turns and room in the heap for what the profiler notes."""
+"""Of an operator's seconds, and of a whole step's, of one launch of a pair of identical code from
+the other. Products of PyTorch deviated by 2 to 4 %, with parts that take turns and room in the heap
+for what the profiler notes."""
 LEAST_DEVIATION = 0.006
 """Of any operator, as a share of the step."""
 USUAL_FREEDOM = 4
@@ -107,7 +111,9 @@ class StepDifference:
 
     @property
     def named(self) -> tuple[OperatorDifference, ...]:
-        """The operators that account for the difference, or their kinds where no single operator does."""
+        """The operators that account for the difference, or their kinds where no single operator
+        does.
+        """
         operators = tuple(each for each in self.operators if each.named)
         return operators or tuple(each for each in self.kinds if each.named)
 
@@ -129,7 +135,10 @@ class StepDifference:
     def _found(self) -> str:
         named = self.named
         if not named and not self.differs:
-            return "Under the profiler neither the step nor any of its operators differs between the two sides."
+            return (
+                "Under the profiler neither the step nor any of its operators differs between the "
+                "two sides."
+            )
         if not named:
             return "No operator's difference repeats over the launches."
         if not self.differs:
@@ -140,7 +149,11 @@ class StepDifference:
         more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
         if not inside:
             return f"The difference lies outside operators: {_in_words(named[0])}."
-        rest = f" Together they account for {_share(self.explained)} of the difference." if len(named) > 1 else ""
+        rest = (
+            f" Together they account for {_share(self.explained)} of the difference."
+            if len(named) > 1
+            else ""
+        )
         return f"The difference lies in {', '.join(words)}{more}.{rest}"
 
 
@@ -156,7 +169,10 @@ def _in_words(each: OperatorDifference, of_whole: bool = True) -> str:
         times = f"{number(each.baseline * 1e3)} ms a step, not in the candidate"
     calls = ""
     if each.baseline and each.candidate and calls_differ(each):
-        calls = f", {count_of_calls(each.baseline_calls)} -> {count_of_calls(each.candidate_calls)} calls"
+        calls = (
+            f", {count_of_calls(each.baseline_calls)} -> {count_of_calls(each.candidate_calls)} "
+            "calls"
+        )
     share = f", {_share(each.share)} of the difference" if of_whole else ""
     return f"{one_line(each.name, 60)} ({times}{calls}{share})"
 
@@ -172,7 +188,9 @@ def count_of_calls(calls: float) -> str:
 
 
 def step_differences(records: Sequence[Record]) -> tuple[StepDifference, ...]:
-    """Return the difference of each cell that has profiled launches, in the order in which they were profiled."""
+    """Return the difference of each cell that has profiled launches, in the order in which they
+    were profiled.
+    """
     found = []
     for cell, of_cell in grouped(records, lambda record: record.cell).items():
         found.append(step_difference(cell, of_cell))
@@ -181,13 +199,19 @@ def step_differences(records: Sequence[Record]) -> tuple[StepDifference, ...]:
 
 def step_difference(cell: Cell, records: Sequence[Record]) -> StepDifference:
     """Return how the profiled steps of a cell's two sides differ."""
-    outcomes = {side: {each.launch: each.outcome for each in records if each.side == side} for side in _SIDES}
+    outcomes = {
+        side: {each.launch: each.outcome for each in records if each.side == side}
+        for side in _SIDES
+    }
     profiled = {
-        side: [number for number, each in of_side.items() if each.profile] for side, of_side in outcomes.items()
+        side: [number for number, each in of_side.items() if each.profile]
+        for side, of_side in outcomes.items()
     }
     for side in _SIDES:
         if not profiled[side]:
-            return StepDifference(cell, problem=_why_without_profile(side, list(outcomes[side].values())))
+            return StepDifference(
+                cell, problem=_why_without_profile(side, list(outcomes[side].values()))
+            )
     pairs = [
         (outcomes[BASELINE][number], outcomes[CANDIDATE][number])
         for number in profiled[BASELINE]
@@ -217,10 +241,17 @@ def _profile(outcome: Outcome) -> Profile:
     return outcome.profile
 
 
-def _compared(cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> StepDifference:
-    """Return the difference by the outcomes of pairs, the i-th of one side beside the i-th of the other."""
+def _compared(
+    cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outcome]
+) -> StepDifference:
+    """Return the difference by the outcomes of pairs, the i-th of one side beside the i-th of the
+    other.
+    """
     before, after = [_profile(each) for each in baseline], [_profile(each) for each in candidate]
-    steps_before, steps_after = [each.step_seconds for each in before], [each.step_seconds for each in after]
+    steps_before, steps_after = (
+        [each.step_seconds for each in before],
+        [each.step_seconds for each in after],
+    )
     step = fmean(steps_before)
     differs = abs(_errors(steps_before, steps_after, DEVIATION_OF_STEP * step)) >= STEP_CLEAR
     whole = fmean(steps_after) - step if differs else None
@@ -235,9 +266,15 @@ def _compared(cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outco
         None if timed_before is None or timed_after is None else (timed_before, timed_after),
         differs,
         _differences(
-            [_by_operator(each, cell) for each in before], [_by_operator(each, cell) for each in after], whole
+            [_by_operator(each, cell) for each in before],
+            [_by_operator(each, cell) for each in after],
+            whole,
         ),
-        _differences([_by_kind(each, cell) for each in before], [_by_kind(each, cell) for each in after], whole),
+        _differences(
+            [_by_kind(each, cell) for each in before],
+            [_by_kind(each, cell) for each in after],
+            whole,
+        ),
         _circumstances(baseline, candidate),
     )
 
@@ -254,14 +291,21 @@ def _differences(
     for key in dict.fromkeys(key for launch in (*baseline, *candidate) for key in launch):
         before = [launch.get(key, NOTHING_SPENT) for launch in baseline]
         after = [launch.get(key, NOTHING_SPENT) for launch in candidate]
-        seconds_before, seconds_after = [seconds for seconds, _ in before], [seconds for seconds, _ in after]
+        seconds_before, seconds_after = (
+            [seconds for seconds, _ in before],
+            [seconds for seconds, _ in after],
+        )
         difference = fmean(seconds_after) - fmean(seconds_before)
         own = USUAL_DEVIATION * max(fmean(seconds_before), fmean(seconds_after))
         errors = _errors(seconds_before, seconds_after, max(own, LEAST_DEVIATION * step))
         share = difference / whole if whole else 0.0
         clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
-        calls_before, calls_after = fmean(calls for _, calls in before), fmean(calls for _, calls in after)
-        # Where the steps do not differ, another number of calls is needed too: times alone may be chance.
+        calls_before, calls_after = (
+            fmean(calls for _, calls in before),
+            fmean(calls for _, calls in after),
+        )
+        # Where the steps do not differ, another number of calls is needed too: times alone may be
+        # chance.
         part = abs(calls_after - calls_before) >= _CALLS if whole is None else share >= LEAST_SHARE
         found.append(
             OperatorDifference(
@@ -304,12 +348,15 @@ def _by_kind(profile: Profile, cell: Cell) -> Spent:
 
 
 def _of_device(profile: Profile, cell: Cell) -> list[Operator]:
-    """Return the operators of the cell's CPU or GPU; a GPU's kernels do not include the CPU's work to start them."""
+    """Return the operators of the cell's CPU or GPU; a GPU's kernels do not include the CPU's work
+    to start them.
+    """
     return [operator for operator in profile.operators if operator.on_device is not cell.on_cpu]
 
 
 def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float) -> float:
-    """Return by how many standard errors the candidate's values are larger than the baseline's beside them.
+    """Return by how many standard errors the candidate's values are larger than the baseline's
+    beside them.
 
     ``usual`` is the deviation of such a difference in identical code.
     """
@@ -321,7 +368,9 @@ def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float)
 
 
 def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> tuple[str, ...]:
-    """Return a line for everything but operators in which the timed steps of the two sides clearly differ."""
+    """Return a line for everything but operators in which the timed steps of the two sides clearly
+    differ.
+    """
     lines = []
     for what, of in _COUNTED:
         before = [value for each in baseline if (value := of(each)) is not None]
@@ -330,7 +379,9 @@ def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) ->
             continue
         lower, higher = sorted((before, after), key=fmean)
         if min(higher) > _NOTABLE * max(lower) and fmean(higher) - fmean(lower) >= _least_of(what):
-            lines.append(f"{what} a step: {number(fmean(before))} in the baseline, {number(fmean(after))}.")
+            lines.append(
+                f"{what} a step: {number(fmean(before))} in the baseline, {number(fmean(after))}."
+            )
     return tuple(lines)
 
 

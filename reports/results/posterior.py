@@ -1,23 +1,26 @@
 """Where a slowdown began: a binary search whose comparisons are noisy.
 
-Candidates (releases, commits, builds) follow a good one in order, and the last of them is bad. A pair of launches, the
-good one and a candidate side by side, gives the logarithm of a ratio of times. Its distribution is Student's with
-`FREEDOM` degrees, so that a disturbed launch proves little, around 0 before the change and around the size of the
-change from there on.
+Candidates (releases, commits, builds) follow a good one in order, and the last of them is bad. A
+pair of launches, the good one and a candidate side by side, gives the logarithm of a ratio of
+times. Its distribution is Student's with `FREEDOM` degrees, so that a disturbed launch proves
+little, around 0 before the change and around the size of the change from there on.
 
 A posterior over the place of the change, or its absence, is updated with each pair, and the next
-candidate is the one that splits it most evenly: Horstein 1963, "Sequential transmission using noiseless feedback" (IEEE
-Transactions on Information Theory 9, 136-143); Waeber, Frazier and Henderson 2013, "Bisection search with noisy
-responses" (SIAM Journal on Control and Optimization 51, 2261-2279). They assume a known probability of a wrong answer;
-here it follows from the pairs, since size and deviation are unknown and integrated over, on a grid around the estimates
-from the bad end's pairs. All candidates have the same noise, so the most even split is also the most informative one.
+candidate is the one that splits it most evenly: Horstein 1963, "Sequential transmission using
+noiseless feedback" (IEEE Transactions on Information Theory 9, 136-143); Waeber, Frazier and
+Henderson 2013, "Bisection search with noisy responses" (SIAM Journal on Control and Optimization
+51, 2261-2279). They assume a known probability of a wrong answer; here it follows from the pairs,
+since size and deviation are unknown and integrated over, on a grid around the estimates from the
+bad end's pairs. All candidates have the same noise, so the most even split is also the most
+informative one.
 
-The third hypothesis (`several_changes`) is two changes with a level between them that differs from both ends. Its
-evidence is a ratio of marginal likelihoods, which optional stopping does not bias. It covers only what the search
-happens to measure; a slowdown that was undone within an unmeasured part stays unknown.
+The third hypothesis (`several_changes`) is two changes with a level between them that differs from
+both ends. Its evidence is a ratio of marginal likelihoods, which optional stopping does not bias.
+It covers only what the search happens to measure; a slowdown that was undone within an unmeasured
+part stays unknown.
 
-Pairs of one candidate are assumed to deviate from its true ratio by chance only. Two builds of the same source may
-permanently differ by a per cent or so, which counts as deviation here.
+Pairs of one candidate are assumed to deviate from its true ratio by chance only. Two builds of the
+same source may permanently differ by a per cent or so, which counts as deviation here.
 """
 
 import math
@@ -31,7 +34,8 @@ from scipy.special import expit
 
 Floats = NDArray[np.float64]
 Evidence = Mapping[int, Sequence[float]]
-"""Logarithms of the pairs' ratios, candidate over good, by the candidate's place: 1 is the first after the good one."""
+"""Logarithms of the pairs' ratios, candidate over good, by the candidate's place: 1 is the first
+after the good one."""
 
 FREEDOM = 10.0
 """Degrees of freedom of the pairs' distribution."""
@@ -41,11 +45,13 @@ ABSENT = 0.5
 SEVERAL = 0.1
 """Prior probability of two changes, if anything changed."""
 DOUBT = 0.1
-"""With at least this probability of two changes no place is named, and the pairs that show it are repeated."""
+"""With at least this probability of two changes no place is named, and the pairs that show it are
+repeated."""
 MOST_PAIRS = 400
 """A search that needs more, as on a machine that is never quiet, is abandoned."""
 BUILT = 0.8
-"""A candidate that is already built is preferred if it is at least this informative, relative to the best one."""
+"""A candidate that is already built is preferred if it is at least this informative, relative to
+the best one."""
 
 _SIZES, _SCALES, _LEVELS = 11, 7, 33
 _WIDTH = 4.0
@@ -94,7 +100,9 @@ def _deviation(residuals: Floats) -> float:
 
 
 def likelihoods(ratios: Sequence[float], sizes: Floats, scales: Floats) -> Floats:
-    """Return the log likelihood of all these ratios around each size at each scale, but for a constant."""
+    """Return the log likelihood of all these ratios around each size at each scale, but for a
+    constant.
+    """
     residuals = np.asarray(ratios, dtype=float)[:, None, None] - sizes[:, None]
     density = -(FREEDOM + 1) / 2 * np.log1p((residuals / scales) ** 2 / FREEDOM) - np.log(scales)
     found: Floats = density.sum(axis=0)
@@ -102,7 +110,8 @@ def likelihoods(ratios: Sequence[float], sizes: Floats, scales: Floats) -> Float
 
 
 def sums(evidence: Evidence, candidates: Sequence[int], grid: Grid) -> tuple[Floats, Floats]:
-    """Return the log likelihoods of these candidates' pairs (0 without any) before the change and after it.
+    """Return the log likelihoods of these candidates' pairs (0 without any) before the change and
+    after it.
 
     Their axes are (candidates, scales) and (candidates, sizes, scales).
     """
@@ -110,13 +119,19 @@ def sums(evidence: Evidence, candidates: Sequence[int], grid: Grid) -> tuple[Flo
     after = np.zeros((len(candidates), len(grid.sizes), len(grid.scales)))
     for row, candidate in enumerate(candidates):
         if pairs := evidence.get(candidate):
-            before[row], after[row] = likelihoods(pairs, np.zeros(1), grid.scales)[0], likelihoods(pairs, *grid)
+            before[row], after[row] = (
+                likelihoods(pairs, np.zeros(1), grid.scales)[0],
+                likelihoods(pairs, *grid),
+            )
     return before, after
 
 
 def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Posterior:
-    """Return the posterior from the pairs' `sums`; ``weights`` are the candidates' prior probabilities."""
-    # The sum over all candidates as if after the change, less the excess of those before each place.
+    """Return the posterior from the pairs' `sums`; ``weights`` are the candidates' prior
+    probabilities.
+    """
+    # The sum over all candidates as if after the change, less the excess of those before each
+    # place.
     lost = after - before[:, None]
     joint = after.sum(axis=0) - lost.cumsum(axis=0) + lost
     joint += _log_prior(grid) + np.log((1 - ABSENT) * weights)[:, None, None]
@@ -126,7 +141,9 @@ def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Pos
     total = joint.sum() + none.sum()
     sizes = joint.sum(axis=(0, 2))
     log_evidence = float(peak + np.log(total)) - math.log(len(grid.scales))
-    return Posterior(joint.sum(axis=(1, 2)) / total, float(none.sum() / total), sizes / sizes.sum(), log_evidence)
+    return Posterior(
+        joint.sum(axis=(1, 2)) / total, float(none.sum() / total), sizes / sizes.sum(), log_evidence
+    )
 
 
 def _log_prior(grid: Grid) -> Floats:
@@ -138,11 +155,13 @@ def _log_prior(grid: Grid) -> Floats:
 def several_changes(
     evidence: Evidence, candidates: Sequence[int], grid: Grid, weights: Floats, magnitude: float
 ) -> tuple[float, int | None]:
-    """Return the log evidence of two changes, and the candidate that best shows a level between them.
+    """Return the log evidence of two changes, and the candidate that best shows a level between
+    them.
 
-    Good, a level and bad follow one another, and at least one measured candidate has that level. It may lie between
-    the ends, below or above both, but at least `_APART` of the whole change, or a slowdown of ``magnitude``, from
-    either. The evidence is -inf, and the candidate None, if no measured candidate is left for it.
+    Good, a level and bad follow one another, and at least one measured candidate has that level. It
+    may lie between the ends, below or above both, but at least `_APART` of the whole change, or a
+    slowdown of ``magnitude``, from either. The evidence is -inf, and the candidate None, if no
+    measured candidate is left for it.
     """
     tested = [place for place, each in enumerate(candidates) if evidence.get(each)]
     whole = float(np.median(grid.sizes))
@@ -154,14 +173,21 @@ def several_changes(
     pairs = [evidence[candidates[place]] for place in tested]
     before, after = sums(evidence, [candidates[place] for place in tested], grid)
     between = np.array([likelihoods(each, levels, grid.scales) for each in pairs])
-    # A change between two measured candidates may be any of those between: the places' probabilities add up.
+    # A change between two measured candidates may be any of those between: the places'
+    # probabilities add up.
     mass = np.log(np.diff(np.cumsum(weights)[tested], prepend=0.0))
     # Of the measured ones ahead of each, and from each on.
     ahead, ahead_between = (each.cumsum(axis=0) - each for each in (before, between))
-    from_it = np.logaddexp.reduce(after.sum(axis=0) - after.cumsum(axis=0) + after + _log_prior(grid), axis=1)
+    from_it = np.logaddexp.reduce(
+        after.sum(axis=0) - after.cumsum(axis=0) + after + _log_prior(grid), axis=1
+    )
     first, second = np.triu_indices(len(tested), 1)
-    level = np.logaddexp.reduce(ahead_between[second] - ahead_between[first], axis=1) - math.log(len(levels))
-    joint = ahead[first] + level + from_it[second] + (mass[first] + mass[second] + math.log(2))[:, None]
+    level = np.logaddexp.reduce(ahead_between[second] - ahead_between[first], axis=1) - math.log(
+        len(levels)
+    )
+    joint = (
+        ahead[first] + level + from_it[second] + (mass[first] + mass[second] + math.log(2))[:, None]
+    )
     of_both = np.logaddexp.reduce(joint, axis=1) - math.log(len(grid.scales))
     best = int(np.argmax(of_both))
     shown = max(range(first[best], second[best]), key=lambda each: len(pairs[each]))
@@ -175,11 +201,13 @@ class Assessment:
     candidates: tuple[int, ...]
     """The testable ones, in order; an untestable place counts for the next testable one."""
     places: tuple[float, ...]
-    """The probability that the slowdown began with each, or with an untestable one before it, if with a single one."""
+    """The probability that the slowdown began with each, or with an untestable one before it, if
+    with a single one."""
     absent: float
     """The probability that nothing changed, unless several changes are likely."""
     several: float
-    """The probability of two changes. If a place is certain, a small one means another change elsewhere."""
+    """The probability of two changes. If a place is certain, a small one means another change
+    elsewhere."""
     between: int | None
     """The measured candidate that best shows that there are two."""
     size: float
@@ -190,26 +218,34 @@ class Assessment:
     """Of a pair's log ratio, roughly."""
 
     def decided(self, confidence: float = CONFIDENCE) -> bool:
-        """Tell whether one answer is this probable: several changes or, if they are unlikely, a place or none."""
-        return self.several >= confidence or (self.several < DOUBT and max(*self.places, self.absent) >= confidence)
+        """Tell whether one answer is this probable: several changes or, if they are unlikely, a
+        place or none.
+        """
+        return self.several >= confidence or (
+            self.several < DOUBT and max(*self.places, self.absent) >= confidence
+        )
 
     def range(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
-        """Return the shortest range of candidates that is this probable: its first and last index."""
+        """Return the shortest range of candidates that is this probable: its first and last
+        index.
+        """
         reached = np.concatenate([[0.0], np.cumsum(self.places)])
         wanted = min(confidence, reached[-1]) - 1e-12
         spans = (
             (last - first, -(reached[last + 1] - reached[first]), first, last)
             for first in range(len(self.places))
-            if (last := int(np.searchsorted(reached, reached[first] + wanted)) - 1) < len(self.places)
+            if (last := int(np.searchsorted(reached, reached[first] + wanted)) - 1)
+            < len(self.places)
         )
         return min(spans)[2:]
 
     def following(self, measured: Collection[int]) -> int:
-        """Return the candidate to measure next: the median of the posterior, or nearly; in doubt the one between.
+        """Return the candidate to measure next: the median of the posterior, or nearly; in doubt
+        the one between.
 
-        One that was ``measured`` before, and so needs no build, is taken if it is nearly as informative (`BUILT`). With
-        p the probability that the change is not after a candidate, the information of its pairs is proportional to
-        p (1 - p).
+        One that was ``measured`` before, and so needs no build, is taken if it is nearly as
+        informative (`BUILT`). With p the probability that the change is not after a candidate, the
+        information of its pairs is proportional to p (1 - p).
         """
         if self.between is not None and self.several >= DOUBT:
             return self.between
@@ -222,7 +258,8 @@ class Assessment:
     def pairs_left(self, confidence: float = CONFIDENCE) -> int:
         """Return roughly how many more pairs the search needs, at least one; 0 if it is decided.
 
-        The entropy of the places over the most information a pair can give: two equally likely levels under noise.
+        The entropy of the places over the most information a pair can give: two equally likely
+        levels under noise.
         """
         if self.decided(confidence):
             return 0
@@ -239,9 +276,11 @@ def assess(
     magnitude: float = 0.025,
     confidence: float = CONFIDENCE,
 ) -> Assessment:
-    """Return the assessment of ``count`` candidates; the last one is bad and has at least two pairs.
+    """Return the assessment of ``count`` candidates; the last one is bad and has at least two
+    pairs.
 
-    ``untestable`` ones, never the last, give no pairs. Levels within a ratio of ``1 + magnitude`` are one.
+    ``untestable`` ones, never the last, give no pairs. Levels within a ratio of ``1 + magnitude``
+    are one.
     """
     candidates = [place for place in range(1, count + 1) if place not in untestable]
     weights = np.diff([0, *candidates]) / count

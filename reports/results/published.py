@@ -1,6 +1,8 @@
-"""Published tables in the form of our own results: the files of ``reports/data``, described by its published.toml.
+"""Published tables in the form of our own results: the files of ``reports/data``, described by its
+published.toml.
 
-Nothing in them has an interval: they give one number for each cell, without its spread or its samples.
+Nothing in them has an interval: they give one number for each cell, without its spread or its
+samples.
 """
 
 import csv
@@ -23,7 +25,8 @@ SHI2016, WUENSCHE2018, BRANDFONBRENER2017 = "shi2016", "wuensche2018", "brandfon
 UPDATES = 2000
 """Of a run of brandfonbrener2017: 1000 examples, twice, one at a time."""
 DOUBTFUL_SHARE = 0.90
-"""Of a GPU's theoretical peak: training steps above this share are doubtful (an FFT may save arithmetic)."""
+"""Of a GPU's theoretical peak: training steps above this share are doubtful (an FFT may save
+arithmetic)."""
 _REASONS = {
     "unsupported": Status.UNSUPPORTED,
     "crashed": Status.CRASHED,
@@ -69,7 +72,11 @@ class Study(NamedTuple):
     def matrix(self, first: bool = True) -> Matrix:
         """Return the table, with the first trial of each figure or without."""
         lines = lines_of(self.description["file"])
-        cells = [_cell(self, line) for line in lines if first or not line.get("note", "").startswith("first trial")]
+        cells = [
+            _cell(self, line)
+            for line in lines
+            if first or not line.get("note", "").startswith("first trial")
+        ]
         source = f"Source: {self.description['source']}. {self.description['caveat']}"
         return assemble(cells, {host.fingerprint: host for host in self.hosts.values()}, [source])
 
@@ -85,14 +92,27 @@ def study(name: str) -> Study:
         for of in machines.values()
         if "core_peak" in of
     }
-    frameworks = {key: (catalogued, title) for key, (catalogued, title) in described.get("frameworks", {}).items()}
-    return Study(name, described["year"], frameworks, hosts, peaks, {**described, "machines": machines})
+    frameworks = {
+        key: (catalogued, title)
+        for key, (catalogued, title) in described.get("frameworks", {}).items()
+    }
+    return Study(
+        name, described["year"], frameworks, hosts, peaks, {**described, "machines": machines}
+    )
 
 
 def _host(described: Mapping[str, Any]) -> Host:
     threads = described.get("threads")
     parts = tuple((kind.upper(), described[kind]) for kind in ("cpu", "gpu") if kind in described)
-    return Host(described["fingerprint"], described["name"], described.get("cores"), threads, threads, parts, threads)
+    return Host(
+        described["fingerprint"],
+        described["name"],
+        described.get("cores"),
+        threads,
+        threads,
+        parts,
+        threads,
+    )
 
 
 def networks_of_2017() -> Networks:
@@ -102,7 +122,10 @@ def networks_of_2017() -> Networks:
     return {
         (found.description["network"].format(**line), ""): {
             "family": "elman",
-            "numbers": {**{name: int(line[of]) for name, of in sizes.items()}, "activation": line["activation"]},
+            "numbers": {
+                **{name: int(line[of]) for name, of in sizes.items()},
+                "activation": line["activation"],
+            },
         }
         for line in lines_of(found.description["file"])
     }
@@ -126,13 +149,23 @@ def _cell(of: Study, line: Mapping[str, str]) -> CellResult:
     def value(name: str, usual: str = "") -> str:
         return str(of.description.get(name, usual)).format(**line)
 
-    network, machine, threads = value("network"), value("machine"), int(line.get("threads") or 0) or None
+    network, machine, threads = (
+        value("network"),
+        value("machine"),
+        int(line.get("threads") or 0) or None,
+    )
     batch = int(value("batch_size", "0")) or FIRST[network].known_batch_size
-    seconds = float(value("seconds")) / of.description.get("updates", 1) if value("seconds") else None
+    seconds = (
+        float(value("seconds")) / of.description.get("updates", 1) if value("seconds") else None
+    )
     kind, _, why = (line.get("hole") or "").partition(": ")
     device = value("device") or ("cpu" if threads else "gpu")
     host = of.hosts[machine]
-    rate = FIRST[network].family.training_flops(batch) / seconds if seconds and network in FIRST else 0.0
+    rate = (
+        FIRST[network].family.training_flops(batch) / seconds
+        if seconds and network in FIRST
+        else 0.0
+    )
     peak, flags = of.description["machines"][machine].get("peak"), list[Flag]()
     if peak is not None and rate > DOUBTFUL_SHARE * peak:
         why = f"{rate * 1e-12:.2f} TFLOP/s are {rate / peak:.0%} of the GPU's theoretical peak"

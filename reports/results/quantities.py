@@ -1,7 +1,9 @@
-"""Quantities of a cell: what a matrix, a ratio, a curve and the page can show. A new one is a line of `QUANTITIES`.
+"""Quantities of a cell: what a matrix, a ratio, a curve and the page can show. A new one is a line
+of `QUANTITIES`.
 
-Those of `OF_LAUNCHES` are measured once in every launch; a cell's value is the geometric mean over its launches, with
-Student's interval from three on (`statistics.of_launches`). Ratios compare these and the seconds of a step.
+Those of `OF_LAUNCHES` are measured once in every launch; a cell's value is the geometric mean over
+its launches, with Student's interval from three on (`statistics.of_launches`). Ratios compare these
+and the seconds of a step.
 """
 
 import math
@@ -34,8 +36,12 @@ class Quantity(NamedTuple):
     """Whether the fastest cell has the best value."""
 
 
-def follows_time(value: "Callable[[CellResult], float | None]") -> "Callable[[CellResult], Numbers | None]":
-    """Return the numbers of what grows as the step gets shorter: its interval is that of the time."""
+def follows_time(
+    value: "Callable[[CellResult], float | None]",
+) -> "Callable[[CellResult], Numbers | None]":
+    """Return the numbers of what grows as the step gets shorter: its interval is that of the
+    time.
+    """
 
     def numbers(cell: "CellResult") -> Numbers | None:
         found, seconds = value(cell), cell.seconds
@@ -76,14 +82,18 @@ def _ceiling(cell: "CellResult") -> float | None:
 
 
 def start_seconds(outcome: Outcome) -> float | None:
-    """Return the seconds to the end of the first step, without dlbench's own preparation of weights and mini-batch."""
+    """Return the seconds to the end of the first step, without dlbench's own preparation of weights
+    and mini-batch.
+    """
     parts = (outcome.import_seconds, outcome.prepare_seconds, outcome.first_step_seconds)
     known = [each for each in parts if each is not None]
     return sum(known) if len(known) == len(parts) else None
 
 
 def cpu_joules(outcome: Outcome) -> float | None:
-    """Return the joules of the CPU packages in the time of a step: their power while steps were timed, times a step."""
+    """Return the joules of the CPU packages in the time of a step: their power while steps were
+    timed, times a step.
+    """
     outside, steps = outcome.outside, outcome.step_seconds()
     if outside is None or outside.energy is None or not outside.energy.joules or not steps:
         return None
@@ -109,8 +119,9 @@ MANY_CALLS = 5
 def calls_of(outcome: Outcome) -> list[float]:
     """Return the seconds of a launch's single calls; none of samples of several steps.
 
-    The first of several short calls of a turn is left out: it follows a pause of dlbench's own, and a call of 3 ms
-    takes 1.2 to 1.3 times as long there. Calls that others disturbed stay, since percentiles are about the tail.
+    The first of several short calls of a turn is left out: it follows a pause of dlbench's own, and
+    a call of 3 ms takes 1.2 to 1.3 times as long there. Calls that others disturbed stay, since
+    percentiles are about the tail.
     """
     if outcome.calls_ns:
         return [nanoseconds * 1e-9 for nanoseconds in outcome.calls_ns]
@@ -128,7 +139,9 @@ def calls_of(outcome: Outcome) -> list[float]:
 
 
 def latency(share: float) -> OfLaunch:
-    """Return the quantile of a launch's single calls, in seconds; None of samples of several steps, or of too few."""
+    """Return the quantile of a launch's single calls, in seconds; None of samples of several steps,
+    or of too few.
+    """
 
     def of_launch(outcome: Outcome) -> float | None:
         calls = calls_of(outcome)
@@ -159,14 +172,24 @@ def _measured(title: str, unit: str, name: str) -> Quantity:
 SECONDS = "seconds"
 OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
     "start": ("Seconds to the end of the first step", "start s", start_seconds),
-    "import": ("Seconds to import the framework", "import s", lambda outcome: outcome.import_seconds),
+    "import": (
+        "Seconds to import the framework",
+        "import s",
+        lambda outcome: outcome.import_seconds,
+    ),
     "prepare": ("Seconds to build the network", "build s", lambda outcome: outcome.prepare_seconds),
-    "first_step": ("Seconds of the first step", "first s", lambda outcome: outcome.first_step_seconds),
+    "first_step": (
+        "Seconds of the first step",
+        "first s",
+        lambda outcome: outcome.first_step_seconds,
+    ),
     "memory": ("Peak memory, MiB", "MiB", lambda outcome: _mebibytes(outcome.peak_memory_bytes)),
     "gpu_memory": (
         "Peak memory on the GPU, MiB",
         "GPU MiB",
-        lambda outcome: None if outcome.device is None else _mebibytes(outcome.device.peak_memory_bytes),
+        lambda outcome: (
+            None if outcome.device is None else _mebibytes(outcome.device.peak_memory_bytes)
+        ),
     ),
     "cpu_joules": ("Joules per step, of the CPU packages", "CPU J", cpu_joules),
 }
@@ -178,33 +201,58 @@ LATENCIES: dict[str, tuple[str, str, OfLaunch]] = {
 }
 """The same of percentiles of single calls."""
 QUANTITIES = {
-    SECONDS: Quantity("Seconds per mini-batch", lambda cell: _of_summary(cell.seconds), unit="s/step", of_time=True),
-    "items": Quantity("Items per second", follows_time(lambda cell: cell.items_per_second), of_time=True),
+    SECONDS: Quantity(
+        "Seconds per mini-batch",
+        lambda cell: _of_summary(cell.seconds),
+        unit="s/step",
+        of_time=True,
+    ),
+    "items": Quantity(
+        "Items per second", follows_time(lambda cell: cell.items_per_second), of_time=True
+    ),
     "gflops": Quantity("GFLOP/s", follows_time(lambda cell: cell.gflops), of_time=True),
     "ceiling": Quantity("Per cent of the measured ceiling", follows_time(_ceiling), of_time=True),
-    **{name: _measured(title, unit, name) for name, (title, unit, _) in (OF_LAUNCHES | LATENCIES).items()},
+    **{
+        name: _measured(title, unit, name)
+        for name, (title, unit, _) in (OF_LAUNCHES | LATENCIES).items()
+    },
     "faults": Quantity("Minor page faults per step", _faults, "faults"),
-    "break_even": Quantity("Steps until a mode has made up for its start", _break_even, unit="even at"),
+    "break_even": Quantity(
+        "Steps until a mode has made up for its start", _break_even, unit="even at"
+    ),
     "joules": Quantity("Joules per step, of the GPU", _of_device("joules_per_minibatch")),
     "busy": Quantity("Per cent of a step in which the GPU worked", _of_device("busy_share", 100)),
 }
 COMPARED = (SECONDS, *OF_LAUNCHES, *LATENCIES)
 """The quantities that ratios compare: the less the better."""
 _LEGENDS = {
-    "start": "import + building the network + first step, compilation included where no cache has its result; without "
-    "the start of the interpreter and dlbench's own preparation of weights and mini-batch",
+    "start": (
+        "import + building the network + first step, compilation included where no cache has its "
+        "result; without the start of the interpreter and dlbench's own preparation of weights and "
+        "mini-batch"
+    ),
     "first_step": "compilation included where no cache has its result",
     "memory": "resident memory of all processes of a launch, from the end of the first step on",
     "gpu_memory": "of the framework's allocator, while steps were timed",
-    "cpu_joules": "by the RAPL counters of whole packages, which include other programs and idle power",
-    "faults": "pages that a step got from the kernel anew, of the measuring process; the median of the launches",
-    "break_even": "against the mode of the same framework whose first step ends first there (-: that mode itself, or "
-    "the only one), assuming that further steps last as long as the timed ones; never: its step is not clearly faster",
+    "cpu_joules": (
+        "by the RAPL counters of whole packages, which include other programs and idle power"
+    ),
+    "faults": (
+        "pages that a step got from the kernel anew, of the measuring process; the median of the "
+        "launches"
+    ),
+    "break_even": (
+        "against the mode of the same framework whose first step ends first there (-: that mode "
+        "itself, or the only one), assuming that further steps last as long as the timed ones; "
+        "never: its step is not clearly faster"
+    ),
 }
 
 
 def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
-    """Return what the timed launches of a cell give of each quantity that is measured once in a launch."""
+    """Return what the timed launches of a cell give of each quantity that is measured once in a
+    launch.
+    """
     launches = list(outcomes)
     found: dict[str, Summary] = {}
     for name, (_, _, of_launch) in (OF_LAUNCHES | LATENCIES).items():
@@ -221,7 +269,9 @@ def _unit_of_work(cell: "CellResult") -> str:
 
 
 def title_of(name: str, cells: "Iterable[CellResult]") -> str:
-    """Return the title of a quantity of these cells: imported benchmarks have calls, a step of one's own has steps."""
+    """Return the title of a quantity of these cells: imported benchmarks have calls, a step of
+    one's own has steps.
+    """
     if name != SECONDS:
         return QUANTITIES[name].title
     units = {_unit_of_work(cell): None for cell in cells}
@@ -234,10 +284,14 @@ def legend(name: str) -> str:
 
 
 def in_quantity(matrix: "Matrix", name: str) -> "Matrix":
-    """Return the matrix with another quantity in the place of each cell's seconds, so that ratios compare that."""
+    """Return the matrix with another quantity in the place of each cell's seconds, so that ratios
+    compare that.
+    """
     if name == SECONDS:
         return matrix
-    cells = {at: replace(cell, seconds=cell.measured.get(name)) for at, cell in matrix.cells.items()}
+    cells = {
+        at: replace(cell, seconds=cell.measured.get(name)) for at, cell in matrix.cells.items()
+    }
     return replace(matrix, cells=cells, quantity=name)
 
 

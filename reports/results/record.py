@@ -1,8 +1,9 @@
 """Stored results: a Run (the plan) and its Records (one per launch, with raw samples).
 
-Medians, intervals and flags are derived on reading and never stored, so that a better statistic serves old
-results too. ``RECORD_SCHEMA`` rises whenever a reader of the old form would misread the new one. A record contains
-neither a user's name nor a user's path; only fleets, which cannot do without it, store the name of a machine.
+Medians, intervals and flags are derived on reading and never stored, so that a better statistic
+serves old results too. ``RECORD_SCHEMA`` rises whenever a reader of the old form would misread the
+new one. A record contains neither a user's name nor a user's path; only fleets, which cannot do
+without it, store the name of a machine.
 """
 
 import math
@@ -29,26 +30,32 @@ PYTEST_BENCHMARK = "pytest-benchmark"
 """The framework and suite of imported benchmarks."""
 """The adapter of a benchmark that another program measured; most of its axes are unknown."""
 SEARCH = "search"
-"""The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+"""The side of the launches of a search (`dlbench tune`), where a cell is launched again because it
+was fast."""
 LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
-"""Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
+"""Fields that the attempts at one launch on a machine have in common; also the columns by which a
+store counts them."""
 GATE = "gate"
 """The purpose of a gate's run, and the stage of its launches."""
 PROFILED = "profile"
-"""The stage of launches that were profiled. They show which operators differ between two sides, and serve no other
-purpose."""
+"""The stage of launches that were profiled. They show which operators differ between two sides, and
+serve no other purpose."""
 HISTORY_PAIRS = 6
-"""Pairs of a gate that count outside of it, in histories and stored comparisons: later ones were measured because of
-these. A cell that three or four decide has fewer: simulated for one and eight cells whose pairs deviate by 1 to 3 %,
-that shifts the mean ratio by at most 0.28 %, on each night alike."""
+"""Pairs of a gate that count outside of it, in histories and stored comparisons: later ones were
+measured because of these. A cell that three or four decide has fewer: simulated for one and eight
+cells whose pairs deviate by 1 to 3 %, that shifts the mean ratio by at most 0.28 %, on each night
+alike."""
 SEARCHING, BISECTING = "tune", "bisect"
-"""Purposes of runs whose launches were chosen by earlier results, and which serve no other purpose."""
+"""Purposes of runs whose launches were chosen by earlier results, and which serve no other
+purpose."""
 RELEASES = "releases"
 """The purpose of a run of releases: its plan has them in their order."""
 RELEASED = "released"
-"""Key in the software of a record of a release: when it was uploaded to the package index (ISO 8601)."""
+"""Key in the software of a record of a release: when it was uploaded to the package index (ISO
+8601)."""
 SAMPLES_OF_INSTANCES = "samples_ns_of_instances"
-"""Key in the software of a record of several instances: the nanoseconds of each step of each of them."""
+"""Key in the software of a record of several instances: the nanoseconds of each step of each of
+them."""
 _MOST_NANOSECONDS = 10**19  # three centuries
 
 
@@ -90,7 +97,10 @@ class Kept:
             elif isinstance(value, JsonRecord):
                 value = value.to_dict()
             elif isinstance(value, tuple) and not hasattr(value, "_asdict"):
-                value = [each.to_dict() if isinstance(each, JsonRecord) else to_dict(each) for each in value]
+                value = [
+                    each.to_dict() if isinstance(each, JsonRecord) else to_dict(each)
+                    for each in value
+                ]
             content[each.name] = to_dict(value)
         if "outcome" in content:
             del content["outcome"]["parity_sample"]  # the judge's alone
@@ -115,16 +125,22 @@ class Kept:
             )
         try:
             kept: Self = _ADAPTERS[cls].validate_python(data)
-            if isinstance(kept, Record) and kept.cell.adapter == IMPORTED and kept.cell.batch_size == 0:
+            if (
+                isinstance(kept, Record)
+                and kept.cell.adapter == IMPORTED
+                and kept.cell.batch_size == 0
+            ):
                 raise RecordError(
-                    "A record was imported by an older dlbench, with a mini-batch of 0; import its file again into "
-                    "another store."
+                    "A record was imported by an older dlbench, with a mini-batch of 0; import its "
+                    "file again into another store."
                 )
             if isinstance(kept, Record) and not sound(kept):
                 raise ValueError("a number is out of range")
             return kept
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise RecordError(f"A {what} cannot be read ({reason_of(error)}); it is damaged.") from error
+            raise RecordError(
+                f"A {what} cannot be read ({reason_of(error)}); it is damaged."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -147,12 +163,16 @@ class Run(Kept):
     launches_most: int | None = None
     """Most launches of a cell that needs more of them; None: ``launches``."""
     precision: float | None = None
-    """Relative half-width of a cell's interval that ends its launches; None: a fixed number, or a contest."""
+    """Relative half-width of a cell's interval that ends its launches; None: a fixed number, or a
+    contest."""
     purpose: str = "suite"
-    """"suite", for launches of two sides "compare", "gate" or "bisect", for a search "tune", or "releases"."""
+    """"suite", for launches of two sides "compare", "gate" or "bisect", for a search "tune", or
+    "releases"."""
     sides: dict[str, str] = field(default_factory=dict)
     """Description of each side, by `Record.side`; empty for a suite."""
-    rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(default_factory=dict)
+    rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(
+        default_factory=dict
+    )
     """The chosen values of a comparison's rule (see `compare.verdict`); empty: the default rule."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that the user gave all its launches (--env), without private parts."""
@@ -173,7 +193,9 @@ class Run(Kept):
 
     @property
     def contest(self) -> bool:
-        """Whether cells got more launches only where the fastest of their column was open (`--interval fastest`)."""
+        """Whether cells got more launches only where the fastest of their column was open
+        (`--interval fastest`).
+        """
         return self.launches_most is not None and self.precision is None and not self.sides
 
 
@@ -189,7 +211,8 @@ class Record(Kept):
     outcome: Outcome
     machine: str
     environment: str
-    """Hash of the framework's environment, and of ``variables``: two builds of a framework differ in it."""
+    """Hash of the framework's environment, and of ``variables``: two builds of a framework differ
+    in it."""
     interpreter: str
     protocol: Protocol
     started: datetime
@@ -202,13 +225,17 @@ class Record(Kept):
     stage: str = ""
     """`GATE` in a gate, `PROFILED` of a profiled launch, else empty."""
     quota_cpus: float | None = None
-    """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
+    """CPUs' worth of time that control groups allowed when it was launched; None without a
+    quota."""
     telemetry: Annotated[dict[str, Any] | None, _IF_KNOWN] = None
-    """Samples of the GPU during the launch, see `hardware_probe.telemetry`; None for a launch on the CPU."""
+    """Samples of the GPU during the launch, see `hardware_probe.telemetry`; None for a launch on
+    the CPU."""
     network: Annotated[dict[str, Any] | None, BeforeValidator(read_network)] = None
-    """The network's specification, its family and numbers; None in records from before networks were data."""
+    """The network's specification, its family and numbers; None in records from before networks
+    were data."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Environment variables that the user gave the launch, without private parts: a secret is ``***``."""
+    """Environment variables that the user gave the launch, without private parts: a secret is
+    ``***``."""
     node: Annotated[Node | None, _IF_KNOWN] = None
     """In a fleet, the node that it was measured on and who else used it; None outside fleets."""
     group: str = ""
@@ -221,8 +248,8 @@ class Record(Kept):
 def last_attempts(records: Iterable[Record]) -> list[Record]:
     """Return the records that count, in the order given: the last attempt at each launch.
 
-    A launch disturbed by other programs is repeated until it is not, so the last attempt is the best; every attempt is
-    kept. `queries.superseded` is the same for a store.
+    A launch disturbed by other programs is repeated until it is not, so the last attempt is the
+    best; every attempt is kept. `queries.superseded` is the same for a store.
     """
     records = list(records)
     if not any(record.attempt for record in records):
@@ -246,7 +273,9 @@ def sound(record: Record) -> bool:
         and 0 <= cell.loader_workers < 2**31
         and 0 <= record.wall_seconds < math.inf
         and 1 <= outcome.steps_per_sample <= 10**12
-        and all(0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns))
+        and all(
+            0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns)
+        )
         and (outcome.threads is None or 0 <= outcome.threads.wall_seconds < math.inf)
     )
 
@@ -255,7 +284,9 @@ _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kin
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's message in one line; for a validation error, the first fault and its place."""
+    """Return an error's message in one line; for a validation error, the first fault and its
+    place.
+    """
     said = str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]

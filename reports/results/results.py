@@ -1,4 +1,6 @@
-"""Results: records of one or several stores that count, with their machines; narrowed to a run, a suite or axes."""
+"""Results: records of one or several stores that count, with their machines; narrowed to a run, a
+suite or axes.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,28 +27,38 @@ class Results:
     hosts: dict[str, Host] = field(default_factory=dict)
     """By fingerprint, in the order in which the machines first appear."""
     ceilings: dict[str, Ceilings] = field(default_factory=dict)
-    products: dict[tuple[str, str, str], tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    products: dict[tuple[str, str, str], tuple[tuple[int, float], ...]] = field(
+        default_factory=dict
+    )
     """Rates of the frameworks' own matrix products in records that are not among these.
 
-    By machine, device and precision: (threads asked for, FLOP/s), none of which used more threads than that.
+    By machine, device and precision: (threads asked for, FLOP/s), none of which used more threads
+    than that.
     """
     comparisons: tuple[str, ...] = ()
-    """Runs of two sides (compare, gate) and searches whose records were left out, since they were not asked for."""
+    """Runs of two sides (compare, gate) and searches whose records were left out, since they were
+    not asked for."""
     displaced: tuple[str, ...] = ()
-    """Rows ("framework mode") with cells that were measured with an older environment too, in records left out."""
+    """Rows ("framework mode") with cells that were measured with an older environment too, in
+    records left out."""
     contests: tuple[Run, ...] = ()
-    """Those of the records' runs whose cells got more launches where the fastest of their column was open."""
+    """Those of the records' runs whose cells got more launches where the fastest of their column
+    was open."""
     profiles: tuple[Record, ...] = ()
     """Of the profiled launches of a run that was asked for."""
 
     @classmethod
     def of(
-        cls, stores: Iterable[Store], run: str | None = None, suite: str | None = None, machine: str | None = None
+        cls,
+        stores: Iterable[Store],
+        run: str | None = None,
+        suite: str | None = None,
+        machine: str | None = None,
     ) -> "Results":
         """Read opened stores: all their records, or those of a run, suite or machine (fingerprint).
 
-        Records of comparisons (two builds under one name) are read only of a run that is asked for. A record that lies
-        in several of the stores counts once. Raises StoreError.
+        Records of comparisons (two builds under one name) are read only of a run that is asked for.
+        A record that lies in several of the stores counts once. Raises StoreError.
         """
         parts = []
         for store in stores:
@@ -55,19 +67,26 @@ class Results:
             records = [record for record in found if run is not None or not record.side]
             left_out = dict.fromkeys(record.run for record in found if record.side and run is None)
             part = cls._of_store(store, records, machines, left_out)
-            parts.append(part if run is None else replace(part, profiles=tuple(store.profiles(run))))
+            parts.append(
+                part if run is None else replace(part, profiles=tuple(store.profiles(run)))
+            )
         return cls.merge(parts)
 
     @classmethod
     def _of_store(
-        cls, store: Store, records: Iterable[Record], machines: Iterable[str], comparisons: Iterable[str]
+        cls,
+        store: Store,
+        records: Iterable[Record],
+        machines: Iterable[str],
+        comparisons: Iterable[str],
     ) -> "Results":
         kept = tuple(records)
         described = store.machines()
         hosts = {name: read_host(name, described.get(name)) for name in machines}
         ceilings = {}
         for name in hosts:
-            # Those of another version are left out: the records' own sentinels still bound the rates.
+            # Those of another version are left out: the records' own sentinels still bound the
+            # rates.
             with suppress(ValueError):
                 if (known := store.ceilings(name)) is not None:
                     ceilings[name] = Ceilings.from_dict(known)
@@ -85,14 +104,17 @@ class Results:
     ) -> "Results":
         """Read of opened stores only the records that count for a matrix.
 
-        These are, for each cell on each machine, the records of the newest run that measured it (with ``all_runs``:
-        of all runs), with the environment that measured it last. Raises StoreError.
+        These are, for each cell on each machine, the records of the newest run that measured it
+        (with ``all_runs``: of all runs), with the environment that measured it last. Raises
+        StoreError.
         """
         opened = list(stores)
         known = [store.newest(run, suite, machine) for store in opened]
         of_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
         everywhere = [(place, each) for place, of_store in enumerate(known) for each in of_store]
-        for place, each in sorted(everywhere, key=lambda pair: (pair[1].first or "", pair[0], pair[1].first_id)):
+        for place, each in sorted(
+            everywhere, key=lambda pair: (pair[1].first or "", pair[0], pair[1].first_id)
+        ):
             of_cell.setdefault((each.machine, each.cell), []).append((place, each))
         products: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
         displaced: set[str] = set()
@@ -104,14 +126,22 @@ class Results:
             counting = [(place, each) for place, each in found if each.newest is not None]
             if not counting:
                 continue
-            _, last = max(counting, key=lambda of: (of[1].measured or "", of[1].newest, of[0], of[1].newest_id))
-            if {each for _, of in counting for each in (of.least, of.greatest)} - {last.environment, None}:
+            _, last = max(
+                counting,
+                key=lambda of: (of[1].measured or "", of[1].newest, of[0], of[1].newest_id),
+            )
+            if {each for _, of in counting for each in (of.least, of.greatest)} - {
+                last.environment,
+                None,
+            }:
                 displaced.add(f"{cell.framework} {cell.mode}")
             for place, each in counting:
                 chosen[place].setdefault(run if all_runs else last.run, {})[each.key] = last
         parts = []
         for place, store in enumerate(opened):
-            machines = dict.fromkeys(each.machine for each in sorted(known[place], key=lambda each: each.first_id))
+            machines = dict.fromkeys(
+                each.machine for each in sorted(known[place], key=lambda each: each.first_id)
+            )
             records: list[Record] = []
             for of, cells in chosen[place].items():
                 for key, record in store.records_of_cells(cells, of, asked=run is not None):
@@ -135,7 +165,8 @@ class Results:
         all_runs: bool = False,
         trainings: bool = False,
     ) -> "Results":
-        """Read the stores at these paths or URLs, which must exist, or the `newest` of them. Raises StoreError.
+        """Read the stores at these paths or URLs, which must exist, or the `newest` of them. Raises
+        StoreError.
 
         With ``trainings`` every record of a training on a text is among the newest, however old.
         """
@@ -157,7 +188,14 @@ class Results:
         ceilings: dict[str, Ceilings] = {}
         for part in parts:
             for record in part.records:
-                key = record.run, record.launch, record.attempt, record.cell, record.side, record.stage
+                key = (
+                    record.run,
+                    record.launch,
+                    record.attempt,
+                    record.cell,
+                    record.side,
+                    record.stage,
+                )
                 records.setdefault((*key, record.started, record.machine), record)
             for name, host in part.hosts.items():
                 if name not in hosts or not hosts[name].description:
@@ -181,13 +219,19 @@ class Results:
         )
 
 
-def _trained(stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None) -> Iterator[Record]:
+def _trained(
+    stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None
+) -> Iterator[Record]:
     # Only runs that asked for it, which are few.
     for store in stores:
         for each in store.runs():
             if each.protocol.curve_steps and run in (None, each.id) and suite in (None, each.suite):
                 records = store.records(run=each.id, machine=machine)
-                yield from (record for record in records if record.outcome.curve or record.outcome.curve_ended)
+                yield from (
+                    record
+                    for record in records
+                    if record.outcome.curve or record.outcome.curve_ended
+                )
 
 
 @dataclass(frozen=True)
@@ -200,7 +244,8 @@ class Narrowing:
     axes: Mapping[str, str] = field(default_factory=dict)
     """Names and patterns with commas between, by axis: see `selection.names_meant`."""
     cells: tuple[Cell, ...] = ()
-    """The cells whose values are the known names: all of the stores, whatever run is read. Empty: those narrowed."""
+    """The cells whose values are the known names: all of the stores, whatever run is read. Empty:
+    those narrowed."""
 
     def takes(self, run: Run) -> bool:
         """Tell whether a run is one of those asked for."""
@@ -210,7 +255,9 @@ class Narrowing:
     def has(self, cell: Cell) -> bool:
         """Tell whether a cell's axes are asked for."""
         narrowing = self if self.cells else replace(self, cells=(cell,))
-        return all(not names.isdisjoint(names_of(cell, axis)) for axis, names in narrowing._names.items())
+        return all(
+            not names.isdisjoint(names_of(cell, axis)) for axis, names in narrowing._names.items()
+        )
 
     def of(self, results: Results) -> Results:
         """Return the results whose axes are asked for."""
@@ -231,11 +278,15 @@ class Narrowing:
     def known(self, axis: str) -> list[str]:
         """Return the names of an axis that the cells have."""
         further = [INSTALLED, TUNED] if axis == "tuning" else []  # a row without settings is both
-        return list(dict.fromkeys([name for cell in self.cells for name in names_of(cell, axis)] + further))
+        return list(
+            dict.fromkeys([name for cell in self.cells for name in names_of(cell, axis)] + further)
+        )
 
     def unknown(self) -> list[tuple[str, str]]:
         """Return the words that name no value of the cells, with their axes."""
-        return [(axis, word) for axis, selected in self._selected.items() for word in selected.unknown]
+        return [
+            (axis, word) for axis, selected in self._selected.items() for word in selected.unknown
+        ]
 
     @cached_property
     def _names(self) -> dict[str, frozenset[str]]:
@@ -247,7 +298,8 @@ class Narrowing:
 
 
 def run_named(word: str, runs: Sequence[Run]) -> str:
-    """Return the id of the run that a word means: an id, latest, previous, or the beginning of an id.
+    """Return the id of the run that a word means: an id, latest, previous, or the beginning of an
+    id.
 
     Raises ReportError where there is none, or more than one.
     """
@@ -258,15 +310,22 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
         return ordered[-1].id
     if word == "previous" and ordered:
         last = ordered[-1]
-        earlier = [run for run in ordered[:-1] if (run.suite, run.machine) == (last.suite, last.machine)]
+        earlier = [
+            run for run in ordered[:-1] if (run.suite, run.machine) == (last.suite, last.machine)
+        ]
         if not earlier:
-            raise ReportError(f"There is no earlier run of {last.suite} on the latest run's machine.")
+            raise ReportError(
+                f"There is no earlier run of {last.suite} on the latest run's machine."
+            )
         return earlier[-1].id
     found = list(dict.fromkeys(run.id for run in ordered if run.id.startswith(word)))
     if not found:
         return word
     if len(found) > 1:
-        raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more characters.")
+        raise ReportError(
+            f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more "
+            "characters."
+        )
     return found[0]
 
 
@@ -276,7 +335,8 @@ def place_of(record: Record) -> tuple[str, Cell]:
 
 
 def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
-    """Return the places whose row has no setting there: one cell, called tuned, is as installed too.
+    """Return the places whose row has no setting there: one cell, called tuned, is as installed
+    too.
 
     Older records lack the list; their run shows it if it measured other cells as installed.
     """
@@ -298,7 +358,9 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
 
 
 def names_of(cell: Cell, axis: str) -> list[str]:
-    """Return what the value of an axis may be called: a row is a framework, or a framework in a mode."""
+    """Return what the value of an axis may be called: a row is a framework, or a framework in a
+    mode.
+    """
     value = getattr(cell, axis)
     if axis != "framework":
         return [axes.word(axis, value), str(value)]

@@ -1,19 +1,20 @@
 """Launches that took turns: the seconds of a step of each, relative to the others of their group.
 
-Each turn counts with the median of its samples. Turns of a round, or the slices of them, alternate within tenths of a
-second, so that what slows the machine for longer slows them alike: a launch counts with the middle over rounds of its
-turn's distance from the round's level. That level is the mean over its turns of their logarithms, each less its
-launch's distance. Both follow from one another, so they are computed in a few passes (Tukey's median polish, with means
-for the rounds; Tukey 1977, Exploratory Data Analysis, chapter 11). For two launches it is the middle over rounds of the
-ratio of their turns.
+Each turn counts with the median of its samples. Turns of a round, or the slices of them, alternate
+within tenths of a second, so that what slows the machine for longer slows them alike: a launch
+counts with the middle over rounds of its turn's distance from the round's level. That level is the
+mean over its turns of their logarithms, each less its launch's distance. Both follow from one
+another, so they are computed in a few passes (Tukey's median polish, with means for the rounds;
+Tukey 1977, Exploratory Data Analysis, chapter 11). For two launches it is the middle over rounds of
+the ratio of their turns.
 
-The middle of many rounds is their median: short turns have spikes. Long steps have few rounds, each of them a mean over
-many slices, and a median of few values is noisy: their middle is the median of the means of all pairs of values (Hodges
-and Lehmann 1963, Annals of Mathematical Statistics 34, 598-611), which one outlier does not move far either. The study
-is in VERDICTS.md.
+The middle of many rounds is their median: short turns have spikes. Long steps have few rounds, each
+of them a mean over many slices, and a median of few values is noisy: their middle is the median of
+the means of all pairs of values (Hodges and Lehmann 1963, Annals of Mathematical Statistics 34,
+598-611), which one outlier does not move far either. The study is in VERDICTS.md.
 
-The level of all launches of a group is that of their medians: seconds are those of usual steps, and only their ratios
-depend on the way to compare.
+The level of all launches of a group is that of their medians: seconds are those of usual steps, and
+only their ratios depend on the way to compare.
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,9 @@ def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
     Rounds of a single launch are left out, unless a launch has no others.
     """
     rounds = sorted(set().union(*turns))
-    logs = np.array([[np.log(of_launch.get(number, np.nan)) for of_launch in turns] for number in rounds])
+    logs = np.array(
+        [[np.log(of_launch.get(number, np.nan)) for of_launch in turns] for number in rounds]
+    )
     shared = logs[np.isfinite(logs).sum(axis=1) > 1]
     return shared if np.isfinite(shared).any(axis=0).all() else logs
 
@@ -81,12 +84,15 @@ def middle(values: Floats) -> float:
 
 
 def variance_of_middle(count: int) -> float:
-    """Return the variance of the middle of so many normal values of variance 1, for large counts."""
+    """Return the variance of the middle of so many normal values of variance 1, for large
+    counts.
+    """
     return np.pi / (2 if count > FEW_ROUNDS else 3) / count
 
 
 def seconds_by_round(outcome: Outcome) -> dict[int, float]:
-    """Return the median seconds of a step in each round: those of its last turn in it, the disturbed ones left out.
+    """Return the median seconds of a step in each round: those of its last turn in it, the
+    disturbed ones left out.
 
     Where too few rounds are left the disturbed turns count too.
     """

@@ -1,17 +1,20 @@
-r"""Untrusted texts, made inert: a name or a reason can neither command a terminal nor break a table.
+r"""Untrusted texts, made inert: a name or a reason can neither command a terminal nor break a
+table.
 
-A framework, an adapter, a store or a file may contain any text. All output (the formats of this folder, pictures, the
-output of commands) shows it as this module does: white space of any kind becomes a blank, any other invisible character
-(control characters, marks of direction, zero-width characters, halves of surrogate pairs) is written as in Python,
-``\x1b`` or ``\u202e``, and overlong text ends in "...". Each format escapes the characters that have a meaning in it
-(``|``, ``$``, ``<``).
+A framework, an adapter, a store or a file may contain any text. All output (the formats of this
+folder, pictures, the output of commands) shows it as this module does: white space of any kind
+becomes a blank, any other invisible character (control characters, marks of direction, zero-width
+characters, halves of surrogate pairs) is written as in Python, ``\x1b`` or ``\u202e``, and overlong
+text ends in "...". Each format escapes the characters that have a meaning in it (``|``, ``$``,
+``<``).
 """
 
 import re
 import sys
 
 FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
-"""Most characters of a name or a table's field, of a line of text, and of text that must not be cut."""
+"""Most characters of a name or a table's field, of a line of text, and of text that must not be
+cut."""
 _END_OF_FIELD = 60
 
 _CREDENTIALS = (
@@ -38,7 +41,10 @@ def visible(text: str, most: int = LINE) -> str:
     text = without_credentials(text)
     if not text.isprintable():
         shown = text[: most + 1]
-        text = "".join(each if each.isprintable() else " " if each.isspace() else written_out(each) for each in shown)
+        text = "".join(
+            each if each.isprintable() else " " if each.isspace() else written_out(each)
+            for each in shown
+        )
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -53,7 +59,9 @@ def one_line(text: str, most: int = LINE) -> str:
 
 
 def table_field(text: str) -> str:
-    """Return a table's field in one line; an overlong one keeps its end too, which tells a test's parameters."""
+    """Return a table's field in one line; an overlong one keeps its end too, which tells a test's
+    parameters.
+    """
     line = one_line(text)
     if len(line) <= FIELD:
         return line
@@ -61,11 +69,22 @@ def table_field(text: str) -> str:
 
 
 def written_out(character: str) -> str:
-    r"""Return a character as Python writes it where it cannot be shown: ``\x1b``, ``\u202e``, ``\U0001f600``."""
+    r"""Return a character as Python writes it where it cannot be shown: ``\x1b``, ``\u202e``,
+    ``\U0001f600``.
+    """
     return character.encode("unicode_escape").decode()
 
 
-_SPELLED = {"±": "+/-", "\u2013": "-", "…": "...", "→": "->", "\xd7": "x", "★": "*", "µ": "u", "─": "-"}
+_SPELLED = {
+    "±": "+/-",
+    "\u2013": "-",
+    "…": "...",
+    "→": "->",
+    "\xd7": "x",
+    "★": "*",
+    "µ": "u",
+    "─": "-",
+}
 
 
 def spelled(text: str, encoding: str) -> str:
@@ -81,9 +100,11 @@ _UNSEEN_IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 
 
 def json_escaped(text: str) -> str:
-    r"""Return JSON text with whatever cannot be seen written as JSON has it, ``\u001b``: it parses to the same.
+    r"""Return JSON text with whatever cannot be seen written as JSON has it, ``\u001b``: it parses
+    to the same.
 
-    Halves of surrogate pairs, which a name from a command line may hold, have no place in JSON and are replaced.
+    Halves of surrogate pairs, which a name from a command line may hold, have no place in JSON and
+    are replaced.
     """
     return _UNSEEN_IN_JSON.sub(_json_escape, text)
 

@@ -1,6 +1,7 @@
 """Names on the command line: the known names that a list of words means.
 
-A name is exact before it is a list or a pattern. Test ids are names too, and they hold brackets, commas and stars.
+A name is exact before it is a list or a pattern. Test ids are names too, and they hold brackets,
+commas and stars.
 """
 
 import difflib
@@ -21,12 +22,13 @@ class Selection(NamedTuple):
 
 
 def names_meant(text: str, known: Iterable[str]) -> Selection:
-    """Return the known names that a list of words means, in the order of the list, and the words that mean none.
+    """Return the known names that a list of words means, in the order of the list, and the words
+    that mean none.
 
-    Commas separate words, and a word is a name or a pattern such as ``lstm*``. A name counts before a pattern, and as a
-    whole before a list: ``test_c[1]`` is the benchmark of this name and never ``test_c1``, and ``test[1,2]`` is one
-    word where a benchmark is called so. Where several known names begin at the same place of the list, the longest
-    counts.
+    Commas separate words, and a word is a name or a pattern such as ``lstm*``. A name counts before
+    a pattern, and as a whole before a list: ``test_c[1]`` is the benchmark of this name and never
+    ``test_c1``, and ``test[1,2]`` is one word where a benchmark is called so. Where several known
+    names begin at the same place of the list, the longest counts.
     """
     names = dict.fromkeys(known)
     meant: dict[str, None] = {}
@@ -40,7 +42,9 @@ def names_meant(text: str, known: Iterable[str]) -> Selection:
 
 
 def words_of(text: str, known: Collection[str]) -> list[str]:
-    """Split a list at its commas, but not within a known name, nor within the brackets of a pattern."""
+    """Split a list at its commas, but not within a known name, nor within the brackets of a
+    pattern.
+    """
     parts = text.split(",")
     most = 1 + max((name.count(",") for name in known), default=0)
     words = []
@@ -56,7 +60,9 @@ def words_of(text: str, known: Collection[str]) -> list[str]:
 
 
 def _known_word(parts: Sequence[str], known: Collection[str]) -> tuple[str, int]:
-    """Return the longest known name that these parts begin with, and its number of parts; 0 where there is none."""
+    """Return the longest known name that these parts begin with, and its number of parts; 0 where
+    there is none.
+    """
     for length in range(len(parts), 0, -1):
         word = ",".join(parts[:length])
         for form in (word, word.strip()):
@@ -78,7 +84,8 @@ def _other_word(parts: Sequence[str]) -> tuple[str, int]:
 def names_matching(word: str, known: Collection[str]) -> list[str]:
     """Return the known name that this word is, else those that fit it as a pattern.
 
-    Brackets of a pattern are those of names first (``test_c[*]``), and a set of characters where no name has them.
+    Brackets of a pattern are those of names first (``test_c[*]``), and a set of characters where no
+    name has them.
     """
     if word in known:
         return [word]
@@ -91,7 +98,9 @@ def names_matching(word: str, known: Collection[str]) -> list[str]:
 
 
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return a sentence with the known names that are nearest to an unknown one, else with all that are known."""
+    """Return a sentence with the known names that are nearest to an unknown one, else with all that
+    are known.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=most, cutoff=0.6)
     if near:

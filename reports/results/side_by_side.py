@@ -1,13 +1,15 @@
 """Times of cells whose launches took turns, known relative to one another.
 
-The logarithm of a launch's seconds is the level of its cell, plus an effect that all launches of its group share (how
-fast the machine was then), plus its own deviation. The levels follow by least squares, in a two-way layout that need
-not be complete (Searle, Linear Models, 1971, chapter 7). Only differences of levels are known, and those between cells
-that shared groups, directly or through others.
+The logarithm of a launch's seconds is the level of its cell, plus an effect that all launches of
+its group share (how fast the machine was then), plus its own deviation. The levels follow by least
+squares, in a two-way layout that need not be complete (Searle, Linear Models, 1971, chapter 7).
+Only differences of levels are known, and those between cells that shared groups, directly or
+through others.
 
-Cells deviate differently. The variance of a cell is estimated from its residuals, with as many degrees of freedom as
-its observations have left over: the sum of one less their leverages (Hinkley 1977, Technometrics 19, 285-292). The
-variance of a difference takes each observation with the variance of its cell.
+Cells deviate differently. The variance of a cell is estimated from its residuals, with as many
+degrees of freedom as its observations have left over: the sum of one less their leverages (Hinkley
+1977, Technometrics 19, 285-292). The variance of a difference takes each observation with the
+variance of its cell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +29,9 @@ _LEAST_FREEDOM = 0.25
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """The levels of cells that were measured in groups, and what is known about their differences."""
+    """The levels of cells that were measured in groups, and what is known about their
+    differences.
+    """
 
     levels: Floats
     """Logarithms of seconds, by cell, up to a constant that they have in common."""
@@ -51,7 +55,9 @@ class SideBySide:
         return float(self.levels[one] - self.levels[other])
 
     def variance(self, one: int, other: int) -> tuple[float, float]:
-        """Return the variance of the difference of two cells, and its degrees of freedom (Satterthwaite 1946)."""
+        """Return the variance of the difference of two cells, and its degrees of freedom
+        (Satterthwaite 1946).
+        """
         coefficients = self.operator[one] - self.operator[other]
         squares = np.bincount(self.cell_of, coefficients**2, minlength=len(self.levels))
         of_cells = squares * self.variances
@@ -68,7 +74,8 @@ class SideBySide:
 
 
 def side_by_side(groups: Sequence[Mapping[int, float]], cells: int) -> SideBySide | None:
-    """Return what groups of launches show about so many cells; a group has the seconds of a step by cell.
+    """Return what groups of launches show about so many cells; a group has the seconds of a step by
+    cell.
 
     None where the groups show no deviation, since no two cells shared two of them.
     """
@@ -85,7 +92,8 @@ def side_by_side(groups: Sequence[Mapping[int, float]], cells: int) -> SideBySid
         return None
     of_cells = np.eye(cells)[cell_of]
     of_groups = np.eye(len(shared))[group_of]
-    # What is left of each observation when its group's mean is taken off: of the observations, and of the design.
+    # What is left of each observation when its group's mean is taken off: of the observations, and
+    # of the design.
     averaging = of_groups @ (of_groups.T / of_groups.sum(axis=0)[:, np.newaxis])
     design = of_cells - averaging @ of_cells
     operator = np.linalg.pinv(design)

@@ -1,19 +1,22 @@
 """Intervals, ratios and verdicts: the launch, not the step, is the sampling unit.
 
-Steps of one process share its memory layout, thread placement and moment, so an interval over them does not cover other
-launches (simulated with launch effects: 30-43 % instead of 95 %). With three launches or more the interval is Student's
-t over the logarithms of the launches' medians. With fewer it is the distribution-free interval of the median over the
-steps of a launch (order statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so. Of two
-launches it reaches from the lowest end to the highest: launches that disagree have a wide interval.
+Steps of one process share its memory layout, thread placement and moment, so an interval over them
+does not cover other launches (simulated with launch effects: 30-43 % instead of 95 %). With three
+launches or more the interval is Student's t over the logarithms of the launches' medians. With
+fewer it is the distribution-free interval of the median over the steps of a launch (order
+statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so. Of two launches
+it reaches from the lowest end to the highest: launches that disagree have a wide interval.
 
-Three launches say little about the deviation between launches (Student's t is then 4.3, not 2), but the launches of all
-cells of a machine together say much. So if enough cells of a machine are known, the variance of each is shrunk towards
-the common one; the more alike the cells' variances are, the more weight it has (`common_spread`).
+Three launches say little about the deviation between launches (Student's t is then 4.3, not 2), but
+the launches of all cells of a machine together say much. So if enough cells of a machine are known,
+the variance of each is shrunk towards the common one; the more alike the cells' variances are, the
+more weight it has (`common_spread`).
 
-`judge` is the one rule behind stars, advice and findings: one of two times is clearly longer if their ratio is beyond
-`WORSE` and its interval excludes 1. A published ratio has no interval, so its value decides. If a report makes many
-comparisons, a p-value (Welch's t on the launches' log-medians) adjusted by Holm's procedure replaces the interval, so
-that its advice and findings cannot contradict each other; without enough launches the interval decides.
+`judge` is the one rule behind stars, advice and findings: one of two times is clearly longer if
+their ratio is beyond `WORSE` and its interval excludes 1. A published ratio has no interval, so its
+value decides. If a report makes many comparisons, a p-value (Welch's t on the launches'
+log-medians) adjusted by Holm's procedure replaces the interval, so that its advice and findings
+cannot contradict each other; without enough launches the interval decides.
 """
 
 import math
@@ -36,12 +39,13 @@ SAMPLES_NOT_KEPT = "samples not kept, no interval"
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
 FEWEST_LAUNCHES, FREEDOM_FOR_TWO = 2, 5
-"""So many launches have an interval over launches too where other cells contribute so many degrees of freedom."""
+"""So many launches have an interval over launches too where other cells contribute so many degrees
+of freedom."""
 LAUNCH_DEVIATION = 0.05
 """Standard deviation (of the logarithm) assumed between launches of a cell with too few of them.
 
-Shared 2-core virtual machines showed 3.1 to 7.2 % (rms, without the noise within launches, heavy-tailed). If the
-machine's own cells show it, `deviation_of_launches` replaces it.
+Shared 2-core virtual machines showed 3.1 to 7.2 % (rms, without the noise within launches,
+heavy-tailed). If the machine's own cells show it, `deviation_of_launches` replaces it.
 """
 LEAST_DEVIATION, CELLS_NEEDED = 0.02, 10
 """Lower limit of a machine's own deviation, and the number of cells needed to estimate it."""
@@ -50,8 +54,8 @@ MOST_FREEDOM = 20
 MOST_FREEDOM_IN_GROUPS = 4
 """Most degrees of freedom that other cells contribute to the deviation of a cell within groups.
 
-It is a fifth of those beyond six, where that is less. Simulated intervals of differences then cover 94 to 98 % for 2 to
-12 cells in 2 to 4 groups whose deviations differ by half either way.
+It is a fifth of those beyond six, where that is less. Simulated intervals of differences then cover
+94 to 98 % for 2 to 12 cells in 2 to 4 groups whose deviations differ by half either way.
 """
 WORSE = 1.02
 """Smaller ratios are not worth reporting."""
@@ -66,7 +70,8 @@ _NO_SPREAD = 1e-9
 
 _LEAST_VARIANCE = 1e-8
 """Of log-medians: smaller ones are rounding."""
-# Half of the estimated degrees of freedom count: with fewer than two a common variance is worth nothing.
+# Half of the estimated degrees of freedom count: with fewer than two a common variance is worth
+# nothing.
 _FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
 _TRIGAMMAS = polygamma(1, _FREEDOMS / 2)
 
@@ -78,7 +83,8 @@ class Summary:
     """Seconds per mini-batch of one cell."""
 
     median: float
-    """Geometric mean of the launches' medians: each launch counts once, however many steps it has."""
+    """Geometric mean of the launches' medians: each launch counts once, however many steps it
+    has."""
     low: float | None
     """Lower end of the interval; None where the spread is unknown."""
     high: float | None
@@ -90,11 +96,13 @@ class Summary:
     coverage: float | None = None
     """Actual coverage of the interval, 0.95 or, from few steps, less; None without an interval."""
     step_variance: float = 0.0
-    """Variance of the logarithm of a launch's median, as far as its steps explain it; a mean over launches."""
+    """Variance of the logarithm of a launch's median, as far as its steps explain it; a mean over
+    launches."""
     launch_deviation: float = LAUNCH_DEVIATION
     """Standard deviation of the logarithm assumed between launches if there are too few of them."""
     launch_variance: float = 0.0
-    """Variance of the logarithms of the launches' medians, taking other cells into account (`with_common_spread`)."""
+    """Variance of the logarithms of the launches' medians, taking other cells into account
+    (`with_common_spread`)."""
     launch_freedom: float = 0.0
     """Degrees of freedom of that variance; 0 with too few launches."""
     beside: SideBySide | None = field(default=None, compare=False, repr=False)
@@ -105,7 +113,9 @@ class Summary:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer one cell takes than another, with its interval (None where it is unknown)."""
+    """How many times longer one cell takes than another, with its interval (None where it is
+    unknown).
+    """
 
     value: float
     low: float | None
@@ -123,11 +133,13 @@ def summarise(
     without_samples: Sequence[SampleStatistics] = (),
     in_turns: Sequence[float | None] = (),
 ) -> Summary:
-    """Summarise the timed steps (seconds, > 0) of each launch of one cell, skipping launches without samples.
+    """Summarise the timed steps (seconds, > 0) of each launch of one cell, skipping launches
+    without samples.
 
-    ``in_turns`` has the seconds of those launches that took turns with others: they count instead of their medians. Of
-    launches whose samples were not kept only the medians count: from `ENOUGH_LAUNCHES` on the interval is the same,
-    with fewer there is none. Raises ValueError where nothing was timed at all.
+    ``in_turns`` has the seconds of those launches that took turns with others: they count instead
+    of their medians. Of launches whose samples were not kept only the medians count: from
+    `ENOUGH_LAUNCHES` on the interval is the same, with fewer there is none. Raises ValueError where
+    nothing was timed at all.
     """
     given = list(launches)
     of_turns = list(in_turns) or [None] * len(given)
@@ -136,12 +148,15 @@ def summarise(
         raise ValueError("there is no sample to summarise")
     seconds = [of_turns[place] for place, launch in enumerate(given) if len(launch)]
     medians = tuple(
-        float(np.median(launch)) if known is None else known for launch, known in zip(steps, seconds, strict=True)
+        float(np.median(launch)) if known is None else known
+        for launch, known in zip(steps, seconds, strict=True)
     )
     medians += tuple(statistics.median for statistics in without_samples)
     noises = [_variance_of_median(np.log(launch)) for launch in steps]
     noise = float(np.mean(noises)) if noises else 0.0
-    samples = sum(len(launch) for launch in steps) + sum(statistics.samples for statistics in without_samples)
+    samples = sum(len(launch) for launch in steps) + sum(
+        statistics.samples for statistics in without_samples
+    )
     if without_samples and len(medians) < ENOUGH_LAUNCHES:
         middle = math.exp(float(np.mean(np.log(medians))))
         return Summary(middle, None, None, samples, len(medians), SAMPLES_NOT_KEPT, False, medians)
@@ -167,15 +182,31 @@ def summarise(
     middle = math.exp(float(np.mean(np.log(medians)))) if len(steps) > 1 else medians[0]
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
     low, high, coverage = _span_of_launches(steps)
-    method = "a single step, no interval" if coverage is None else f"{coverage:.0%} order statistics of the median"
-    return Summary(middle, low, high, samples, len(steps), f"{method}, {within}", False, medians, coverage, noise)
+    method = (
+        "a single step, no interval"
+        if coverage is None
+        else f"{coverage:.0%} order statistics of the median"
+    )
+    return Summary(
+        middle,
+        low,
+        high,
+        samples,
+        len(steps),
+        f"{method}, {within}",
+        False,
+        medians,
+        coverage,
+        noise,
+    )
 
 
 def _span_of_launches(steps: Sequence[Values]) -> tuple[float | None, float | None, float | None]:
-    """Return the interval from the lowest to the highest end of the launches' own intervals, and its coverage.
+    """Return the interval from the lowest to the highest end of the launches' own intervals, and
+    its coverage.
 
-    Launches count alike, however many steps each has. Where one has a single step the launches' medians are taken as a
-    sample themselves: the interval spans them.
+    Launches count alike, however many steps each has. Where one has a single step the launches'
+    medians are taken as a sample themselves: the interval spans them.
     """
     intervals = [_order_statistics(np.sort(launch)) for launch in steps]
     lows = [low for low, _, _ in intervals if low is not None]
@@ -197,11 +228,13 @@ def published(seconds: float) -> Summary:
 def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> Ratio:
     """Return ``slower / faster`` with an interval.
 
-    Where launches of both took turns it is Student's t on the differences within their groups (`side_by_side`). With
-    enough launches on both sides it is Welch's t on the launch log-medians (Welch 1947; degrees of freedom after
-    Satterthwaite 1946). Otherwise it is MOVER's for a difference, here of logarithms (see `geometric_mean`), from both
-    intervals; one that covers variation within launches only is widened by the deviation between launches
-    (`Summary.launch_deviation`). A single step is both ends of its interval. Published values have no interval.
+    Where launches of both took turns it is Student's t on the differences within their groups
+    (`side_by_side`). With enough launches on both sides it is Welch's t on the launch log-medians
+    (Welch 1947; degrees of freedom after Satterthwaite 1946). Otherwise it is MOVER's for a
+    difference, here of logarithms (see `geometric_mean`), from both intervals; one that covers
+    variation within launches only is widened by the deviation between launches
+    (`Summary.launch_deviation`). A single step is both ends of its interval. Published values have
+    no interval.
     """
     value = slower.median / faster.median
     if took_turns(slower, faster):
@@ -213,15 +246,19 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     (down, up), (other_down, other_up) = (_margins(side, confidence) for side in (slower, faster))
     assumed = max(side.launch_deviation for side in (slower, faster) if not side.covers_launches)
     method = f"MOVER from both intervals, widened for launches that deviate by {assumed:.1%}"
-    low, high = value * math.exp(-math.hypot(down, other_up)), value * math.exp(math.hypot(up, other_down))
+    low, high = (
+        value * math.exp(-math.hypot(down, other_up)),
+        value * math.exp(math.hypot(up, other_down)),
+    )
     return Ratio(value, low, high, method)
 
 
 def deviation_of_launches(summaries: Iterable[Summary]) -> float:
-    """Return the standard deviation between launches that the cells of one machine show, without the noise of steps.
+    """Return the standard deviation between launches that the cells of one machine show, without
+    the noise of steps.
 
-    It is the root of the mean square over the cells with enough launches, or `LAUNCH_DEVIATION` if fewer than
-    `CELLS_NEEDED` have enough.
+    It is the root of the mean square over the cells with enough launches, or `LAUNCH_DEVIATION` if
+    fewer than `CELLS_NEEDED` have enough.
     """
     telling = [summary for summary in summaries if summary.covers_launches]
     if len(telling) < CELLS_NEEDED:
@@ -251,11 +288,12 @@ UNKNOWN_SPREAD = Spread(0.0, 0.0)
 def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spread:
     """Return the common spread of cells, or `UNKNOWN_SPREAD` if they are too few or too different.
 
-    Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
-    experiments" (limma's moderated t): the cells' true variances are assumed to be scaled inverse chi-squared, with
-    the two parameters estimated from mean and variance of the logarithms of the cells' own variances. Half of the
-    estimated degrees of freedom count, at most `MOST_FREEDOM`: they are estimated from some dozens of cells, and the
-    true variances may have longer tails. Simulated for 24 cells, alike or not, intervals then cover 94.5 to 96.5 %.
+    Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in
+    microarray experiments" (limma's moderated t): the cells' true variances are assumed to be
+    scaled inverse chi-squared, with the two parameters estimated from mean and variance of the
+    logarithms of the cells' own variances. Half of the estimated degrees of freedom count, at most
+    `MOST_FREEDOM`: they are estimated from some dozens of cells, and the true variances may have
+    longer tails. Simulated for 24 cells, alike or not, intervals then cover 94.5 to 96.5 %.
     """
     if len(variances) < CELLS_NEEDED:
         return UNKNOWN_SPREAD
@@ -270,20 +308,28 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
 
 
 def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return the summaries of one machine's cells, in their order, with their common information about launches.
+    """Return the summaries of one machine's cells, in their order, with their common information
+    about launches.
 
-    With enough launches the interval uses the variance shrunk towards the common one, and so it does with two, where
-    the common one is known well; with fewer, `launch_deviation` is the machine's.
+    With enough launches the interval uses the variance shrunk towards the common one, and so it
+    does with two, where the common one is known well; with fewer, `launch_deviation` is the
+    machine's.
     """
     deviation = deviation_of_launches(summaries)
-    several = [each for each in summaries if each.launches >= FEWEST_LAUNCHES and each.low is not None]
+    several = [
+        each for each in summaries if each.launches >= FEWEST_LAUNCHES and each.low is not None
+    ]
     own = {id(each): float(np.var(np.log(each.launch_medians), ddof=1)) for each in several}
-    spread = common_spread([own[id(each)] for each in several], [each.launches - 1.0 for each in several])
+    spread = common_spread(
+        [own[id(each)] for each in several], [each.launches - 1.0 for each in several]
+    )
     shared = f", variance shrunk towards that of {len(several)} cells"
     beside = _with_spread_in_groups(summaries)
     found = []
     for each in summaries:
-        known = id(each) in own and spread.freedom >= (0 if each.covers_launches else FREEDOM_FOR_TWO)
+        known = id(each) in own and spread.freedom >= (
+            0 if each.covers_launches else FREEDOM_FOR_TWO
+        )
         if known and spread.freedom:
             variance, freedom = spread.shrink(own[id(each)], each.launches - 1)
             half = student_half(each.launches, variance, freedom)
@@ -295,14 +341,18 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
                 covers_launches=True,
                 launch_variance=variance,
                 launch_freedom=freedom,
-                method=f"{CONFIDENCE:.0%} Student t over {each.launches} launch log-medians{shared}",
+                method=(
+                    f"{CONFIDENCE:.0%} Student t over {each.launches} launch log-medians{shared}"
+                ),
             )
         found.append(replace(each, launch_deviation=deviation, beside=beside.get(id(each.beside))))
     return found
 
 
 def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide]:
-    """Return what is known of cells side by side, by identity, with their common information about launches."""
+    """Return what is known of cells side by side, by identity, with their common information about
+    launches.
+    """
     known = {id(each.beside): each.beside for each in summaries if each.beside is not None}
     if not known:
         return {}
@@ -315,20 +365,25 @@ def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide
     shrunk = {}
     for name, each in known.items():
         pairs = [common.shrink(*pair) for pair in zip(each.variances, each.freedoms, strict=True)]
-        shrunk[name] = each.with_variances([variance for variance, _ in pairs], [freedom for _, freedom in pairs])
+        shrunk[name] = each.with_variances(
+            [variance for variance, _ in pairs], [freedom for _, freedom in pairs]
+        )
     return shrunk
 
 
 def student_half(launches: int, variance: float, freedom: float) -> float:
-    """Return the half-width of Student's interval of the mean of this many logarithms of this variance."""
+    """Return the half-width of Student's interval of the mean of this many logarithms of this
+    variance.
+    """
     return _student(freedom, CONFIDENCE) * math.sqrt(variance / launches)
 
 
 def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Ratio:
-    """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least one pair.
+    """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least
+    one pair.
 
-    With enough launches on all sides the interval is Welch's t, else that of `geometric_mean`. It holds for these
-    networks only.
+    With enough launches on all sides the interval is Welch's t, else that of `geometric_mean`. It
+    holds for these networks only.
     """
     mean = geometric_mean([ratio(*pair) for pair in pairs])
     if not all(_tested(*pair) for pair in pairs):
@@ -338,11 +393,17 @@ def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Ratio:
 
 def took_turns(one: Summary, other: Summary) -> bool:
     """Tell whether two times are known relative to one another, by launches that took turns."""
-    return one.beside is not None and one.beside is other.beside and one.beside.known(one.place, other.place)
+    return (
+        one.beside is not None
+        and one.beside is other.beside
+        and one.beside.known(one.place, other.place)
+    )
 
 
 def _tested(one: Summary, other: Summary) -> bool:
-    """Tell whether the ratio of two times has an interval that covers variation between launches."""
+    """Tell whether the ratio of two times has an interval that covers variation between
+    launches.
+    """
     return took_turns(one, other) or (one.covers_launches and other.covers_launches)
 
 
@@ -352,8 +413,12 @@ def _log_ratio(one: Summary, other: Summary) -> float:
     return math.log(one.median / other.median)
 
 
-def _by_launches(value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = "") -> Ratio:
-    """Return the mean ratio of pairs with enough launches; degrees of freedom are Satterthwaite's over all parts."""
+def _by_launches(
+    value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = ""
+) -> Ratio:
+    """Return the mean ratio of pairs with enough launches; degrees of freedom are Satterthwaite's
+    over all parts.
+    """
     variance, freedom = _of_differences(pairs)
     half, method = 0.0, "launches without any spread"
     if variance:
@@ -371,19 +436,22 @@ def _of_differences(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, fl
         if one.beside is not None and took_turns(one, other):
             parts.append(one.beside.variance(one.place, other.place))
         else:
-            parts += [(side.launch_variance / side.launches, side.launch_freedom) for side in (one, other)]
+            parts += [
+                (side.launch_variance / side.launches, side.launch_freedom) for side in (one, other)
+            ]
     variance = math.fsum(part for part, _ in parts)
     squares = math.fsum(part**2 / freedom for part, freedom in parts)
     return variance, variance**2 / squares if squares else math.inf
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
-    """Return the geometric mean of one ratio or more with independent errors, with an interval if each has one.
+    """Return the geometric mean of one ratio or more with independent errors, with an interval if
+    each has one.
 
-    The interval is MOVER's for a sum, here of logarithms (method of variance estimates recovery; Zou and Donner 2008,
-    Statistics in Medicine 27, 1693-1702): it takes each ratio's own interval as it is, even if asymmetric. For Student
-    intervals from few launches its coverage is too high (simulated: 99.6 % instead of 95 % from three launches each,
-    97.9 % from five).
+    The interval is MOVER's for a sum, here of logarithms (method of variance estimates recovery;
+    Zou and Donner 2008, Statistics in Medicine 27, 1693-1702): it takes each ratio's own interval
+    as it is, even if asymmetric. For Student intervals from few launches its coverage is too high
+    (simulated: 99.6 % instead of 95 % from three launches each, 97.9 % from five).
     """
     count = len(ratios)
     logs = [math.log(each.value) for each in ratios]
@@ -395,11 +463,17 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
         down.append(log - math.log(each.low))
         up.append(math.log(each.high) - log)
     low, high = mean - math.hypot(*down) / count, mean + math.hypot(*up) / count
-    return Ratio(math.exp(mean), math.exp(low), math.exp(high), f"{_of_ratios(count)}, interval by MOVER from theirs")
+    return Ratio(
+        math.exp(mean),
+        math.exp(low),
+        math.exp(high),
+        f"{_of_ratios(count)}, interval by MOVER from theirs",
+    )
 
 
 def of_launches(values: Sequence[float]) -> Summary | None:
-    """Summarise a value that each launch of a cell has once, such as its memory; None without any launch.
+    """Summarise a value that each launch of a cell has once, such as its memory; None without any
+    launch.
 
     Fewer than `ENOUGH_LAUNCHES` have no interval.
     """
@@ -416,8 +490,9 @@ def of_launches(values: Sequence[float]) -> Summary | None:
 def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
     """Return the sum of independent times, each with its factor, and the ends of its interval.
 
-    The interval is MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it takes each time's own
-    interval, widened by the deviation between launches if there are fewer than `ENOUGH_LAUNCHES`, as in `ratio`.
+    The interval is MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it
+    takes each time's own interval, widened by the deviation between launches if there are fewer
+    than `ENOUGH_LAUNCHES`, as in `ratio`.
     """
     value, down, up = 0.0, 0.0, 0.0
     for factor, each in terms:
@@ -441,33 +516,45 @@ class BreakEven:
     method: str
 
 
-def break_even(start: Summary, step: Summary, other_start: Summary, other_step: Summary) -> BreakEven:
-    """Return the number of steps after which a mode has made up for a start that is no earlier than another's.
+def break_even(
+    start: Summary, step: Summary, other_start: Summary, other_step: Summary
+) -> BreakEven:
+    """Return the number of steps after which a mode has made up for a start that is no earlier than
+    another's.
 
-    A start is the time to the end of the first step, so n steps take the start plus n - 1 times the step. The interval
-    holds every n for which the interval of the difference of both times (`combination`) includes 0. Its ends are the
-    roots of quadratic equations, as in Fieller's theorem (1954) and, for intervals that may be asymmetric, in Newcombe
-    2016, "MOVER-R confidence intervals for ratios and products of two independently estimated quantities" (Statistical
-    Methods in Medical Research 25, 1774-1778). The result is never if the interval of the difference of the steps
-    includes 0 or lies below it.
+    A start is the time to the end of the first step, so n steps take the start plus n - 1 times the
+    step. The interval holds every n for which the interval of the difference of both times
+    (`combination`) includes 0. Its ends are the roots of quadratic equations, as in Fieller's
+    theorem (1954) and, for intervals that may be asymmetric, in Newcombe 2016, "MOVER-R confidence
+    intervals for ratios and products of two independently estimated quantities" (Statistical
+    Methods in Medical Research 25, 1774-1778). The result is never if the interval of the
+    difference of the steps includes 0 or lies below it.
     """
     later, soonest, latest = combination((1, start), (-1, other_start))
     gain, least, most = combination((1, other_step), (-1, step))
     method = f"{CONFIDENCE:.0%} MOVER-R"
     if not all(each.covers_launches for each in (start, step, other_start, other_step)):
-        method += f", from fewer than {ENOUGH_LAUNCHES} launches, widened for the deviation of launches"
-    # The smaller root of (later - n gain)^2 = (later - soonest)^2 + n^2 (most - gain)^2, written without a division by
-    # 0; its counterpart with the other ends is the larger root.
+        method += (
+            f", from fewer than {ENOUGH_LAUNCHES} launches, widened for the deviation of launches"
+        )
+    # The smaller root of (later - n gain)^2 = (later - soonest)^2 + n^2 (most - gain)^2, written
+    # without a division by 0; its counterpart with the other ends is the larger root.
     low: float | None = 1.0
     if soonest > 0:
         start_spread, step_spread = later - soonest, most - gain
         constant = soonest * (later + start_spread)
-        root = math.sqrt((later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2)
+        root = math.sqrt(
+            (later * step_spread) ** 2
+            + (gain * start_spread) ** 2
+            - (start_spread * step_spread) ** 2
+        )
         low = 1 + constant / (later * gain + root) if later * gain + root > 0 else None
     if least <= 0:
         return BreakEven(None, low, None, f"{method}: its step is not clearly faster")
     start_spread, step_spread = latest - later, gain - least
-    inner = (later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2
+    inner = (
+        (later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2
+    )
     high = (later * gain + math.sqrt(inner)) / (least * (gain + step_spread))
     return BreakEven(1 + max(0.0, later / gain), low, 1 + max(0.0, high), method)
 
@@ -478,9 +565,13 @@ def judge(found: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -
     A ratio within ``worse`` of 1 is neither.
     """
     significant = None if p_adjusted is None else p_adjusted < SIGNIFICANCE
-    if found.value > worse and (significant if significant is not None else found.low is None or found.low > 1.0):
+    if found.value > worse and (
+        significant if significant is not None else found.low is None or found.low > 1.0
+    ):
         return "worse"
-    if found.value < 1 / worse and (significant if significant is not None else found.high is None or found.high < 1.0):
+    if found.value < 1 / worse and (
+        significant if significant is not None else found.high is None or found.high < 1.0
+    ):
         return "better"
     return "no clear difference"
 
@@ -498,45 +589,58 @@ def as_fast(one: Summary, fastest: Summary) -> bool:
 def tied(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
     """Tell whether two times are equivalent: each proven less than `WORSE` times the other.
 
-    Two one-sided tests, at 5 % unless another confidence is asked for (Schuirmann 1987): the 90 % interval of the ratio
-    lies within these bounds.
+    Two one-sided tests, at 5 % unless another confidence is asked for (Schuirmann 1987): the 90 %
+    interval of the ratio lies within these bounds.
     """
     return not may_exceed(one, other, confidence) and not may_exceed(other, one, confidence)
 
 
 def may_exceed(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> bool:
-    """Tell whether, given the noise, one time may be more than `WORSE` times another (a one-sided test)."""
+    """Tell whether, given the noise, one time may be more than `WORSE` times another (a one-sided
+    test).
+    """
     high = ratio(slower, faster, 2 * confidence - 1).high
     return high is None or high > WORSE
 
 
 def launches_to_settle(one: Summary, other: Summary) -> int | None:
-    """Return how many launches of each would show two times different or `tied`; None if `MOST_LAUNCHES` would not.
+    """Return how many launches of each would show two times different or `tied`; None if
+    `MOST_LAUNCHES` would not.
 
-    From this number on either result is found with probability `POWER` if the ratio is the observed one.
+    From this number on either result is found with probability `POWER` if the ratio is the observed
+    one.
     """
     # Each of the two tests of a tie fails half as often as both together may.
     margin = math.log(WORSE) - abs(_log_ratio(one, other))
     equal = _fewest_launches(one, other, margin, 1 - 2 * SIGNIFICANCE, (1 + POWER) / 2)
-    return min((each for each in (launches_to_decide(one, other), equal) if each is not None), default=None)
+    return min(
+        (each for each in (launches_to_decide(one, other), equal) if each is not None), default=None
+    )
 
 
 def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> int | None:
-    """Return how many launches of each would distinguish these two times; None where `MOST_LAUNCHES` would not.
+    """Return how many launches of each would distinguish these two times; None where
+    `MOST_LAUNCHES` would not.
 
-    From this number on Welch's t finds a difference as large as the one seen with probability `POWER`, adjusted for
-    ``comparisons`` after Bonferroni, the worst case of Holm's procedure.
+    From this number on Welch's t finds a difference as large as the one seen with probability
+    `POWER`, adjusted for ``comparisons`` after Bonferroni, the worst case of Holm's procedure.
     """
     difference = abs(_log_ratio(one, other))
     return _fewest_launches(one, other, difference, 1 - SIGNIFICANCE / max(1, comparisons), POWER)
 
 
-def _fewest_launches(one: Summary, other: Summary, margin: float, confidence: float, power: float) -> int | None:
-    """Return the fewest launches of each with which Student's t finds a difference of logarithms of ``margin``."""
+def _fewest_launches(
+    one: Summary, other: Summary, margin: float, confidence: float, power: float
+) -> int | None:
+    """Return the fewest launches of each with which Student's t finds a difference of logarithms of
+    ``margin``.
+    """
     variance = variance_of_launches(one) + variance_of_launches(other)
     if one.beside is not None and took_turns(one, other):
         variance = one.beside.variance_in_a_group(one.place, other.place)
-    of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
+    of_others = sum(
+        each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches
+    )
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
         wanted = _student(2 * (launches - 1) + of_others, confidence) + float(ndtri(power))
         if wanted * math.sqrt(variance / launches) <= margin:
@@ -545,7 +649,9 @@ def _fewest_launches(one: Summary, other: Summary, margin: float, confidence: fl
 
 
 def variance_of_launches(summary: Summary) -> float:
-    """Return the variance of the logarithms of launches' medians, assumed where launches are too few."""
+    """Return the variance of the logarithms of launches' medians, assumed where launches are too
+    few.
+    """
     if summary.covers_launches:
         return summary.launch_variance
     within = 0.0
@@ -591,15 +697,22 @@ class Contrast:
         return replace(self, threads=self.against, against=self.threads, ratio=turned)
 
 
-def contrast(threads: int, against: int, slower: Summary, faster: Summary, test: bool = True) -> Contrast:
-    """Return the comparison of two thread counts' times, with a p-value where there can be one and it is wanted."""
-    return Contrast(threads, against, ratio(slower, faster), welch(slower, faster) if test else None)
+def contrast(
+    threads: int, against: int, slower: Summary, faster: Summary, test: bool = True
+) -> Contrast:
+    """Return the comparison of two thread counts' times, with a p-value where there can be one and
+    it is wanted.
+    """
+    return Contrast(
+        threads, against, ratio(slower, faster), welch(slower, faster) if test else None
+    )
 
 
 def welch(one: Summary, other: Summary, times: float = 1.0) -> float | None:
     """Return the two-sided p-value of one time being so many ``times`` another, by their launches.
 
-    It is that of Welch's t (1947), or of Student's where launches took turns; None where launches are too few.
+    It is that of Welch's t (1947), or of Student's where launches took turns; None where launches
+    are too few.
     """
     if not _tested(one, other):
         return None
@@ -607,7 +720,9 @@ def welch(one: Summary, other: Summary, times: float = 1.0) -> float | None:
 
 
 def welch_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> float | None:
-    """Return the two-sided p-value of the mean of these pairs, as the interval of `mean_of_pairs` has it."""
+    """Return the two-sided p-value of the mean of these pairs, as the interval of `mean_of_pairs`
+    has it.
+    """
     if not all(_tested(*pair) for pair in pairs):
         return None
     return _p_of(math.fsum(_log_ratio(*pair) for pair in pairs), pairs)
@@ -621,9 +736,11 @@ def _p_of(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> float
 
 
 def p_of_interval(found: Ratio) -> float | None:
-    """Return the two-sided p-value of a ratio by its 95 % interval, taken for that of a normal logarithm; None without.
+    """Return the two-sided p-value of a ratio by its 95 % interval, taken for that of a normal
+    logarithm; None without.
 
-    The end on the side of 1 counts, so that the value is below 5 % exactly if the interval lies on one side of 1.
+    The end on the side of 1 counts, so that the value is below 5 % exactly if the interval lies on
+    one side of 1.
     """
     if found.low is None or found.high is None:
         return None
@@ -636,8 +753,9 @@ def p_of_interval(found: Ratio) -> float | None:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values adjusted for their number, in their order.
 
-    Holm's step-down procedure (Holm, A simple sequentially rejective multiple test procedure, 1979): it bounds the
-    probability of any false positive, whatever the dependence between the tests. SciPy has no function for it.
+    Holm's step-down procedure (Holm, A simple sequentially rejective multiple test procedure,
+    1979): it bounds the probability of any false positive, whatever the dependence between the
+    tests. SciPy has no function for it.
     """
     order = np.argsort(p_values, kind="stable")
     stepped = np.arange(len(order), 0, -1) * np.asarray(p_values, dtype=float)[order]
@@ -651,22 +769,34 @@ def _of_ratios(count: int) -> str:
 
 
 def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
-    """Return how far the interval of a time reaches down and up, in logarithms, variation of launches included."""
+    """Return how far the interval of a time reaches down and up, in logarithms, variation of
+    launches included.
+    """
     between = 0.0
     if not summary.covers_launches:
-        between = float(ndtri(0.5 + confidence / 2)) * summary.launch_deviation / math.sqrt(summary.launches)
+        between = (
+            float(ndtri(0.5 + confidence / 2))
+            * summary.launch_deviation
+            / math.sqrt(summary.launches)
+        )
     low, high = summary.low or summary.median, summary.high or summary.median
-    return math.hypot(math.log(summary.median / low), between), math.hypot(math.log(high / summary.median), between)
+    return math.hypot(math.log(summary.median / low), between), math.hypot(
+        math.log(high / summary.median), between
+    )
 
 
 def _distances(summary: Summary) -> tuple[float, float]:
-    """Return how far the interval of a time reaches down and up, in seconds, variation of launches included."""
+    """Return how far the interval of a time reaches down and up, in seconds, variation of launches
+    included.
+    """
     down, up = _margins(summary, CONFIDENCE)
     return summary.median * -math.expm1(-down), summary.median * math.expm1(up)
 
 
 def _variance_of_median(logs: Values) -> float:
-    """Return the variance of the median of these values: that of a normal one, from their median deviation."""
+    """Return the variance of the median of these values: that of a normal one, from their median
+    deviation.
+    """
     deviation = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
     return math.pi / 2 * deviation**2 / len(logs)
 
@@ -676,15 +806,16 @@ def _student(freedom: float, confidence: float) -> float:
 
 
 def _order_statistics(ordered: Values) -> tuple[float | None, float | None, float | None]:
-    """Return the narrowest symmetric pair of order statistics that covers the median, and its coverage.
+    """Return the narrowest symmetric pair of order statistics that covers the median, and its
+    coverage.
 
     The coverage is less than asked for where even the extremes of so few steps do not reach it.
     """
     count = len(ordered)
     if count == 1:
         return None, None, None
-    # The number of samples under the median is binomial(count, 1/2): the pair (k-th smallest, k-th largest), k from
-    # 0, misses it when that number is at most k, or at least count - k.
+    # The number of samples under the median is binomial(count, 1/2): the pair (k-th smallest, k-th
+    # largest), k from 0, misses it when that number is at most k, or at least count - k.
     coverages = 1 - 2 * bdtr(np.arange((count + 1) // 2), count, 0.5)
     k = max(0, int(np.count_nonzero(coverages >= CONFIDENCE)) - 1)
     return float(ordered[k]), float(ordered[count - 1 - k]), float(coverages[k])

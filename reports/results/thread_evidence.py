@@ -1,9 +1,11 @@
-"""Thread evidence: how many threads worked and wanted to work, and how many CPUs there were for them.
+"""Thread evidence: how many threads worked and wanted to work, and how many CPUs there were for
+them.
 
-The number of threads that *wanted* to run, on average, is (CPU seconds + run-queue delay) / wall seconds: a thread is
-running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by the number of CPUs, so it distinguishes
-eight threads from four on two CPUs; and unlike counting threads that used any CPU it is not misled by frameworks whose
-threads take turns (such as a separate thread for the backward pass).
+The number of threads that *wanted* to run, on average, is (CPU seconds + run-queue delay) / wall
+seconds: a thread is running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by
+the number of CPUs, so it distinguishes eight threads from four on two CPUs; and unlike counting
+threads that used any CPU it is not misled by frameworks whose threads take turns (such as a
+separate thread for the backward pass).
 """
 
 import math
@@ -20,7 +22,8 @@ from dlbench.reports.results.record import Record
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
 """Threads are exceeded when more than ``asked * factor + slack`` wanted to run on average."""
 UNUSED_SHARE = 0.10
-"""Threads are unused when those beyond the first wanted to run less than this share of the time on average ..."""
+"""Threads are unused when those beyond the first wanted to run less than this share of the time on
+average ..."""
 WORKER_SHARE = 0.01
 """... or when fewer threads than asked each had this share of the wall time as CPU time."""
 SHORTEST_REGION = 0.2
@@ -34,22 +37,33 @@ def long_enough(outcome: Outcome) -> ThreadEvidence | None:
 
 
 def wanting_threads(threads: ThreadEvidence, contention: Contention | None) -> float:
-    """Return how many threads were running or waiting for a CPU, on average over the timed region."""
+    """Return how many threads were running or waiting for a CPU, on average over the timed
+    region.
+    """
     waited = 0.0 if contention is None else contention.run_queue_seconds or 0.0
-    return (threads.cpu_seconds + waited) / threads.wall_seconds if threads.wall_seconds > 0 else 0.0
+    return (
+        (threads.cpu_seconds + waited) / threads.wall_seconds if threads.wall_seconds > 0 else 0.0
+    )
 
 
 def working_threads(threads: ThreadEvidence) -> int | None:
-    """Return how many threads had at least `WORKER_SHARE` of the wall time; None where the system does not say."""
+    """Return how many threads had at least `WORKER_SHARE` of the wall time; None where the system
+    does not say.
+    """
     if threads.cpu_seconds_by_thread is None:
         return None
-    return sum(1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds)
+    return sum(
+        1
+        for seconds in threads.cpu_seconds_by_thread
+        if seconds >= WORKER_SHARE * threads.wall_seconds
+    )
 
 
 def threads_seen(threads: ThreadEvidence, contention: Contention | None) -> int:
     """Return how many threads the operating system saw working at once."""
-    # No more than the average number of runnable threads: threads that take turns (TensorFlow's caller and its pool)
-    # are fewer than they look. The quarter allows for clocks and helper threads.
+    # No more than the average number of runnable threads: threads that take turns (TensorFlow's
+    # caller and its pool) are fewer than they look. The quarter allows for clocks and helper
+    # threads.
     at_once = max(1, math.ceil(wanting_threads(threads, contention) - 0.25))
     return min(at_once, working_threads(threads) or at_once)
 
@@ -57,8 +71,9 @@ def threads_seen(threads: ThreadEvidence, contention: Contention | None) -> int:
 def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contention | None) -> bool:
     """Tell whether clearly more threads than asked had work to do.
 
-    More must have wanted to run, and the threads beyond the busiest ``asked`` ones must have done some of the work:
-    beside other programs a thread that does next to nothing still waits long for a CPU each time it wakes.
+    More must have wanted to run, and the threads beyond the busiest ``asked`` ones must have done
+    some of the work: beside other programs a thread that does next to nothing still waits long for
+    a CPU each time it wakes.
     """
     if wanting_threads(threads, contention) <= asked * EXCEEDED_FACTOR + EXCEEDED_SLACK:
         return False
@@ -69,10 +84,11 @@ def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contentio
 
 
 def capacity_of(record: Record, host: Host | None) -> float | None:
-    """Return how many CPUs' worth of time a launch could get: its CPUs or its quota, the smaller; None if unknown.
+    """Return how many CPUs' worth of time a launch could get: its CPUs or its quota, the smaller;
+    None if unknown.
 
-    Its outcome counts first, then the request of its cell, then the host as it was probed. The record's quota was in
-    force around dlbench; the cell may have one of its own.
+    Its outcome counts first, then the request of its cell, then the host as it was probed. The
+    record's quota was in force around dlbench; the cell may have one of its own.
     """
     cell, outcome, quota_cpus = record.cell, record.outcome, record.quota_cpus
     of_host = None if host is None else host.capacity_cpus or host.effective_cpus
@@ -82,15 +98,27 @@ def capacity_of(record: Record, host: Host | None) -> float | None:
         cpus = cell.all_threads
     else:
         cpus = of_host
-    if quota_cpus is None and host is not None and of_host is not None and host.logical_cpus is not None:
+    if (
+        quota_cpus is None
+        and host is not None
+        and of_host is not None
+        and host.logical_cpus is not None
+    ):
         # Less than the host's mask: then it is the quota.
         quota_cpus = of_host if of_host < host.logical_cpus else None
     limits = cpus, quota_cpus, cell.cpu_quota or None
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY", "OPENBLAS_THREAD_TIMEOUT")
-"""Environment variables that decide how a library's threads wait for work: spinning, which burns a CPU, or asleep.
+WAIT_VARIABLES = (
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+    "KMP_LIBRARY",
+    "OPENBLAS_THREAD_TIMEOUT",
+)
+"""Environment variables that decide how a library's threads wait for work: spinning, which burns a
+CPU, or asleep.
 
 OpenMP's own, libgomp's, libomp's (two), OpenBLAS's.
 """
@@ -100,7 +128,9 @@ WAIT_FACTS = ("spin", "allow_spinning")
 
 @dataclass(frozen=True)
 class Observed:
-    """Thread and contention evidence: medians over the launches of a cell; None where the system did not say."""
+    """Thread and contention evidence: medians over the launches of a cell; None where the system
+    did not say.
+    """
 
     requested: int
     framework_says: int | None
@@ -119,29 +149,46 @@ class Observed:
     steal_per_wall: float | None
     """Seconds that the hypervisor took from all CPUs together, per second."""
     taken_threads: int | None = None
-    """Threads that the framework took: by its own word, else as many as the system saw working at once."""
+    """Threads that the framework took: by its own word, else as many as the system saw working at
+    once."""
     throttled_periods: float | None = None
     """Share of the kernel's periods in which the cell's own CPU quota ran out; None without one."""
     wait_policy: Mapping[str, str] | None = None
-    """Settings among `WAIT_VARIABLES` and `WAIT_FACTS` in the newest launch; empty: the libraries' defaults."""
+    """Settings among `WAIT_VARIABLES` and `WAIT_FACTS` in the newest launch; empty: the libraries'
+    defaults."""
 
 
 def observe(outcomes: Sequence[Outcome]) -> Observed | None:
-    """Return the thread evidence of these timed outcomes of one cell; None where none of them has any."""
-    pairs = [(each.threads, each) for each in outcomes if each.threads and each.threads.wall_seconds > 0]
+    """Return the thread evidence of these timed outcomes of one cell; None where none of them has
+    any.
+    """
+    pairs = [
+        (each.threads, each) for each in outcomes if each.threads and each.threads.wall_seconds > 0
+    ]
     if not pairs:
         return None
     rows = [_rates(threads, outcome) for threads, outcome in pairs]
     known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
-    medians: dict[str, Any] = {name: median(values) if values else None for name, values in known.items()}
+    medians: dict[str, Any] = {
+        name: median(values) if values else None for name, values in known.items()
+    }
     for name in ("os_threads", "working_threads", "taken_threads"):
         medians[name] = None if medians[name] is None else round(medians[name])
     newest, outcome = pairs[-1]
-    return Observed(newest.requested, newest.framework_says, **medians, wait_policy=wait_policy(outcome.software))
+    return Observed(
+        newest.requested,
+        newest.framework_says,
+        **medians,
+        wait_policy=wait_policy(outcome.software),
+    )
 
 
 def _rates(threads: ThreadEvidence, outcome: Outcome) -> dict[str, Any]:
-    wall, steps, contention = threads.wall_seconds, max(1, outcome.observed_steps()), outcome.contention
+    wall, steps, contention = (
+        threads.wall_seconds,
+        max(1, outcome.observed_steps()),
+        outcome.contention,
+    )
     used = None if outcome.outside is None else outcome.outside.quota
 
     def rate(name: str, per: float) -> float | None:
@@ -159,26 +206,35 @@ def _rates(threads: ThreadEvidence, outcome: Outcome) -> dict[str, Any]:
         "throttled_share": rate("throttled_seconds", wall),
         "steal_per_wall": rate("steal_seconds", wall),
         "taken_threads": threads.framework_says or threads_seen(threads, contention),
-        "throttled_periods": used.throttled_periods / used.periods if used is not None and used.periods else None,
+        "throttled_periods": used.throttled_periods / used.periods
+        if used is not None and used.periods
+        else None,
     }
 
 
 def wait_policy(software: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the settings that decide how waiting threads wait; None where the launch did not record any settings."""
+    """Return the settings that decide how waiting threads wait; None where the launch did not
+    record any settings.
+    """
     variables, settings = software.get("variables"), software.get("mode_settings")
     if not isinstance(variables, Mapping):
         return None
     facts = {**software, **(settings if isinstance(settings, Mapping) else {})}
-    wanted = (*((name, variables) for name in WAIT_VARIABLES), *((name, facts) for name in WAIT_FACTS))
+    wanted = (
+        *((name, variables) for name in WAIT_VARIABLES),
+        *((name, facts) for name in WAIT_FACTS),
+    )
     return {name: str(given[name]) for name, given in wanted if name in given}
 
 
 def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]:
-    """Return 1 where more threads worked than were asked for, -1 where fewer did, else 0, and the evidence in words.
+    """Return 1 where more threads worked than were asked for, -1 where fewer did, else 0, and the
+    evidence in words.
 
-    With more threads than CPUs, those of a framework that lets them sleep while they wait are rarely seen runnable, and
-    neither are throttled ones beyond the quota: unused threads are searched within ``capacity`` only. Threads that
-    fetch mini-batches may rest, so they are not counted.
+    With more threads than CPUs, those of a framework that lets them sleep while they wait are
+    rarely seen runnable, and neither are throttled ones beyond the quota: unused threads are
+    searched within ``capacity`` only. Threads that fetch mini-batches may rest, so they are not
+    counted.
     """
     if (threads := long_enough(outcome)) is None:
         return 0, ""
@@ -197,6 +253,10 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     if wanting < 1 + UNUSED_SHARE * (computing - 1):
         return -1, f"{wanting:.1f} runnable threads on average, {computing} claimed"
     working = working_threads(threads)
-    if says is not None and working is not None and working < computing <= len(threads.cpu_seconds_by_thread or ()):
+    if (
+        says is not None
+        and working is not None
+        and working < computing <= len(threads.cpu_seconds_by_thread or ())
+    ):
         return -1, f"{working} threads did the work, {computing} claimed"
     return 0, ""

@@ -1,29 +1,36 @@
 """Verdicts on whether a candidate is slower than a baseline, by launches.
 
-A verdict rests on a number of launches, never of steps (`reports.results.statistics` says why). There are three methods:
+A verdict rests on a number of launches, never of steps (`reports.results.statistics` says why).
+There are three methods:
 
-- a gate's launches, measured in pairs until a look decides (`judge_looks`): signed ranks with exact bounds over all
-  looks together, and before those Student's t over the first three and four pairs, which only excludes a slowdown;
+- a gate's launches, measured in pairs until a look decides (`judge_looks`): signed ranks with exact
+  bounds over all looks together, and before those Student's t over the first three and four pairs,
+  which only excludes a slowdown;
 - a fixed number of launches measured in pairs, side by side (`judge_pairs`): signed ranks;
-- launches not measured in pairs (`judge`): Welch's t on the logarithms of the launches' medians (Welch 1947). If the
-  sides come from different sessions the machine itself may have shifted between them, which more launches do not
-  average out; `Rule.session_deviation` is then added to the standard error for each session.
+- launches not measured in pairs (`judge`): Welch's t on the logarithms of the launches' medians
+  (Welch 1947). If the sides come from different sessions the machine itself may have shifted
+  between them, which more launches do not average out; `Rule.session_deviation` is then added to
+  the standard error for each session.
 
-A gate judges two times of each launch: that of its usual steps, and its tail, the time that nine steps in ten take at
-most. A slowdown of either is a regression, and one bound holds for both together.
+A gate judges two times of each launch: that of its usual steps, and its tail, the time that nine
+steps in ten take at most. A slowdown of either is a regression, and one bound holds for both
+together.
 
-A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair coin whatever the
-sizes, so at each look the signed-rank sum has its exact distribution; the probability of a false alarm at any look is
-at most the sum of the looks' levels (Bonferroni's bound, as in group sequential trials with alpha spending: Lan and
-DeMets 1983). Its interval is the repeated confidence interval that belongs to these tests (Jennison and Turnbull 1989):
-it may be read at whatever look the measurement ended. By simulation (`tests/benchmarks/decision_rules.py`) this needs
-fewer pairs than confirming a suspect on fresh pairs does, which throws the first ones away.
+A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair
+coin whatever the sizes, so at each look the signed-rank sum has its exact distribution; the
+probability of a false alarm at any look is at most the sum of the looks' levels (Bonferroni's
+bound, as in group sequential trials with alpha spending: Lan and DeMets 1983). Its interval is the
+repeated confidence interval that belongs to these tests (Jennison and Turnbull 1989): it may be
+read at whatever look the measurement ended. By simulation (`tests/benchmarks/decision_rules.py`)
+this needs fewer pairs than confirming a suspect on fresh pairs does, which throws the first ones
+away.
 
-Three or four pairs have too few signs for any proof. The early looks therefore assume normal deviations, and shrink a
-cell's variance towards that of all cells of the gate (`spreads_of`). They never call a cell slower or faster, so the
-bound on false alarms stays exact. The upper end of each is too low in 0.1 to 0.5 % of simulated cells whose deviations
-differ by half either way, with normal or heavy tails, as `EARLY_BOUND` says; for a cell that deviates four times as
-much as the seven others of its gate, in 3 %.
+Three or four pairs have too few signs for any proof. The early looks therefore assume normal
+deviations, and shrink a cell's variance towards that of all cells of the gate (`spreads_of`). They
+never call a cell slower or faster, so the bound on false alarms stays exact. The upper end of each
+is too low in 0.1 to 0.5 % of simulated cells whose deviations differ by half either way, with
+normal or heavy tails, as `EARLY_BOUND` says; for a cell that deviates four times as much as the
+seven others of its gate, in 3 %.
 """
 
 import math
@@ -50,9 +57,11 @@ NO_TAILS: Tails = ((), ())
 Pairs = tuple[Sequence[float], Sequence[float]]
 """(baseline, candidate): seconds per step of launches side by side."""
 EARLY_LOOK, EARLY_BOUND = 3, 0.005
-"""Pairs of the first look, and how often the upper end of an early look's interval may be too low."""
+"""Pairs of the first look, and how often the upper end of an early look's interval may be too
+low."""
 SHARED_FREEDOM, SHARED_PART = 6.0, 1 / 3
-"""The cells of a gate add this part of their degrees of freedom to those of one cell, and at most so many."""
+"""The cells of a gate add this part of their degrees of freedom to those of one cell, and at most
+so many."""
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
@@ -64,11 +73,13 @@ class Verdict(StrEnum):
     """The verdict on a candidate against its baseline, the gravest first."""
 
     REGRESSION = "REGRESSION"
-    """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability ``p_value`` at most."""
+    """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability
+    ``p_value`` at most."""
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
     DIFFERENT = "DIFFERENT"
-    """The candidate computes something else than the baseline: their times are those of different work."""
+    """The candidate computes something else than the baseline: their times are those of different
+    work."""
     IMPROVEMENT = "IMPROVEMENT"
     """The mirror image, at the same ``p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
@@ -83,7 +94,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Look:
-    """A number of pairs after which a gate looks at a cell, and the one-sided levels of its possible verdicts."""
+    """A number of pairs after which a gate looks at a cell, and the one-sided levels of its
+    possible verdicts.
+    """
 
     pairs: int
     bound: float
@@ -95,13 +108,17 @@ class Look:
     slower_tail: float = 0.0
     """Of a regression of the tail alone."""
     suspect_tail: float = 0.02
-    """A cell whose tail looks slower with this p-value is measured on, though its usual steps are known."""
+    """A cell whose tail looks slower with this p-value is measured on, though its usual steps are
+    known."""
     assumes_normal: bool = False
-    """Whether its interval is Student's t with the deviation that cells share, and not that of signed ranks."""
+    """Whether its interval is Student's t with the deviation that cells share, and not that of
+    signed ranks."""
 
 
 class Spreads(NamedTuple):
-    """How the first pairs of a gate's cells deviate: logarithms of the ratios of usual steps, and of tails."""
+    """How the first pairs of a gate's cells deviate: logarithms of the ratios of usual steps, and
+    of tails.
+    """
 
     steps: Spread = UNKNOWN_SPREAD
     tails: Spread = UNKNOWN_SPREAD
@@ -121,7 +138,8 @@ class Rule:
     p_value: float = 0.01
     confidence: float = 0.95
     session_deviation: float = 0.025
-    """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
+    """Standard deviation of the logarithm that a machine's own shift from session to session adds,
+    per session."""
     looks: tuple[Look, ...] = (
         Look(EARLY_LOOK, EARLY_BOUND, suspect_tail=0.1, assumes_normal=True),
         Look(4, EARLY_BOUND, suspect_tail=0.1, assumes_normal=True),
@@ -131,16 +149,19 @@ class Rule:
         Look(24, 0.0015, 0.00004, suspect=0.05, slower_tail=0.00004),
         Look(40, 0.0015, 0.000065, suspect=0.0, slower_tail=0.00005),
     )
-    """Of a gate. Twelve pairs of one sign have p = 1 / 4096: fewer pairs cannot meet a level this strict."""
+    """Of a gate. Twelve pairs of one sign have p = 1 / 4096: fewer pairs cannot meet a level this
+    strict."""
     spare: float = 1.0
-    """Pairs disturbed by other programs are measured again, up to this share of the pairs wanted."""
+    """Pairs disturbed by other programs are measured again, up to this share of the pairs
+    wanted."""
     false_discovery_rate: float = 0.05
     """Over all cells of a comparison other than a gate (Benjamini and Hochberg 1995)."""
     allow_different: bool = False
     """Whether sides that compute different things are judged by their times all the same."""
     judges_time: bool = True
     further: tuple[tuple[str, float], ...] = ()
-    """Other quantities that are judged (`judged.JUDGED`), each with the smallest rise that is called a regression."""
+    """Other quantities that are judged (`judged.JUDGED`), each with the smallest rise that is
+    called a regression."""
     words: tuple[str, str, str] = ("slower", "faster", "a slowdown")
     """How a larger value, a smaller one and a rise are called."""
 
@@ -153,23 +174,29 @@ class Rule:
     def of_quantity(self, quantity: str) -> "Rule":
         """Return the rule for one of the quantities that are judged.
 
-        All of them share the bound on false alarms, so each look has its part of the level. The first look that can
-        prove anything needs a pair more for each time that the part is halved.
+        All of them share the bound on false alarms, so each look has its part of the level. The
+        first look that can prove anything needs a pair more for each time that the part is halved.
         """
         looks = shared_looks(self.looks, len(self.judged))
         if quantity == TIME:
             return replace(self, looks=looks)
         threshold = dict(self.further)[quantity]
-        return replace(self, looks=looks, magnitude=threshold, tolerance=2 * threshold, words=_OF_AMOUNTS)
+        return replace(
+            self, looks=looks, magnitude=threshold, tolerance=2 * threshold, words=_OF_AMOUNTS
+        )
 
     @property
     def false_alarms(self) -> float:
-        """The largest probability that a gate calls a cell of identical code slower; the same of calling it faster."""
+        """The largest probability that a gate calls a cell of identical code slower; the same of
+        calling it faster.
+        """
         return sum(look.slower + look.slower_tail for look in self.looks)
 
     @property
     def confidence_of_looks(self) -> float:
-        """The smallest probability that one end of a gate's interval holds, whenever the measurement ends."""
+        """The smallest probability that one end of a gate's interval holds, whenever the
+        measurement ends.
+        """
         return 1 - sum(look.bound for look in self.looks)
 
 
@@ -179,7 +206,9 @@ DEFAULT = Rule()
 
 @lru_cache(maxsize=64)
 def shared_looks(looks: tuple[Look, ...], quantities: int) -> tuple[Look, ...]:
-    """Return the looks of one of so many quantities, whose levels add up to those of the looks given."""
+    """Return the looks of one of so many quantities, whose levels add up to those of the looks
+    given.
+    """
     if quantities == 1:
         return looks
     more = math.ceil(math.log2(quantities))
@@ -190,7 +219,9 @@ def shared_looks(looks: tuple[Look, ...], quantities: int) -> tuple[Look, ...]:
             first = False
             pairs += more
             slower = look.slower / 2**more
-        found.append(replace(look, pairs=pairs, slower=slower, slower_tail=look.slower_tail / quantities))
+        found.append(
+            replace(look, pairs=pairs, slower=slower, slower_tail=look.slower_tail / quantities)
+        )
     return tuple(found)
 
 
@@ -203,7 +234,11 @@ _JUDGES = "judges "
 
 def chosen(rule: Rule) -> dict[str, float]:
     """Return the values of a rule that differ from the defaults, by name."""
-    values = {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
+    values = {
+        name: getattr(rule, name)
+        for name in _OPTIONS
+        if getattr(rule, name) != getattr(DEFAULT, name)
+    }
     if rule.allow_different:
         values[_ALLOW_DIFFERENT] = 1.0
     if rule.further and rule.judges_time:
@@ -215,11 +250,19 @@ def chosen(rule: Rule) -> dict[str, float]:
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
     known: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
-    judged = {name.removeprefix(_JUDGES): value for name, value in values.items() if name.startswith(_JUDGES)}
+    judged = {
+        name.removeprefix(_JUDGES): value
+        for name, value in values.items()
+        if name.startswith(_JUDGES)
+    }
     judges_time = TIME in judged or not judged
     further = tuple((name, value) for name, value in judged.items() if name in JUDGED)
     return replace(
-        DEFAULT, allow_different=_ALLOW_DIFFERENT in values, judges_time=judges_time, further=further, **known
+        DEFAULT,
+        allow_different=_ALLOW_DIFFERENT in values,
+        judges_time=judges_time,
+        further=further,
+        **known,
     )
 
 
@@ -278,7 +321,10 @@ class Judgement:
 
 
 def judge(
-    baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT, same_session: bool = True
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    rule: Rule = DEFAULT,
+    same_session: bool = True,
 ) -> Judgement:
     """Judge launches that were not measured in pairs: seconds per step, one number for each launch.
 
@@ -292,25 +338,33 @@ def judge(
     squares = parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1)
     freedom = sum(parts) ** 2 / squares if squares > 0 else float(len(a) + len(b) - 2)
     method = "Welch t over launches"
-    # The resolution of clocks: launches without any spread do not prove that a tiny difference is real.
+    # The resolution of clocks: launches without any spread do not prove that a tiny difference is
+    # real.
     variance = max(sum(parts), 1e-12)
     spreads = [(math.sqrt(variance), freedom)]
     if not same_session:
-        # The shifts are assumed, not estimated: freedom grows with their share (Satterthwaite 1946). With few launches
-        # that would outweigh the shifts themselves, so the more cautious of the two half-widths counts.
+        # The shifts are assumed, not estimated: freedom grows with their share (Satterthwaite
+        # 1946). With few launches that would outweigh the shifts themselves, so the more cautious
+        # of the two half-widths counts.
         extra = 2 * rule.session_deviation**2
-        spreads.append((math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2))
+        spreads.append(
+            (math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2)
+        )
         method += f", widened by {percent(rule.session_deviation)} for each session"
     spreads = [(error, max(1.0, min(free, 1e6))) for error, free in spreads]
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
     effect, error, freedom = max((_smallest(*each, rule), *each) for each in spreads)
-    slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
+    slower_p, faster_p = (
+        max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1)
+    )
     ratio, low, high = (math.exp(each) for each in (shift, shift - half, shift + half))
     found = PairedEstimate(ratio, low, high, slower_p, faster_p, 0)
     return _decide(found, rule, effect, (len(a), len(b)), method, error, freedom)
 
 
-def judge_pairs(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Judgement:
+def judge_pairs(
+    baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT
+) -> Judgement:
     """Judge launches measured in pairs, the i-th of one side beside the i-th of the other.
 
     Raises ValueError for series of different length and for times that are not positive and finite.
@@ -323,19 +377,25 @@ def judge_pairs(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     deviation = deviation_of(baseline, candidate)
     effect = smallest_effect_of_pairs(deviation, pairs, rule)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
-    return _decide(found, rule, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
+    return _decide(
+        found, rule, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1
+    )
 
 
 def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
     """Return the judgements with p-values adjusted for their number (Benjamini and Hochberg 1995).
 
-    A regression or an improvement that does not survive the adjustment becomes inconclusive. Comparisons of machines
-    and of different work stay as they are.
+    A regression or an improvement that does not survive the adjustment becomes inconclusive.
+    Comparisons of machines and of different work stay as they are.
     """
     from scipy.stats import false_discovery_control  # slow to import
 
     untested = (Verdict.COMPARISON, Verdict.DIFFERENT)
-    places = [place for place, each in enumerate(judgements) if each.p is not None and each.verdict not in untested]
+    places = [
+        place
+        for place, each in enumerate(judgements)
+        if each.p is not None and each.verdict not in untested
+    ]
     adjusted = list(judgements)
     if not places:
         return adjusted
@@ -352,9 +412,14 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
             else:
                 effect = _smallest(found.standard_error, found.freedom, strict)
             effect = effect if math.isfinite(effect) else None
-        sentence = found.sentence.replace(_shows(found.smallest_effect, rule.words[2]), _shows(effect, rule.words[2]))
+        sentence = found.sentence.replace(
+            _shows(found.smallest_effect, rule.words[2]), _shows(effect, rule.words[2])
+        )
         each = replace(found, adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
-        if each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT) and value > rule.false_discovery_rate:
+        if (
+            each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+            and value > rule.false_discovery_rate
+        ):
             clear = each.high is not None and each.high < 1 + rule.tolerance
             verdict = Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE
             words = f"not significant among {len(places)} cells (adjusted p {value:.2g})"
@@ -366,8 +431,9 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
 def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
     """Return the fewest pairs that can prove a slowdown among this many cells compared at once.
 
-    ``n`` pairs of one sign have a one-sided p of ``2**-n``; it must pass the rule's limit, and doubled and adjusted for
-    the number of cells (as if this one alone were slower) the false discovery rate.
+    ``n`` pairs of one sign have a one-sided p of ``2**-n``; it must pass the rule's limit, and
+    doubled and adjusted for the number of cells (as if this one alone were slower) the false
+    discovery rate.
     """
     limit = min(rule.p_value, rule.false_discovery_rate / (2 * max(1, cells)))
     return max(FEWEST_PAIRS, math.ceil(-math.log2(limit)))
@@ -394,11 +460,16 @@ def _decide(
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rise} of {tolerance} is excluded"
     elif low > 1:
-        sentence = f"{change}: {larger}, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
+        sentence = (
+            f"{change}: {larger}, but {launches[1]} launches a side do not prove it (p "
+            f"{slower_p:.2g})"
+        )
     else:
         sentence = f"{change}: {rise} of {tolerance} is not excluded; {_shows(effect, rise)}"
     p = slower_p if ratio >= 1 else found.faster_p
-    return Judgement(verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom)
+    return Judgement(
+        verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom
+    )
 
 
 def _shows(effect: float | None, rise: str) -> str:
@@ -408,7 +479,9 @@ def _shows(effect: float | None, rise: str) -> str:
 
 
 def _smallest(error: float, freedom: float, rule: Rule) -> float:
-    """Return the relative slowdown that passes both conditions of a regression with probability `POWER`."""
+    """Return the relative slowdown that passes both conditions of a regression with probability
+    `POWER`.
+    """
     spare = float(stdtrit(freedom, POWER)) * error
     by_chance = float(stdtrit(freedom, 1 - rule.p_value)) * error
     return math.expm1(max(by_chance, math.log1p(rule.magnitude)) + spare)
@@ -430,7 +503,9 @@ def _logs(*series: Sequence[float]) -> list[Floats]:
 
 
 def pairs_for(confidence: float) -> int:
-    """Return from how many pairs on an exact two-sided interval of this confidence exists: 2 / 2**pairs is left out."""
+    """Return from how many pairs on an exact two-sided interval of this confidence exists: 2 /
+    2**pairs is left out.
+    """
     return math.ceil(math.log2(2 / (1 - confidence)))
 
 
@@ -453,13 +528,19 @@ def null_distribution(pairs: int) -> Floats:
     return np.cumsum(counts)
 
 
-def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confidence: float = 0.95) -> PairedEstimate:
-    """Return the ratio of paired launches' seconds per step, the i-th of one beside the i-th of the other.
+def estimate_pairs(
+    baseline: Sequence[float], candidate: Sequence[float], confidence: float = 0.95
+) -> PairedEstimate:
+    """Return the ratio of paired launches' seconds per step, the i-th of one beside the i-th of the
+    other.
 
-    Raises ValueError for series of different length, without pairs, or with times that are not positive and finite.
+    Raises ValueError for series of different length, without pairs, or with times that are not
+    positive and finite.
     """
     if len(baseline) != len(candidate) or len(baseline) == 0:
-        raise ValueError(f"pairs need two series of one length, not of {len(baseline)} and {len(candidate)}")
+        raise ValueError(
+            f"pairs need two series of one length, not of {len(baseline)} and {len(candidate)}"
+        )
     before, after = _logs(baseline, candidate)
     differences = after - before
     pairs = len(differences)
@@ -467,7 +548,9 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     below = null_distribution(pairs)
     # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
     zeros = int(np.count_nonzero(walsh == 0.0))
-    negative, positive = (int(np.count_nonzero(side)) + (zeros + 1) // 2 for side in (walsh < 0.0, walsh > 0.0))
+    negative, positive = (
+        int(np.count_nonzero(side)) + (zeros + 1) // 2 for side in (walsh < 0.0, walsh > 0.0)
+    )
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
     low, high = (float(walsh[cut - 1]), float(walsh[-cut])) if cut > 0 else (-math.inf, math.inf)
     return PairedEstimate(
@@ -481,13 +564,17 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
 
 
 def estimate_few_pairs(
-    baseline: Sequence[float], candidate: Sequence[float], confidence: float, spread: Spread = UNKNOWN_SPREAD
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    confidence: float,
+    spread: Spread = UNKNOWN_SPREAD,
 ) -> PairedEstimate:
-    """Return the same as `estimate_pairs` of pairs that are too few for ranks, by Student's t over the log ratios.
+    """Return the same as `estimate_pairs` of pairs that are too few for ranks, by Student's t over
+    the log ratios.
 
-    The pairs' variance is shrunk towards a common ``spread``, unless their own is larger: a cell that is noisier than
-    the others must not pass for that. Raises ValueError for fewer than two pairs, and for times that are not positive
-    and finite.
+    The pairs' variance is shrunk towards a common ``spread``, unless their own is larger: a cell
+    that is noisier than the others must not pass for that. Raises ValueError for fewer than two
+    pairs, and for times that are not positive and finite.
     """
     before, after = _logs(baseline, candidate)
     differences = after - before
@@ -510,7 +597,9 @@ def estimate_few_pairs(
 
 
 def spreads_of(cells: Iterable[tuple[Pairs, Tails]]) -> Spreads:
-    """Return the common spread of the first pairs of a gate's cells, given their usual steps and their tails."""
+    """Return the common spread of the first pairs of a gate's cells, given their usual steps and
+    their tails.
+    """
     usual, tails = [], []
     for of_steps, of_tails in cells:
         usual.append(of_steps)
@@ -546,11 +635,13 @@ def deciding_look(
     tails: Tails = NO_TAILS,
     spreads: Spreads = NO_SPREADS,
 ) -> Look | None:
-    """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per step, side by side).
+    """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per
+    step, side by side).
 
-    A look ends it that finds a regression, excludes one, or finds that the cell is not suspect enough to go on. A cell
-    that looks faster goes on until the first look that can prove it: that is as strict as a proof of the contrary. One
-    whose tail looks slower goes on until that is proved or no longer looks so.
+    A look ends it that finds a regression, excludes one, or finds that the cell is not suspect
+    enough to go on. A cell that looks faster goes on until the first look that can prove it: that
+    is as strict as a proof of the contrary. One whose tail looks slower goes on until that is
+    proved or no longer looks so.
     """
     first_proof = next((look.pairs for look in rule.looks if look.slower > 0), 0)
     for look in rule.looks:
@@ -559,7 +650,9 @@ def deciding_look(
         found = _estimate(look, (baseline, candidate), spreads.steps)
         if found.ratio > 1 + rule.magnitude:
             ends = found.slower_p <= look.slower or found.slower_p > look.suspect
-        elif _looks_faster(found, rule) and found.faster_p <= look.bound and look.pairs < first_proof:
+        elif (
+            _looks_faster(found, rule) and found.faster_p <= look.bound and look.pairs < first_proof
+        ):
             ends = False
         else:
             ends = found.high < 1 + rule.tolerance or look.suspect < 1
@@ -570,13 +663,21 @@ def deciding_look(
 
 
 def _tail_needs_more(look: Look, rule: Rule, tails: Tails, spreads: Spreads) -> bool:
-    """Tell whether the tail looks slower at this look, which does not prove it, and a later one can."""
+    """Tell whether the tail looks slower at this look, which does not prove it, and a later one
+    can.
+    """
     tail = _slower_tail(look, rule, tails, spreads)
-    return tail is not None and look is not rule.looks[-1] and look.slower_tail < tail.slower_p <= look.suspect_tail
+    return (
+        tail is not None
+        and look is not rule.looks[-1]
+        and look.slower_tail < tail.slower_p <= look.suspect_tail
+    )
 
 
 def _slower_tail(look: Look, rule: Rule, tails: Tails, spreads: Spreads) -> PairedEstimate | None:
-    """Return how much slower the tail is over the pairs up to a look; None where it does not look slower."""
+    """Return how much slower the tail is over the pairs up to a look; None where it does not look
+    slower.
+    """
     if len(tails[0]) < look.pairs:
         return None
     tail = _estimate(look, tails, spreads.tails)
@@ -601,16 +702,20 @@ def judge_looks(
 ) -> Judgement:
     """Return the verdict on a cell of a gate from its pairs so far, by the look that decides.
 
-    ``tails`` are those of the same launches, ``spreads`` those of the whole gate. Pairs beyond that look do not count,
-    or measuring on would be a second chance. Without such a look the cell is inconclusive, whatever it looks like so
-    far, unless only the proof that it is faster is missing.
+    ``tails`` are those of the same launches, ``spreads`` those of the whole gate. Pairs beyond that
+    look do not count, or measuring on would be a second chance. Without such a look the cell is
+    inconclusive, whatever it looks like so far, unless only the proof that it is faster is missing.
     """
     deciding = deciding_look(baseline, candidate, rule, tails, spreads)
     reached = [each for each in rule.looks if each.pairs <= len(baseline)]
     look = deciding or (reached[-1] if reached else None)
     missing = f"{len(baseline)} of at least {next_look(len(baseline), rule).pairs} pairs measured"
     if look is None:
-        ratio = math.exp(float(np.median(np.subtract(*_logs(candidate, baseline))))) if len(baseline) else None
+        ratio = (
+            math.exp(float(np.median(np.subtract(*_logs(candidate, baseline)))))
+            if len(baseline)
+            else None
+        )
         return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate), ratio=ratio)
     pairs, before, after = look.pairs, baseline[: look.pairs], candidate[: look.pairs]
     found = _estimate(look, (baseline, candidate), spreads.steps)
@@ -619,16 +724,26 @@ def judge_looks(
     confidence = f"{percent(rule.confidence_of_looks)} on each side over all looks"
     test = "Student's t over" if look.assumes_normal else _SIGNED_RANKS
     method = f"{test} {pairs} interleaved pairs, {confidence}"
-    effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached
-    judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
+    effect = smallest_effect(
+        float(f"{deviation:.2g}"), rule
+    )  # so few pairs show no more digits, and fewer are cached
+    judged = _decide(
+        found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1
+    )
     tail = _slower_tail(look, rule, tails, spreads)
-    if tail is not None and tail.slower_p <= look.slower_tail and judged.verdict is not Verdict.REGRESSION:
+    if (
+        tail is not None
+        and tail.slower_p <= look.slower_tail
+        and judged.verdict is not Verdict.REGRESSION
+    ):
         words = change_in_words(tail.ratio, tail.low, tail.high)
         sentence = f"{judged.sentence}, but the slowest tenth of the steps is {words}"
         return replace(judged, verdict=Verdict.REGRESSION, sentence=sentence, tail=tail)
     if deciding is not None and judged.verdict is Verdict.INCONCLUSIVE:
         return replace(judged, sentence=f"{judged.sentence}; {_why_no_more(look, found, rule)}")
-    if deciding is not None or (_looks_faster(found, rule) and judged.verdict is Verdict.NO_REGRESSION):
+    if deciding is not None or (
+        _looks_faster(found, rule) and judged.verdict is Verdict.NO_REGRESSION
+    ):
         return judged  # that it is no slower is known, though not that it is faster
     return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")
 
@@ -639,7 +754,8 @@ def _why_no_more(look: Look, found: PairedEstimate, rule: Rule) -> str:
         return f"no more than {look.pairs} pairs are measured"
     larger = rule.words[0]
     return (
-        f"it does not look {larger} either (p {found.slower_p:.2g}), so no more than {look.pairs} pairs were measured"
+        f"it does not look {larger} either (p {found.slower_p:.2g}), so no more than {look.pairs} "
+        "pairs were measured"
     )
 
 
@@ -650,12 +766,15 @@ def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float
 
 
 def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> tuple[float, float]:
-    """Return with which probability a gate finds a slowdown (0.05 is 5 %), and the mean number of pairs.
+    """Return with which probability a gate finds a slowdown (0.05 is 5 %), and the mean number of
+    pairs.
 
-    By simulation with a fixed seed: the logarithms of the pairs' ratios are normal with standard deviation
-    ``deviation``.
+    By simulation with a fixed seed: the logarithms of the pairs' ratios are normal with standard
+    deviation ``deviation``.
     """
-    shift, large, tolerated = (math.log1p(each) for each in (slowdown, rule.magnitude, rule.tolerance))
+    shift, large, tolerated = (
+        math.log1p(each) for each in (slowdown, rule.magnitude, rule.tolerance)
+    )
     going_on, found, pairs, before = np.ones(_SIMULATIONS, dtype=bool), 0, 0, 0
     for look, centre, upper, slower, suspect in _simulated_looks(rule.looks):
         pairs += int(going_on.sum()) * (look.pairs - before)
@@ -671,11 +790,12 @@ def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> tuple[fl
 
 @lru_cache(maxsize=64)
 def _simulated_looks(looks: tuple[Look, ...]) -> list[tuple[Look, Floats, Floats, Floats, Floats]]:
-    """Return what each look sees of simulated cells without a difference, in standard deviations of a pair.
+    """Return what each look sees of simulated cells without a difference, in standard deviations of
+    a pair.
 
-    That is the estimate, the upper end of the interval, and the Walsh averages that must be positive for the candidate
-    to be slower, or suspect, at the look's levels: adding a shift to all of them is adding it to the pairs. Each cell
-    is alone in its gate.
+    That is the estimate, the upper end of the interval, and the Walsh averages that must be
+    positive for the candidate to be slower, or suspect, at the look's levels: adding a shift to all
+    of them is adding it to the pairs. Each cell is alone in its gate.
     """
     draws, found = np.random.default_rng(0).normal(size=(_SIMULATIONS, looks[-1].pairs)), []
     for look in looks:
@@ -685,14 +805,20 @@ def _simulated_looks(looks: tuple[Look, ...]) -> list[tuple[Look, Floats, Floats
         never = np.full(_SIMULATIONS, -math.inf)
         if look.assumes_normal:
             so_far = draws[:, : look.pairs]
-            half = stdtrit(look.pairs - 1, 1 - look.bound) * so_far.std(axis=1, ddof=1) / math.sqrt(look.pairs)
+            half = (
+                stdtrit(look.pairs - 1, 1 - look.bound)
+                * so_far.std(axis=1, ddof=1)
+                / math.sqrt(look.pairs)
+            )
             found.append((look, so_far.mean(axis=1), so_far.mean(axis=1) + half, never, never))
             continue
 
         def cut(level: float, look: Look = look) -> int:
             return int(np.searchsorted(null_distribution(look.pairs), level, side="right"))
 
-        slower, suspect = (walsh[:, cut(p) - 1] if cut(p) else never for p in (look.slower, min(look.suspect, 0.5)))
+        slower, suspect = (
+            walsh[:, cut(p) - 1] if cut(p) else never for p in (look.slower, min(look.suspect, 0.5))
+        )
         found.append((look, centre, walsh[:, -cut(look.bound)], slower, suspect))
     return found
 
@@ -712,7 +838,8 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
 
 
 def smallest_effect_of_pairs(deviation: float, pairs: int, rule: Rule = DEFAULT) -> float:
-    """Return the same for a single look after this many pairs at the rule's p-value; infinite if they prove nothing.
+    """Return the same for a single look after this many pairs at the rule's p-value; infinite if
+    they prove nothing.
 
     More pairs than can be simulated are taken as fewer ones that deviate as much less.
     """

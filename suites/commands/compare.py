@@ -31,7 +31,14 @@ from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, fewest_pairs
 
 from ..display.progress import in_words
 from ..display.screen import resume_command, say
-from ..errors import GATE_BROKEN, GATE_DIFFERENT, GATE_FAILED, GATE_UNDECIDED, UsageError, unknown_name
+from ..errors import (
+    GATE_BROKEN,
+    GATE_DIFFERENT,
+    GATE_FAILED,
+    GATE_UNDECIDED,
+    UsageError,
+    unknown_name,
+)
 from ..planning import values
 from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
@@ -49,29 +56,41 @@ from .plan import plan_of
 
 FEWEST, MOST, INTERVAL = 6, 20, 0.02
 _FORMATS = formats_of(COMPARED)
-_FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
+_FORMAT_OF_SUFFIX = {
+    ".md": "markdown",
+    ".json": "json",
+    ".csv": "csv",
+    ".xml": "junit",
+    ".txt": "terminal",
+}
 
 ALLOW_DIFFERENT = flag(
     "--allow-different",
-    "Compare the times of your own step even if the first losses of the two sides differ: they compute different "
-    "things.",
+    "Compare the times of your own step even if the first losses of the two sides differ: they "
+    "compute different things.",
 )
 _SIDES: options.Options = {
     "baseline_env": several(
         "--baseline-env", "An environment variable for the baseline's launches only.", "NAME=VALUE"
     ),
     "candidate_env": several(
-        "--candidate-env", "An environment variable for the candidate's launches only.", "NAME=VALUE"
+        "--candidate-env",
+        "An environment variable for the candidate's launches only.",
+        "NAME=VALUE",
     ),
     **{
         f"{side}_adapters": option(
-            f"--{side}-adapters", f"Use the adapters at this git revision as {side}.", metavar="REVISION"
+            f"--{side}-adapters",
+            f"Use the adapters at this git revision as {side}.",
+            metavar="REVISION",
         )
         for side in ("baseline", "candidate")
     },
     **{
         f"{side}_step": option(
-            f"--{side}-step", f"This file is the {side}; the file of --step is the {other}.", metavar="FILE"
+            f"--{side}-step",
+            f"This file is the {side}; the file of --step is the {other}.",
+            metavar="FILE",
         )
         for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
     },
@@ -89,18 +108,22 @@ _MEASURING = {
 OPTIONS: options.Options = {
     **_MEASURING,
     "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
-    "tolerance": option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+    "tolerance": option(
+        "--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'
+    ),
     "judge": option(
         "--judge",
-        f"What is judged, with commas: {', '.join(NAMES)} (default {TIME}). `memory=5%` sets the smallest rise called "
-        "a regression; twice as much must be excluded.",
+        f"What is judged, with commas: {', '.join(NAMES)} (default {TIME}). `memory=5%` sets the "
+        "smallest rise called a regression; twice as much must be excluded.",
         metavar="NAME[=SHARE],...",
     ),
     "allow_different": ALLOW_DIFFERENT,
     "no_profile": options.NO_PROFILE,
     "form": option("--format", f"{', '.join(_FORMATS)}."),
     "write": several(
-        "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
+        "--write",
+        "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.",
+        "FILE",
     ),
     "as_json": options.JSON,
 }
@@ -108,21 +131,31 @@ OPTIONS: options.Options = {
 
 def undecided_option(usual: str) -> tuple[Any, Any]:
     """Return --undecided of a command whose default it is to fail, or to pass."""
-    text = f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default {usual})."
+    text = (
+        f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default "
+        f"{usual})."
+    )
     return option("--undecided", text, str, usual, metavar="fail|pass")
 
 
 _SIDE = (
-    "Baseline: a run's id or its start, latest, previous, a store, or files of pytest-benchmark, each a launch: "
-    "`a1.json,a2.json`."
+    "Baseline: a run's id or its start, latest, previous, a store, or files of pytest-benchmark, "
+    "each a launch: `a1.json,a2.json`."
 )
 _COMPARE: options.Options = {
     "first": options.argument("A", _SIDE, usual=""),
     "second": options.argument("B", "Candidate, named in the same way.", usual=""),
     "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
-    "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
-    "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
-    "interval": option("--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."),
+    "suite_name": option(
+        "--suite", "With --now: the suite whose cells are measured (default quick)."
+    ),
+    "pairs": option(
+        "--pairs",
+        f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST}).",
+    ),
+    "interval": option(
+        "--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."
+    ),
     "undecided": undecided_option("pass"),
     "exit_zero": flag("--exit-zero", "Exit with 0 whatever the verdicts are."),
 }
@@ -130,12 +163,14 @@ _COMPARE: options.Options = {
 
 @takes(_COMPARE, OPTIONS)
 def compare_command(given: Given) -> None:
-    """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and a verdict.
+    """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and
+    a verdict.
 
-    Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
-    dlbench's own environment is the baseline (your own step has none: one interpreter serves both sides). Measured now,
-    the two sides of a cell are launched in pairs, which take turns. Slower cells are profiled on both sides at the end,
-    and the operators that account for the difference are named (`--no-profile` leaves that out).
+    Give --python twice for a framework: the baseline first, then the candidate. Given once, it is
+    the candidate, and dlbench's own environment is the baseline (your own step has none: one
+    interpreter serves both sides). Measured now, the two sides of a cell are launched in pairs,
+    which take turns. Slower cells are profiled on both sides at the end, and the operators that
+    account for the difference are named (`--no-profile` leaves that out).
 
     Exit codes (always 0 with `--exit-zero`):
 
@@ -143,7 +178,8 @@ def compare_command(given: Given) -> None:
     - 1: a regression
     - 5: the candidate gave no number where the baseline did
     - 7: the candidate computes something else than the baseline
-    - 6: no cell was measured on both sides; with `--undecided fail` also if a cell has too little evidence
+    - 6: no cell was measured on both sides; with `--undecided fail` also if a cell has too little
+      evidence
 
     Examples:
 
@@ -151,24 +187,39 @@ def compare_command(given: Given) -> None:
     - `dlbench compare 20261119 20261120 --format markdown`
     - `dlbench compare here.sqlite there.sqlite`
     - `dlbench compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json`
-    - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
-    - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
+    - `dlbench compare --now --python torch=/opt/a/bin/python --python
+      torch-next:torch=/opt/b/bin/python`
+    - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks
+      lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
-    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --order sequential`
+    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --order
+      sequential`
     """
     form = report_format(given)
     is_lenient(given)  # a wrong word is refused before anything is measured
     if not given.now:
         measuring = {*_MEASURING, "suite_name", "pairs", "interval", "no_profile"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
-            raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
+            raise UsageError(
+                "Measurement options need --now. Stored runs are compared as they are."
+            )
         if not given.first:
-            raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
+            raise UsageError(
+                "Name two runs to compare (`dlbench report runs` lists them), or measure now: "
+                "--now."
+            )
         show_and_exit(_compare_stored(given), form, given)
     if given.first or given.second:
         word = given.first or given.second
-        what = f"To measure the cells of this suite, write --suite {word}" if _is_suite(word) else "Leave it out"
-        raise UsageError(f"With --now both sides are measured, so {word} cannot be the name of a stored run. {what}.")
+        what = (
+            f"To measure the cells of this suite, write --suite {word}"
+            if _is_suite(word)
+            else "Leave it out"
+        )
+        raise UsageError(
+            f"With --now both sides are measured, so {word} cannot be the name of a stored run. "
+            f"{what}."
+        )
     fewest, most = values.launch_range(given.pairs or f"{FEWEST}-{MOST}", "--pairs")
     width = values.share(given.interval, "--interval") if given.interval else INTERVAL
 
@@ -197,11 +248,17 @@ def is_lenient(given: Given) -> bool:
     return values.one_of(given.undecided, "choice for --undecided", ("fail", "pass")) == "pass"
 
 
-_CODES = {Verdict.REGRESSION: GATE_FAILED, Verdict.BROKEN: GATE_BROKEN, Verdict.DIFFERENT: GATE_DIFFERENT}
+_CODES = {
+    Verdict.REGRESSION: GATE_FAILED,
+    Verdict.BROKEN: GATE_BROKEN,
+    Verdict.DIFFERENT: GATE_DIFFERENT,
+}
 
 
 def exit_code(found: Comparison, lenient: bool) -> int:
-    """Return the exit code of a comparison: that of its gravest verdict; a ``lenient`` one passes where it is open."""
+    """Return the exit code of a comparison: that of its gravest verdict; a ``lenient`` one passes
+    where it is open.
+    """
     for verdict, code in _CODES.items():
         if found.having(verdict):
             return code
@@ -215,7 +272,9 @@ def _is_suite(word: str) -> bool:
 
 
 def report_format(given: Given, report: Report[Any] = COMPARED) -> str:
-    """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
+    """Return the name of the output format; raises UsageError for a format or a file that cannot
+    be.
+    """
     for path in given.write or ():
         if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
@@ -249,13 +308,20 @@ def judged_given(text: str) -> dict[str, Any]:
         names.append(name)
         if name == TIME:
             if equals:
-                raise UsageError("time takes no share to judge by: its thresholds are --threshold and --tolerance.")
+                raise UsageError(
+                    "time takes no share to judge by: its thresholds are --threshold and "
+                    "--tolerance."
+                )
             continue
-        further[name] = values.share(share, f"the threshold of {name}") if equals else JUDGED[name].threshold
+        further[name] = (
+            values.share(share, f"the threshold of {name}") if equals else JUDGED[name].threshold
+        )
     return {"judges_time": TIME in names, "further": tuple(further.items())}
 
 
-def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()) -> tuple[Plan, tuple[Side, Side]]:
+def planned(
+    given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()
+) -> tuple[Plan, tuple[Side, Side]]:
     """Return the plan of a suite's cells, and baseline and candidate.
 
     ``baseline`` are the words of a baseline's interpreters. Raises UsageError.
@@ -264,7 +330,9 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
     own, files = chosen.own, (given.baseline_step, given.candidate_step)
     step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
     if any(files) and step is None:
-        raise UsageError("--baseline-step and --candidate-step need one --step FILE to compare with.")
+        raise UsageError(
+            "--baseline-step and --candidate-step need one --step FILE to compare with."
+        )
     pair = sides.pair(
         (baseline, options.interpreters(given)),
         (given.baseline_env or (), given.candidate_env or ()),
@@ -273,7 +341,8 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
         step,
         given.same,
     )
-    # Where interpreters or adapters are named, their frameworks are compared, unless more are asked for.
+    # Where interpreters or adapters are named, their frameworks are compared, unless more are asked
+    # for.
     baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
     candidates = {build.framework.name: build.name for build in pair[1].builds}
     named = dict.fromkeys([*(baselines | candidates).values(), *chosen.joining])
@@ -281,7 +350,9 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
     if named and not chosen["frameworks"]:
         rows = load(suite).frameworks
         modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
-        chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
+        chosen = chosen.but(
+            frameworks=",".join(row for name, its in modes.items() for row in its or [name])
+        )
     plan = plan_of(suite, chosen, machine, given.seed)
     for side in pair:
         check_variables(plan, side.variables, f"--{side.name}-env")
@@ -289,9 +360,14 @@ def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] 
 
 
 def measure(
-    given: Given, purpose: str, suite: str, pairs: Callable[[Host, int, Rule], PairRule], baseline: Sequence[str] = ()
+    given: Given,
+    purpose: str,
+    suite: str,
+    pairs: Callable[[Host, int, Rule], PairRule],
+    baseline: Sequence[str] = (),
 ) -> Comparison:
-    """Measure both sides of a suite's cells, in the interleaved pairs that ``pairs`` wants, and compare them.
+    """Measure both sides of a suite's cells, in the interleaved pairs that ``pairs`` wants, and
+    compare them.
 
     Raises UsageError.
     """
@@ -314,13 +390,16 @@ def measure(
             resume.check_same_settings(plan, record, source.build.framework)
             if given_variables := {**plan.variables, **of_side[record.side].variables}:
                 resume.check_same_variables(record, source.digest, given_variables)
-        plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+        plan = replace(
+            plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed
+        )
     if unfinished is None and seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, grouping).seconds_left()
         if first_pairs > seconds:
             say(
-                f"The budget of {in_words(seconds)} is short: the first look at every cell takes roughly "
-                f"{in_words(first_pairs)}, and a cell without it is inconclusive. --resume continues the run."
+                f"The budget of {in_words(seconds)} is short: the first look at every cell takes "
+                f"roughly {in_words(first_pairs)}, and a cell without it is inconclusive. --resume "
+                "continues the run."
             )
     in_turns = ""
     if grouping.cells:
@@ -328,7 +407,9 @@ def measure(
         in_turns = f", {some}in turns"
     profile = RunProfile(
         purpose,
-        lambda plan, records, host: PairSchedule(plan, records, pair_rule, grouping, host, rule.judged),
+        lambda plan, records, host: PairSchedule(
+            plan, records, pair_rule, grouping, host, rule.judged
+        ),
         pair,
         rule,
         ceilings=False,
@@ -340,28 +421,41 @@ def measure(
         unfinished=unfinished,
         sources=sources,
     )
-    with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
+    with delivery.opened(
+        given.store_file, say, create=not given.resume, unfinished=unfinished
+    ) as store:
         run, schedule = run_plan(
             plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
         )
         if left := schedule.launches_left():
-            say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
+            say(
+                f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: "
+                f"{resume_command()}"
+            )
         measured = len({(record.cell, record.launch) for record in store.records(run=run.id)})
         found = report_of(store, run, rule)
         if not given.no_profile and not left and (slower := slower_cells(found)):
             prepared = sources or sides.prepare(plan, pair, say, not given.no_build)
             profiling.profile_cells(plan, run, pair, prepared, machine, slower, store)
             found = report_of(store, run, rule)
-        left_out = measured - sum({cell.cell: len(cell.pairs[0]) for cell in reversed(found.cells)}.values())
+        left_out = measured - sum(
+            {cell.cell: len(cell.pairs[0]) for cell in reversed(found.cells)}.values()
+        )
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
         return replace(found, command=rerun_command(sys.argv[1:], run.seed))
 
 
 def slower_cells(found: Comparison) -> list[Cell]:
-    """Return the cells with a regression that were not profiled yet, the slowest first, as many as are profiled."""
+    """Return the cells with a regression that were not profiled yet, the slowest first, as many as
+    are profiled.
+    """
     profiled = {each.cell for each in found.operators}
-    slower = [cell for cell in found.having(Verdict.REGRESSION) if cell.quantity == TIME and cell.cell not in profiled]
+    slower = [
+        cell
+        for cell in found.having(Verdict.REGRESSION)
+        if cell.quantity == TIME and cell.cell not in profiled
+    ]
     ordered = sorted(slower, key=lambda cell: -(cell.judgement.ratio or 1.0))
     return [cell.cell for cell in ordered[: profiling.MOST_CELLS]]
 
@@ -371,21 +465,33 @@ _WORD = re.compile(r"((?:--[\w-]+=)?)([^=]*=)?(.*)", re.DOTALL)
 
 
 def rerun_command(words: Sequence[str], seed: int) -> str:
-    """Return the command with these words, to measure the same pairs in the same order: no private paths or secrets."""
+    """Return the command with these words, to measure the same pairs in the same order: no private
+    paths or secrets.
+    """
     given, found = iter(words), ["dlbench"]
     for word in given:
         if word.partition("=")[0] not in _OF_THE_REPORT:
-            option, name, value = _WORD.fullmatch(word).groups(default="")  # type: ignore[union-attr]
+            parts = _WORD.fullmatch(word)
+            assert parts is not None  # it takes any word
+            option, name, value = parts.groups(default="")
             found.append(f"{option}{name}{private_value(name, value)}")
         elif "=" not in word and word not in ("--json", "--resume"):
             next(given, "")
     return shlex.join([*found, "--seed", str(seed)])
 
 
-def show(found: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED) -> None:
-    """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
+def show(
+    found: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED
+) -> None:
+    """Print the report, and write it to the files asked for, each whole or not at all; raises
+    UsageError.
+    """
     # A blank line at its end is no line of CSV.
-    print(to_stdout(report, found, ReportOptions(), form), end="" if form == "csv" else "\n", flush=True)
+    print(
+        to_stdout(report, found, ReportOptions(), form),
+        end="" if form == "csv" else "\n",
+        flush=True,
+    )
     for path in write or ():
         text = export(report, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
         options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")
@@ -398,28 +504,41 @@ Found = tuple[Run, list[Record], str, dict[str, Host]]
 def _compare_stored(given: Given) -> Comparison:
     """Return the comparison of two stored runs or, given one, of the two sides of that run.
 
-    Given thresholds replace the default ones, or those of the run with two sides. Raises UsageError for words that
-    name no run and for runs that cannot be compared, and StoreError.
+    Given thresholds replace the default ones, or those of the run with two sides. Raises UsageError
+    for words that name no run and for runs that cannot be compared, and StoreError.
     """
     before = _find(given.first, given.store_file)
     if not given.second:
         if not before[0].sides:
-            raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
+            raise UsageError(
+                f"Run {before[0].id} has one side only. Name a second run to compare it with."
+            )
         if not before[2]:
-            raise UsageError(f"{given.first} holds both sides of a comparison. Read it into a store: `dlbench import`.")
+            raise UsageError(
+                f"{given.first} holds both sides of a comparison. Read it into a store: `dlbench "
+                "import`."
+            )
         with Store.open(before[2], create=False) as store:
             return report_of(store, before[0], rule_given(given, rule_of(before[0].rule)))
     after = _find(given.second, given.store_file)
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
-        raise UsageError(f"{given.first} and {given.second} are the same run, {before[0].id}. Name two.")
+        raise UsageError(
+            f"{given.first} and {given.second} are the same run, {before[0].id}. Name two."
+        )
     names = {BASELINE: _name_of(before, given.first), CANDIDATE: _name_of(after, given.second)}
     # Of a run with two sides its candidate is taken.
-    first, second = ([each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after))
+    first, second = (
+        [each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after)
+    )
     try:
-        return compare_runs(first, second, {**before[3], **after[3]}, names, rule_given(given, DEFAULT))
+        return compare_runs(
+            first, second, {**before[3], **after[3]}, names, rule_given(given, DEFAULT)
+        )
     except ValueError as error:
         taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
-        raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error
+        raise UsageError(
+            f"{taken}, cannot be compared: {error}.{_others(before, after)}"
+        ) from error
 
 
 def _name_of(found: Found, word: str) -> str:
@@ -429,39 +548,59 @@ def _name_of(found: Found, word: str) -> str:
 
 
 def _others(before: Found, after: Found) -> str:
-    """Return for each of two runs a sentence with the newest runs in the other's store that share a cell with it."""
+    """Return for each of two runs a sentence with the newest runs in the other's store that share a
+    cell with it.
+    """
     sentences = []
     for one, other in ((before, after), (after, before)):
         if not other[2]:
             continue
         cells = {record.cell for record in one[1]}
         with Store.open(other[2], create=False) as store:
-            runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
-        shared = [f"{other[2]}:{run.id}" for run in runs if run.purpose not in (SEARCHING, BISECTING)]
+            runs = [
+                run
+                for run in reversed(store.runs())
+                if run.id != one[0].id and cells & set(run.plan)
+            ]
+        shared = [
+            f"{other[2]}:{run.id}" for run in runs if run.purpose not in (SEARCHING, BISECTING)
+        ]
         if shared:
             sentences.append(f" Run {one[0].id} shares cells with {' and '.join(shared[:2])}.")
     return "".join(sentences)
 
 
 def _find(word: str, store_file: str) -> Found:
-    """Return the run that a word means, its records, the store it lies in ("" for none), and its machine.
+    """Return the run that a word means, its records, the store it lies in ("" for none), and its
+    machine.
 
-    A word is latest, previous, the beginning of an id, a store (its newest run), STORE:ID, or files of
-    pytest-benchmark with commas between.
+    A word is latest, previous, the beginning of an id, a store (its newest run), STORE:ID, or files
+    of pytest-benchmark with commas between.
     """
     if files := files_meant(word):
         imported = run_of_files(files)
         fingerprint = imported.run.machine
-        return imported.run, list(imported.records), "", {fingerprint: read_host(fingerprint, imported.machine)}
+        return (
+            imported.run,
+            list(imported.records),
+            "",
+            {fingerprint: read_host(fingerprint, imported.machine)},
+        )
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
-    if colon and not is_file(word) and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
+    if (
+        colon
+        and not is_file(word)
+        and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place))
+    ):
         return _find(of_place, place)
     if word.endswith((".json", ".sqlite", PACKED)) and not is_file(word):
         missing = [file for file in word.split(",") if not is_file(file)]
         raise UsageError(f"There is no file {missing[0]}.")
     if os.path.isdir(word):  # noqa: PTH112 - as above
-        raise UsageError(f"{word} is a folder. Name its files with commas between: {word.rstrip('/')}/a.json,...")
+        raise UsageError(
+            f"{word} is a folder. Name its files with commas between: {word.rstrip('/')}/a.json,..."
+        )
     target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()
@@ -476,7 +615,12 @@ def _find(word: str, store_file: str) -> Found:
     if not records:
         raise UsageError(f"Run {run.id} has no record: it ended before its first launch.")
     if run.purpose == SEARCHING:
-        raise UsageError(f"Run {run.id} is a search, which launched fast cells more often. Name another run.")
+        raise UsageError(
+            f"Run {run.id} is a search, which launched fast cells more often. Name another run."
+        )
     if run.purpose == BISECTING:
-        raise UsageError(f"Run {run.id} is a bisection, whose pairs were chosen by their results. Name another run.")
+        raise UsageError(
+            f"Run {run.id} is a bisection, whose pairs were chosen by their results. Name another "
+            "run."
+        )
     return run, records, target, {run.machine: host}

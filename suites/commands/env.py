@@ -18,7 +18,9 @@ from . import options
 from .list import list_frameworks
 from .options import Given, flag, takes
 
-env_app = CommandLine(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
+env_app = CommandLine(
+    no_args_is_help=True, help="Build, list and remove the frameworks' environments."
+)
 
 
 _ADAPTER: options.Options = {"adapter": options.ADAPTER}
@@ -46,7 +48,9 @@ def env_list(given: Given) -> None:
         if where is not None and where.is_relative_to(home):
             where = where.relative_to(home)
         line = visible(f"{each['name']}: {each['state']}{kind}. {where or each['reason']}")
-        shown = textwrap.wrap(line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        shown = textwrap.wrap(
+            line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
         for part in shown:
             show(part, whole=True)
     for framework in map(find, (each["name"] for each in frameworks)):
@@ -54,7 +58,11 @@ def env_list(given: Given) -> None:
         if count:
             show(f"{framework.name}: {counted(count, 'release')}, {megabytes / 1000:.1f} GB.")
     if taken := launch_files.megabytes():
-        show(f"Weights of large networks and mini-batches take {taken} MB in {launch_files.folder()}.", whole=True)
+        show(
+            f"Weights of large networks and mini-batches take {taken} MB in "
+            f"{launch_files.folder()}.",
+            whole=True,
+        )
 
 
 _NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
@@ -71,8 +79,9 @@ _NAMES = "Frameworks to build. Without names, all but the large and the historic
 def env_build(given: Given) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
-    Every file is verified by the checksum in its lock. An interrupted build keeps its files, and the same command
-    continues with them. Packages that your own adapter locks by version alone are installed unverified.
+    Every file is verified by the checksum in its lock. An interrupted build keeps its files, and
+    the same command continues with them. Packages that your own adapter locks by version alone are
+    installed unverified.
 
     Examples:
 
@@ -84,7 +93,9 @@ def env_build(given: Given) -> None:
         frameworks += [
             each
             for each in offered().values()
-            if each.on_request == given.on_request and not each.unavailable and each not in frameworks
+            if each.on_request == given.on_request
+            and not each.unavailable
+            and each not in frameworks
         ]
     failed = None
     for framework in frameworks:
@@ -109,9 +120,15 @@ def env_build(given: Given) -> None:
 @env_app.command("remove")
 @takes(
     {
-        "names": options.argument("NAME", "Frameworks whose environments to remove.", list[str] | None, None),
-        "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
-        "of_weights": flag("--weights", "Remove the files of large weights and mini-batches; runs recreate theirs."),
+        "names": options.argument(
+            "NAME", "Frameworks whose environments to remove.", list[str] | None, None
+        ),
+        "of_releases": flag(
+            "--releases", "Remove the environments of releases instead (`dlbench releases`)."
+        ),
+        "of_weights": flag(
+            "--weights", "Remove the files of large weights and mini-batches; runs recreate theirs."
+        ),
     },
     _ADAPTER,
 )
@@ -133,4 +150,7 @@ def env_remove(given: Given) -> None:
     if given.of_weights:
         taken = launch_files.megabytes()
         launch_files.remove()
-        say(f"Large weights and mini-batches: {f'removed, {taken} MB' if taken else 'there were none'}")
+        say(
+            "Large weights and mini-batches: "
+            f"{f'removed, {taken} MB' if taken else 'there were none'}"
+        )

@@ -40,7 +40,9 @@ from . import options
 from .options import Given, option, takes
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
-_PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
+_PROTOCOL = ProtocolSection(
+    warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0
+)
 _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its end
 
 
@@ -48,8 +50,8 @@ _HOW: options.Options = {
     "suite_name": options.suite_of_network(""),
     "against": option(
         "--against",
-        "Show which operators differ from this baseline: a release (`0.6.0`; of your own step `jax==0.6.0`), an "
-        "interpreter, or another file of your step.",
+        "Show which operators differ from this baseline: a release (`0.6.0`; of your own step "
+        "`jax==0.6.0`), an interpreter, or another file of your step.",
         metavar="RELEASE|PYTHON|FILE",
     ),
     "profiled": option(
@@ -73,8 +75,9 @@ _HOW: options.Options = {
 def explain_command(given: Given) -> None:
     """Show where one cell's step spends its time: its operators, from the framework's own profiler.
 
-    Makes one launch: some steps without the profiler, then some with it. With `--against` both sides are launched two
-    to four times, in turns, and operators whose difference repeats are named. Stores nothing.
+    Makes one launch: some steps without the profiler, then some with it. With `--against` both
+    sides are launched two to four times, in turns, and operators whose difference repeats are
+    named. Stores nothing.
 
     Examples:
 
@@ -83,7 +86,8 @@ def explain_command(given: Given) -> None:
     - `dlbench explain mxnet/lstm32 --devices cuda:0 --json`
     - `dlbench explain torch/small --suite mine.toml`
     - `dlbench explain train_step --step train_step.py --python ~/venv/bin/python`
-    - `dlbench explain jax/lstm32 --threads 1 --against 0.4.20`  (which operators became slower since that release?)
+    - `dlbench explain jax/lstm32 --threads 1 --against 0.4.20`  (which operators became slower
+      since that release?)
     - `dlbench explain train_step --step train_step.py --against before/train_step.py`
     """
     chosen = options.choices(given)
@@ -94,10 +98,15 @@ def explain_command(given: Given) -> None:
     if given.against:
         _explain_against(given, plan, machine)
         return
-    record = _launch(plan, machine, given.profiled or profiling.FEWEST_STEPS, build_missing=not given.no_build)
+    record = _launch(
+        plan, machine, given.profiled or profiling.FEWEST_STEPS, build_missing=not given.no_build
+    )
     outcome = record.outcome
     if not outcome.samples_ns:
-        say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
+        say(
+            f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: "
+            f"{outcome.reason}"
+        )
         raise typer.Exit(NOTHING_MEASURED)
     if outcome.profile is None:
         title = plan.row_of(record.cell).build.framework.title
@@ -109,7 +118,12 @@ def explain_command(given: Given) -> None:
             f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
         )
     found = explain(record.cell, outcome, family_of_record(record))
-    print(to_stdout(REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"), end="")
+    print(
+        to_stdout(
+            REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"
+        ),
+        end="",
+    )
     _remark_on([record], machine)
 
 
@@ -118,12 +132,15 @@ def _remark_on(records: Sequence[Record], machine: Machine) -> None:
     remarks = []
     for record in records:
         if record.outcome.status is Status.PARITY_FAILED:
-            remarks.append(f"This cell does not compute what the reference does: {record.outcome.reason}")
+            remarks.append(
+                f"This cell does not compute what the reference does: {record.outcome.reason}"
+            )
         if record.outcome.status is Status.IMPLAUSIBLE:
             remarks.append(f"These times are implausible: {record.outcome.reason}")
         if disturbed(record, host_of(machine)):
             remarks.append(
-                "Other programs used the CPUs, so these times are too long. Run it again on a quiet machine."
+                "Other programs used the CPUs, so these times are too long. Run it again on a "
+                "quiet machine."
             )
     for remark in dict.fromkeys(remarks):
         say(remark)
@@ -139,18 +156,32 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
         network = network or row
     if not (row and network):
         raise UsageError(f"{given.cell[:60]!r} is not a cell. {_FORM}.")
-    one = partial(Suite, name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
+    one = partial(
+        Suite,
+        name="explain",
+        summary="one cell",
+        frameworks=(row,),
+        threads="cores",
+        protocol=_PROTOCOL,
+    )
     if chosen.own is not None:
         if given.suite_name:
-            raise UsageError("--suite and --step exclude each other: both define the network. Leave one out.")
+            raise UsageError(
+                "--suite and --step exclude each other: both define the network. Leave one out."
+            )
         if row not in chosen.own.names or network != find(row).work:
-            raise UsageError(f"{given.cell[:60]!r} is not a step of --step. Write {chosen.own.names[0]}.")
+            raise UsageError(
+                f"{given.cell[:60]!r} is not a step of --step. Write {chosen.own.names[0]}."
+            )
         suite = chosen.own.instead_of(one())
     else:
         of = load(given.suite_name) if given.suite_name else None
         meant = networks.chosen([network], (), of.known if of else networks.shipped())
         if len(meant) > 1:
-            raise UsageError(f"One cell can be explained at a time; {network} fits {len(meant)} networks. {_FORM}.")
+            raise UsageError(
+                f"One cell can be explained at a time; {network} fits {len(meant)} networks. "
+                f"{_FORM}."
+            )
         kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings") if of else ()
         suite = one(networks=meant, **{key: getattr(of, key) for key in kept})
     place = preparation.capacity(machine)
@@ -158,20 +189,25 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
     if len(plan.cells) > 1:
         first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(
-            f"Only one cell can be explained at a time, and these are {len(plan.cells)}: {first}; {second}"
-            f"{'; ...' if len(plan.cells) > 2 else ''}. Give one value to each option, and one row. {_FORM}."
+            f"Only one cell can be explained at a time, and these are {len(plan.cells)}: {first}; "
+            f"{second}{'; ...' if len(plan.cells) > 2 else ''}. Give one value to each option, and "
+            f"one row. {_FORM}."
         )
     return plan
 
 
 def _profiles(framework: Framework) -> bool:
-    """Tell whether a framework's adapter has a profiler, by the text of its modules: the host cannot import them."""
+    """Tell whether a framework's adapter has a profiler, by the text of its modules: the host
+    cannot import them.
+    """
     texts = (path.read_text(encoding="utf-8") for path in framework.directory.glob("*.py"))
     return any(re.search(r"^    (def profile\(|profile = )", text, re.MULTILINE) for text in texts)
 
 
 def _source_of(plan: Plan, build_missing: bool) -> Source:
-    """Return the source of the plan's one row; raises FrameworkEnvironmentError if it has no interpreter."""
+    """Return the source of the plan's one row; raises FrameworkEnvironmentError if it has no
+    interpreter.
+    """
     source = environment.prepare_sources(plan.builds, say, build_missing)[plan.cells[0].framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
@@ -196,11 +232,16 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
 
 
 def _explain_against(given: Given, plan: Plan, machine: Machine) -> None:
-    """Profile both sides and print which operators differ; raises UsageError and FrameworkEnvironmentError."""
+    """Profile both sides and print which operators differ; raises UsageError and
+    FrameworkEnvironmentError.
+    """
     cell, build_missing = plan.cells[0], not given.no_build
     candidate = _source_of(plan, build_missing)
     baseline = _baseline(given.against, candidate.build, build_missing)
-    if baseline.digest == candidate.digest and baseline.build.framework == candidate.build.framework:
+    if (
+        baseline.digest == candidate.digest
+        and baseline.build.framework == candidate.build.framework
+    ):
         say("Both sides are the same build, so nothing should differ.")
     sources = {BASELINE: {cell.framework: baseline}, CANDIDATE: {cell.framework: candidate}}
     if left := left_behind_of(plan):
@@ -211,13 +252,20 @@ def _explain_against(given: Given, plan: Plan, machine: Machine) -> None:
     with measuring(say, wait=True, computes=plan.computes):
         say(f"profiling {name_of(cell)} against {given.against}")
         found = profiling.profile_sides(runners, cell, records.append, given.profiled)
-    print(to_stdout(DIFFERENCE, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"), end="")
+    print(
+        to_stdout(
+            DIFFERENCE, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"
+        ),
+        end="",
+    )
     _remark_on(records, machine)
     if found.problem:
         raise typer.Exit(NOTHING_MEASURED)
 
 
-_RELEASE = re.compile(r"(?:(?P<framework>[a-z][a-z0-9_]*)(?:==|-))?(?P<version>[0-9]+(?:\.[0-9]\w*)+)")
+_RELEASE = re.compile(
+    r"(?:(?P<framework>[a-z][a-z0-9_]*)(?:==|-))?(?P<version>[0-9]+(?:\.[0-9]\w*)+)"
+)
 
 
 def _baseline(word: str, candidate: Build, build_missing: bool) -> Source:
@@ -225,17 +273,26 @@ def _baseline(word: str, candidate: Build, build_missing: bool) -> Source:
     step = candidate.framework if candidate.framework.file is not None else None
     if word.endswith(".py"):
         if step is None:
-            raise UsageError(f"--against {word}: {candidate.name} is not a step of your own. Name a release instead.")
-        return _prepared(replace(candidate, framework=own.read_step(word, "--against")), build_missing)
+            raise UsageError(
+                f"--against {word}: {candidate.name} is not a step of your own. Name a release "
+                "instead."
+            )
+        return _prepared(
+            replace(candidate, framework=own.read_step(word, "--against")), build_missing
+        )
     match = _RELEASE.fullmatch(word)
     if match is None:
         interpreter = values.build(f"{candidate.framework.name}={word}", "--against").interpreter
         return _prepared(replace(candidate, interpreter=interpreter), build_missing)
     named = match["framework"]
     if step is not None and not named:
-        raise UsageError(f"--against {word}: name the framework whose release is meant, as in jax=={word}.")
+        raise UsageError(
+            f"--against {word}: name the framework whose release is meant, as in jax=={word}."
+        )
     framework = find(named) if named else candidate.framework
-    (release,) = releases.releases_on_index(framework, first=match["version"], last=match["version"])
+    (release,) = releases.releases_on_index(
+        framework, first=match["version"], last=match["version"]
+    )
     (source,) = releases.sources(framework, [release], step, say, build_missing)
     return source
 

@@ -1,4 +1,6 @@
-"""`dlbench gate`: baseline and candidate measured now, until a look decides, with an exit code for CI."""
+"""`dlbench gate`: baseline and candidate measured now, until a look decides, with an exit code for
+CI.
+"""
 
 import typer
 
@@ -15,7 +17,10 @@ _GATE: options.Options = {
     "name": options.SUITE,
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
     "undecided": undecided_option("fail"),
-    "qualify": flag("--qualify", "Test which slowdowns a gate of these cells finds on this machine; store nothing."),
+    "qualify": flag(
+        "--qualify",
+        "Test which slowdowns a gate of these cells finds on this machine; store nothing.",
+    ),
 }
 
 
@@ -23,35 +28,45 @@ _GATE: options.Options = {
 def gate_command(given: Given) -> None:
     """Measure a suite against a baseline now, and fail if it is slower, broken or different.
 
-    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs, no
-    more than its verdict needs; its launches time more steps than a run of the suite where that pays. Slower cells are
-    profiled on both sides, and the operators that account for the difference are named. The last line says "gate
-    passed", "gate failed" or "gate undecided", and why.
+    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6
+    to 40 pairs, no more than its verdict needs; its launches time more steps than a run of the
+    suite where that pays. Slower cells are profiled on both sides, and the operators that account
+    for the difference are named. The last line says "gate passed", "gate failed" or "gate
+    undecided", and why.
 
     Exit codes:
 
     - 0: passed; a slowdown of 5 % (`--tolerance`) is excluded in every cell
     - 1: failed; a regression is confirmed
     - 5: failed; the candidate gave no number where the baseline did
-    - 7: failed; the candidate computes something else than the baseline (own steps; see `--allow-different`)
+    - 7: failed; the candidate computes something else than the baseline (own steps; see
+      `--allow-different`)
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
-    `--qualify` measures identical code and a deliberate slowdown of 5 %, and reports for each cell which slowdowns a
-    gate finds here, how often and how soon. Exit code 0: all were found; 1: identical code was called slower; 6:
-    neither.
+    `--qualify` measures identical code and a deliberate slowdown of 5 %, and reports for each cell
+    which slowdowns a gate finds here, how often and how soon. Exit code 0: all were found; 1:
+    identical code was called slower; 6: neither.
 
     Examples:
 
     - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
-    - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write junit.xml`
-    - `dlbench gate quick --qualify --frameworks torch --networks lstm32 --budget 20m`  (what does it find here?)
+    - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write
+      junit.xml`
+    - `dlbench gate quick --qualify --frameworks torch --networks lstm32 --budget 20m`  (what does
+      it find here?)
     - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1`
     """
     if given.qualify:
         raise typer.Exit(qualify(given))
     form = report_format(given)
     lenient = is_lenient(given)
-    found = measure(given, "gate", given.name, lambda host, cells, rule: for_gate(host, rule), given.baseline or ())
+    found = measure(
+        given,
+        "gate",
+        given.name,
+        lambda host, cells, rule: for_gate(host, rule),
+        given.baseline or (),
+    )
     show(found, form, given.write)
     ending = gate_outcome(found)
     if form != "terminal":

@@ -1,4 +1,6 @@
-"""`dlbench history`: which cells became slower or faster, on which night or slowly, and what else changed then."""
+"""`dlbench history`: which cells became slower or faster, on which night or slowly, and what else
+changed then.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +21,9 @@ from ..planning import values
 from . import options
 from .options import Given, flag, option, takes
 
-_EXPLAINED = 20  # changes whose records are read unless all are asked for: as many as a report shows
+_EXPLAINED = (
+    20  # changes whose records are read unless all are asked for: as many as a report shows
+)
 
 _OPTIONS: options.Options = {
     "store_file": options.STORE,
@@ -29,9 +33,14 @@ _OPTIONS: options.Options = {
     "magnitude": option("--magnitude", "Smallest change to report: 2.5%.", str, "2.5%"),
     "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
     "plot": option(
-        "--plot", "Also draw 24 series (.png or .svg), those with changes first.", Path | None, metavar="FILE"
+        "--plot",
+        "Also draw 24 series (.png or .svg), those with changes first.",
+        Path | None,
+        metavar="FILE",
     ),
-    "everything": flag("--all", "Show every series and every change, on further pages of the plot too."),
+    "everything": flag(
+        "--all", "Show every series and every change, on further pages of the plot too."
+    ),
     "as_json": options.JSON,
 }
 
@@ -40,9 +49,9 @@ _OPTIONS: options.Options = {
 def history_command(given: Given) -> None:
     """Show which cells became slower or faster, when, by how much, and what else changed then.
 
-    A change is a night from which on a cell has another level, or a slow drift over many nights. A night is a run.
-    Nights that also measured a baseline show the ratio to it. Others show absolute seconds, where a shift of the
-    machine looks like a change of the code.
+    A change is a night from which on a cell has another level, or a slow drift over many nights. A
+    night is a run. Nights that also measured a baseline show the ratio to it. Others show absolute
+    seconds, where a shift of the machine looks like a change of the code.
 
     Examples:
 
@@ -63,24 +72,31 @@ def history_command(given: Given) -> None:
         nights = nights[nights["cell"].isin(chosen)]
         if start:
             nights = nights[nights["started"] >= start]
-        names = {name: read_host(name, described).name for name, described in store.machines().items()}
+        names = {
+            name: read_host(name, described).name for name, described in store.machines().items()
+        }
         history = build_history(nights, cells, least, names, given.everything)
         if not history.cells:
             if any((given.suite, given.machine, wanted, start)):
                 raise UsageError(
-                    f"No night in {store.name} matches these options. Leave one out, or see `dlbench report runs`."
+                    f"No night in {store.name} matches these options. Leave one out, or see "
+                    "`dlbench report runs`."
                 )
             if store.record_counts():
                 raise UsageError(
-                    f"{store.name} holds no time for a history: that takes runs of a suite and gates, and leaves out "
-                    "comparisons, releases, searches, bisections and cells without a number."
+                    f"{store.name} holds no time for a history: that takes runs of a suite and "
+                    "gates, and leaves out comparisons, releases, searches, bisections and cells "
+                    "without a number."
                 )
-            raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
+            raise UsageError(
+                f"{store.name} holds no measured run yet. Fill it night by night: dlbench run "
+                "SUITE."
+            )
         count, first, _ = history.nights()
         if count < 2:
             raise UsageError(
-                f"{store.name} holds a single night of these cells ({first[:10]}). A history needs at least two, and "
-                f"{2 * ENOUGH_NIGHTS} to confirm a change."
+                f"{store.name} holds a single night of these cells ({first[:10]}). A history needs "
+                f"at least two, and {2 * ENOUGH_NIGHTS} to confirm a change."
             )
         history = explained(history, store.example, None if given.everything else _EXPLAINED)
     if given.plot is not None:

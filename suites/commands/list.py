@@ -1,4 +1,6 @@
-"""`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
+"""`dlbench list`: the networks, frameworks and suites there are, and each framework's
+capabilities.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,11 +26,18 @@ if TYPE_CHECKING:
 @takes(
     {
         "capabilities": flag(
-            "--capabilities", "Ask each framework with an environment here what it can do (takes minutes, once)."
+            "--capabilities",
+            "Ask each framework with an environment here what it can do (takes minutes, once).",
         ),
-        "settings": flag("--settings", "Show the settings that tune rows, the launch settings, and their costs."),
-        "frameworks": option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
-        "against": option("--against", "With --capabilities: compare with a published table, `gurari2021`."),
+        "settings": flag(
+            "--settings", "Show the settings that tune rows, the launch settings, and their costs."
+        ),
+        "frameworks": option(
+            "--frameworks", "With --capabilities: only these frameworks, comma-separated."
+        ),
+        "against": option(
+            "--against", "With --capabilities: compare with a published table, `gurari2021`."
+        ),
         "adapter": options.ADAPTER,
         "python": options.PYTHON,
         "as_json": options.JSON,
@@ -47,12 +56,18 @@ def list_command(given: Given) -> None:
     """
     for name in ("frameworks", "python", "against"):
         if getattr(given, name) and not given.capabilities:
-            raise UsageError(f"--{name} needs --capabilities. Add --capabilities, or leave --{name} out.")
+            raise UsageError(
+                f"--{name} needs --capabilities. Add --capabilities, or leave --{name} out."
+            )
     if given.capabilities:
         if given.against:
             values.one_of(given.against, "table of capabilities", (capability_table.NAME,))
         found = _capabilities(given.frameworks, given.python or ())
-        shown = [capability_table.beside(each) for each in found if not each["problem"]] if given.against else found
+        shown = (
+            [capability_table.beside(each) for each in found if not each["problem"]]
+            if given.against
+            else found
+        )
         if given.as_json:
             print_json(shown)
             return
@@ -87,7 +102,9 @@ def list_command(given: Given) -> None:
 
 
 def list_networks() -> list[dict[str, Any]]:
-    """Return each network with its parameters, mini-batch and FLOPs of a training step at that mini-batch."""
+    """Return each network with its parameters, mini-batch and FLOPs of a training step at that
+    mini-batch.
+    """
     return [
         {
             "name": network.name,
@@ -124,8 +141,8 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
             version = name_of(interpreter)
         except FrameworkEnvironmentError:
             reason = (
-                f"The interpreter of its environment, {interpreter}, does not start. Rebuild it: `dlbench env remove "
-                f"{framework.name}`, then `dlbench env build {framework.name}`."
+                f"The interpreter of its environment, {interpreter}, does not start. Rebuild it: "
+                f"`dlbench env remove {framework.name}`, then `dlbench env build {framework.name}`."
             )
             state, interpreter = environment.State.UNAVAILABLE, None
     about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
@@ -152,16 +169,25 @@ def _show_settings(frameworks: list[dict[str, Any]]) -> None:
         for setting in each["settings"]:
             _show_setting(each["name"], setting)
     show()
-    show("Alternatives of a row, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for each):")
+    show(
+        "Alternatives of a row, in force only when named (`--tuning tuned+NAME`, `--tuning launch` "
+        "for each):"
+    )
     for each in frameworks:
         for setting in each["alternatives"]:
             _show_setting(each["name"], setting)
     show()
-    show("Launch settings, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for each):")
+    show(
+        "Launch settings, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for "
+        "each):"
+    )
     for setting in list_launch_settings():
         _show_setting("any", setting)
     show()
-    show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures the effect of each setting.")
+    show(
+        "Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures the effect "
+        "of each setting."
+    )
 
 
 def _show_setting(row: str, setting: dict[str, Any]) -> None:
@@ -186,7 +212,12 @@ def _show_lists(frameworks: list[dict[str, Any]]) -> None:
         ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
         [
             [
-                *(each["name"], each["family"], f"{each['parameters'] / 1e6:.1f} M", str(each["batch_size"])),
+                *(
+                    each["name"],
+                    each["family"],
+                    f"{each['parameters'] / 1e6:.1f} M",
+                    str(each["batch_size"]),
+                ),
                 *(f"{each['gflop_per_step']:.1f}", each["summary"]),
             ]
             for each in list_networks()
@@ -196,17 +227,24 @@ def _show_lists(frameworks: list[dict[str, Any]]) -> None:
     table(
         "Frameworks",
         ["name", "modes", "state", "interpreter"],
-        [[each["name"], ", ".join(each["modes"]), each["state"], each["python"] or "-"] for each in frameworks],
+        [
+            [each["name"], ", ".join(each["modes"]), each["state"], each["python"] or "-"]
+            for each in frameworks
+        ],
     )
     for each in frameworks:
         if each["state"] == "unavailable":
             show(f"{each['name']}: {each['reason']}")
     show()
-    table("Suites", ["name", "what"], [[each.name, each.summary] for each in suite.shipped().values()])
+    table(
+        "Suites", ["name", "what"], [[each.name, each.summary] for each in suite.shipped().values()]
+    )
 
 
 def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[str, Any]]:
-    """Ask the frameworks with an environment here, or with a given interpreter, for their capabilities."""
+    """Ask the frameworks with an environment here, or with a given interpreter, for their
+    capabilities.
+    """
     from dlbench.hardware_probe import probe
 
     from ..run import capabilities
@@ -216,11 +254,15 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
     given = {build.framework.name: build for build in map(values.build, python)}
     for name, build in given.items():
         if build.name != name:
-            raise UsageError(f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH.")
+            raise UsageError(
+                f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH."
+            )
     names = values.words(frameworks) if frameworks else list(given or offered())
     asked = [row.build.framework for row in values.rows(names, [])]
     if unasked := set(given) - {each.name for each in asked}:
-        raise UsageError(f"--python is given for {', '.join(sorted(unasked))}, which --frameworks does not name.")
+        raise UsageError(
+            f"--python is given for {', '.join(sorted(unasked))}, which --frameworks does not name."
+        )
     machine = probe()
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # Lines below the tables name the frameworks left out.
@@ -228,7 +270,9 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
     where, cpus = capabilities.place_of(machine), machine.cpu.effective_cpus
     with measuring(say, wait=True):
         return [
-            _capability_row(each, capabilities.probe(each, sources[each.name], where, cpus, launch_process, say))
+            _capability_row(
+                each, capabilities.probe(each, sources[each.name], where, cpus, launch_process, say)
+            )
             for each in asked
         ]
 
@@ -281,12 +325,18 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
 def _show_against(asked: list[dict[str, Any]]) -> None:
     """Show each build in the columns of the published table, and the differences."""
     for each in asked:
-        rows = [[name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()]
+        rows = [
+            [name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()
+        ]
         title = each["title"] + ("" if each["software"] else ", not in the table of 2021")
         table(title, ["", "in 2021", "here", "how it was found out"], rows)
         show()
     differences = [line for each in asked for line in each["differences"]]
-    show("Differences from the table of 2021:" if differences else "No answer differs from the table of 2021.")
+    show(
+        "Differences from the table of 2021:"
+        if differences
+        else "No answer differs from the table of 2021."
+    )
     for line in differences:
         show(f"- {line}")
 
@@ -294,19 +344,28 @@ def _show_against(asked: list[dict[str, Any]]) -> None:
 def _capability_row(framework: Framework, answers: "Capabilities") -> dict[str, Any]:
     """Return a framework's answers, and its project's facts with their source."""
     project = framework.project
-    newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
+    newest = (
+        max(project.releases, key=lambda release: release.date, default=None) if project else None
+    )
     kinds: dict[str, list[bool]] = {}
     for network in networks.shipped().values():
-        kinds.setdefault(network.family.kind, []).append(not answers.networks.get(network.name, "not asked"))
+        kinds.setdefault(network.family.kind, []).append(
+            not answers.networks.get(network.name, "not asked")
+        )
     return {
         "name": framework.name,
         "title": framework.title,
         "modes": {mode: about.summary for mode, about in framework.modes.items()},
         "problem": answers.problem,
         "version": answers.version,
-        "networks": {each: {"supported": not reason, "reason": reason} for each, reason in answers.networks.items()},
+        "networks": {
+            each: {"supported": not reason, "reason": reason}
+            for each, reason in answers.networks.items()
+        },
         "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
-        "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()},
+        "answers": {
+            key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()
+        },
         "threads": answers.threads,
         "project": answers.project,
         "licence": project.licence if project else None,

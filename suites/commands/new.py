@@ -30,7 +30,11 @@ def _of_files() -> None:
     {
         "file": options.argument("FILE", "The new file, such as train_step.py."),
         "framework": option(
-            "--with", "Framework of the example: numpy, torch, jax or tensorflow.", str, "numpy", metavar="NAME"
+            "--with",
+            "Framework of the example: numpy, torch, jax or tensorflow.",
+            str,
+            "numpy",
+            metavar="NAME",
         ),
         "task": option(
             "--task",
@@ -53,16 +57,20 @@ def step_command(given: Given) -> None:
     file, framework, task = given.file, given.framework, given.task
     values.one_of(task, "task", TASKS)
     folder = _DEFINITIONS / _FOLDERS[task]
-    known = sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py"))
+    known = sorted(
+        Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py")
+    )
     if framework in offered() and framework not in known:
         other = row_of_package(framework)
         releases = ""
         if other is not None:
             command = f"dlbench bisect {other.name} --step FILE"
-            releases = f" Releases of the package {framework} are in the row {other.name}: `{command}`."
+            releases = (
+                f" Releases of the package {framework} are in the row {other.name}: `{command}`."
+            )
         raise UsageError(
-            f"There is no example for {framework}. There are: {', '.join(known)}. A step may use any package of its "
-            f"interpreter: start from the one for numpy.{releases}"
+            f"There is no example for {framework}. There are: {', '.join(known)}. A step may use "
+            f"any package of its interpreter: start from the one for numpy.{releases}"
         )
     if framework not in known:
         raise unknown_name("framework with an example", framework, known)
@@ -73,4 +81,7 @@ def step_command(given: Given) -> None:
     options.write_file(path, (folder / f"{framework}.py").read_text(encoding="utf-8"), "The file")
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
     of_task = "" if task == TASKS[0] else f" --task {task}"
-    say(f"{file} is written. Next: {shlex.quote(program())} try {shlex.quote(file)}{of_task}{interpreter}")
+    say(
+        f"{file} is written. Next: {shlex.quote(program())} try "
+        f"{shlex.quote(file)}{of_task}{interpreter}"
+    )

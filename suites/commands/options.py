@@ -17,7 +17,15 @@ from ..display.help import metavar_of, panel_of
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values, variables
-from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
+from ..planning.axes import (
+    AXIS_OPTIONS,
+    KEYS,
+    LIMITS,
+    PROTOCOL_KEYS,
+    AxisOption,
+    SuiteOverrides,
+    option_of,
+)
 
 if TYPE_CHECKING:
     from dlbench.reports.results.results import Narrowing
@@ -32,7 +40,9 @@ Given = SimpleNamespace
 """A command's options and arguments, by parameter."""
 
 
-def option(name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any) -> tuple[Any, Any]:
+def option(
+    name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any
+) -> tuple[Any, Any]:
     """Return an option with its help, as Typer takes it: annotation and default."""
     shown = {"metavar": metavar_of(name, kind), "rich_help_panel": panel_of(name), **further}
     return Annotated[kind, typer.Option(name, help=text, **shown)], usual
@@ -48,7 +58,9 @@ def several(name: str, text: str, metavar: str, **further: Any) -> tuple[Any, An
     return option(name, text, list[str] | None, metavar=metavar, **further)
 
 
-def argument(metavar: str, text: str, kind: Any = str, usual: Any = inspect.Parameter.empty) -> tuple[Any, Any]:
+def argument(
+    metavar: str, text: str, kind: Any = str, usual: Any = inspect.Parameter.empty
+) -> tuple[Any, Any]:
     """Return an argument with its help, as Typer takes it."""
     return Annotated[kind, typer.Argument(metavar=metavar, help=text)], usual
 
@@ -56,19 +68,28 @@ def argument(metavar: str, text: str, kind: Any = str, usual: Any = inspect.Para
 def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
     """Make a function of `Given` a command with the options and arguments of these tables."""
     found = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation
+        )
         for table in tables
         for name, (annotation, usual) in table.items()
     ]
 
-    usual = {each.name: each.default for each in found if each.default is not inspect.Parameter.empty}
+    usual = {
+        each.name: each.default for each in found if each.default is not inspect.Parameter.empty
+    }
 
     def decorated(function: Callable[[Given], None]) -> Callable[..., None]:
         def command(**given: Any) -> None:
             function(Given(**{**usual, **given}))
 
-        command.__doc__, command.__name__, command.__module__ = function.__doc__, function.__name__, function.__module__
-        command.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]  # as inspect documents it
+        command.__doc__, command.__name__, command.__module__ = (
+            function.__doc__,
+            function.__name__,
+            function.__module__,
+        )
+        # as inspect documents it
+        command.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in found}
         return command
 
@@ -83,7 +104,9 @@ def suite_of_network(usual: str) -> tuple[Any, Any]:
 
 JSON = flag("--json", "Print JSON.")
 _OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
-STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE)
+STORE = option(
+    "--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE
+)
 SEED = option("--seed", "Seed for the order of launches.", int | None)
 STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
 CELL_BUDGET = option(
@@ -99,32 +122,42 @@ OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", meta
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 PRE = flag("--pre", "Take pre-releases and nightlies too, where the package index has any.")
 NO_PROFILE = flag(
-    "--no-profile", "Do not profile slower cells: no operators are named (two to four launches more of each side)."
+    "--no-profile",
+    "Do not profile slower cells: no operators are named (two to four launches more of each side).",
 )
-NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
+NO_QUIET_GATE = flag(
+    "--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches."
+)
 ORDER = option(
     "--order",
-    "How launches follow one another: alternating within tenths of a second (turns, the default where cells can), or "
-    "one after the other (sequential).",
+    "How launches follow one another: alternating within tenths of a second (turns, the default "
+    "where cells can), or one after the other (sequential).",
     metavar="turns|sequential",
 )
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
 SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
 PYTHON = several(
     "--python",
-    "Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for an additional row.",
+    "Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for an "
+    "additional row.",
     "NAME=PATH",
 )
 ADAPTER = several(
     "--adapter",
-    "An adapter of your own, outside dlbench: `my_framework=path/to/folder` (adapters/TUTORIAL.md).",
+    "An adapter of your own, outside dlbench: `my_framework=path/to/folder` "
+    "(adapters/TUTORIAL.md).",
     "NAME=FOLDER",
     callback=own.register_adapters,
     is_eager=True,
 )
 
-AXES: Options = {each.key: option(each.option, each.help, metavar=each.metavar) for each in (*AXIS_OPTIONS, *LIMITS)}
-AXES_OF_A_CELL = {key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")}
+AXES: Options = {
+    each.key: option(each.option, each.help, metavar=each.metavar)
+    for each in (*AXIS_OPTIONS, *LIMITS)
+}
+AXES_OF_A_CELL = {
+    key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")
+}
 
 
 def _to_show(axis: AxisOption) -> tuple[Any, Any]:
@@ -147,13 +180,14 @@ AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
 LAUNCHES: Options = {
     "launches": option(
         "--launches",
-        "Launches (fresh processes) per cell: 5, or a range such as 5-20, which ends when --interval is reached.",
+        "Launches (fresh processes) per cell: 5, or a range such as 5-20, which ends when "
+        "--interval is reached.",
         metavar="N|N-M",
     ),
     "interval": option(
         "--interval",
-        "Launch a cell until its 95 % interval is within ± this share: 1% (default 2%, in 3-20 launches); fastest: "
-        "until each column's fastest cell is known.",
+        "Launch a cell until its 95 % interval is within ± this share: 1% (default 2%, in 3-20 "
+        "launches); fastest: until each column's fastest cell is known.",
         metavar="SHARE|fastest",
     ),
     "steps": STEPS,
@@ -171,14 +205,14 @@ BUILDS: Options = {
     ),
     "loss_tolerance": option(
         "--loss-tolerance",
-        "How far the first losses of your own step, or its outputs in inference, may differ between launches (default "
-        "0.1%).",
+        "How far the first losses of your own step, or its outputs in inference, may differ "
+        "between launches (default 0.1%).",
         metavar="SHARE",
     ),
     "env": several(
         "--env",
-        "An environment variable for all launches; NAME alone passes on the shell's. Launches get no other variables "
-        "of the shell.",
+        "An environment variable for all launches; NAME alone passes on the shell's. Launches get "
+        "no other variables of the shell.",
         "NAME[=VALUE]",
     ),
 }
@@ -207,21 +241,29 @@ def words_of(given: Given, *tables: Options) -> list[str]:
             found += variables.command_words(variables.read(value))
             continue
         each_value = value if isinstance(value, list) else [value]
-        found += [word] if value is True else [part for each in each_value for part in (word, str(each))]
+        found += (
+            [word] if value is True else [part for each in each_value for part in (word, str(each))]
+        )
     return found
 
 
 def words_of_store(store_file: str) -> list[str]:
-    """Return the words that select this store, none for the default one; a password in its URL is left out."""
+    """Return the words that select this store, none for the default one; a password in its URL is
+    left out.
+    """
     from dlbench.reports.results.storage import servers
 
     return [] if store_file == DEFAULT_STORE else ["--store", servers.without_password(store_file)]
 
 
 def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
-    """Return the name of the format asked for; raises UsageError for an unknown one, and for two."""
+    """Return the name of the format asked for; raises UsageError for an unknown one, and for
+    two.
+    """
     if as_json and form not in (None, "json"):
-        raise UsageError(f"--json and --format {form} contradict each other. Leave one of them out.")
+        raise UsageError(
+            f"--json and --format {form} contradict each other. Leave one of them out."
+        )
     chosen = "json" if as_json else form or "terminal"
     if chosen not in known:
         raise unknown_name("format", chosen, known)
@@ -229,7 +271,9 @@ def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
 
 
 def write_file(path: Path, text: str, what: str) -> None:
-    """Write a file that the user named, whole or not at all; raises UsageError with ``what`` it is."""
+    """Write a file that the user named, whole or not at all; raises UsageError with ``what`` it
+    is.
+    """
     try:
         write_whole(path, text)
     except OSError as error:
@@ -244,11 +288,15 @@ def in_plural(name: str) -> str:
 
 def wanted(given: Given) -> dict[str, str]:
     """Return the words that select stored cells, by axis."""
-    return {each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)}
+    return {
+        each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)
+    }
 
 
 def check_names(narrowing: "Narrowing", where: str) -> None:
-    """Raise UsageError for a network or framework that no stored cell has, with the nearest that one has."""
+    """Raise UsageError for a network or framework that no stored cell has, with the nearest that
+    one has.
+    """
     for axis, word in narrowing.unknown():
         if axis in ("network", "framework") and narrowing.cells:
             raise unknown_name(f"{axis} in {where}", word, narrowing.known(axis), _NEAREST)
@@ -265,7 +313,9 @@ def own_steps(given: Given) -> own.OwnSteps | None:
 
 
 def interpreters(given: Given) -> list[str]:
-    """Return the words of --python, each with its row: a path alone is the interpreter of every step."""
+    """Return the words of --python, each with its row: a path alone is the interpreter of every
+    step.
+    """
     steps = own_steps(given)
     rows = steps.names if steps else ()
     return [
@@ -284,30 +334,36 @@ def _check_with_steps(given: Given, steps: own.OwnSteps, builds: Sequence[values
     """Raise UsageError for an option that --step would ignore."""
     words, files = vars(given), ", ".join(steps.names)
     if words.get("networks") is not None:
-        raise UsageError("--networks and --step exclude each other: the file defines the network. Leave one out.")
+        raise UsageError(
+            "--networks and --step exclude each other: the file defines the network. Leave one out."
+        )
     names_a_framework = words.get("framework") is not None  # whose releases or builds run the file
     if words.get("adapter") and not names_a_framework:
-        raise UsageError("--adapter and --step exclude each other: the rows are your files. Leave one out.")
+        raise UsageError(
+            "--adapter and --step exclude each other: the rows are your files. Leave one out."
+        )
     rows = {*steps.names, *(build.name for build in builds)}
     frameworks = values.words(words["frameworks"]) if words.get("frameworks") else []
     for word in frameworks:
         if word.partition(":")[0] not in rows:
             raise UsageError(
-                f"--frameworks {word} and --step exclude each other: the rows are your files ({files}), and each file "
-                "imports its own framework. Leave one out."
+                f"--frameworks {word} and --step exclude each other: the rows are your files "
+                f"({files}), and each file imports its own framework. Leave one out."
             )
     for build in builds:
         if build.framework.name not in steps.names:
             raise UsageError(
-                f"--python {build.name}=PATH is for a row that is not here: with --step the rows are your files "
-                f"({files}). Give the path alone, or --python {steps.names[0]}=PATH."
+                f"--python {build.name}=PATH is for a row that is not here: with --step the rows "
+                f"are your files ({files}). Give the path alone, or --python {steps.names[0]}=PATH."
             )
     for name in steps.names:
         own.check_axes(name, {key: words.get(key) for key in own.AXES_OF_A_FILE})
 
 
 def choices(given: Given) -> SuiteOverrides:
-    """Return the suite overrides that the options give; raises UsageError, also for an invalid --python."""
+    """Return the suite overrides that the options give; raises UsageError, also for an invalid
+    --python.
+    """
     words: dict[str, Any] = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS, "steps")}
     own_files = own_steps(given)
     builds = tuple(values.build(text) for text in interpreters(given))
@@ -315,4 +371,6 @@ def choices(given: Given) -> SuiteOverrides:
         _check_with_steps(given, own_files, builds)
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
     environment = variables.read(vars(given).get("env") or ())
-    return SuiteOverrides(**words, builds=builds, joining=joining, own=own_files, variables=environment)
+    return SuiteOverrides(
+        **words, builds=builds, joining=joining, own=own_files, variables=environment
+    )

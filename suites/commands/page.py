@@ -1,4 +1,6 @@
-"""`dlbench report page` and `dlbench report site`: one HTML file of a store, a folder of files for many nights."""
+"""`dlbench report page` and `dlbench report site`: one HTML file of a store, a folder of files for
+many nights.
+"""
 
 import hashlib
 import json
@@ -53,23 +55,29 @@ from .report import ALL_RUNS, SOURCES, source_of, stores_of
 
 @takes(
     {
-        "out": option("--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"),
+        "out": option(
+            "--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"
+        ),
         "title": option("--title", "Heading of the page.", str, ""),
-        "note": option("--note", "Your note for the top of the page, in Markdown.", Path | None, metavar="FILE"),
+        "note": option(
+            "--note", "Your note for the top of the page, in Markdown.", Path | None, metavar="FILE"
+        ),
         of_reports.ALL_RUNS: ALL_RUNS,
         **SOURCES,
     }
 )
 def page_command(given: Given) -> None:
-    """Write a report page: one file, with every number, its launches, and the command that repeats it.
+    """Write a report page: one file, with every number, its launches, and the command that repeats
+    it.
 
-    The page needs no network and no other file: filters, plots and raw samples are inside. Without JavaScript its
-    tables and plots are still there. For a PDF, print it from any browser.
+    The page needs no network and no other file: filters, plots and raw samples are inside. Without
+    JavaScript its tables and plots are still there. For a PDF, print it from any browser.
 
     Examples:
 
     - `dlbench report page`
-    - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two machines"`
+    - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two
+      machines"`
     - `dlbench report page --run latest --note what-we-changed.md`
     """
     if reason := why_unwritable(given.out):
@@ -98,11 +106,15 @@ def page_command(given: Given) -> None:
 
 
 def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
-    """Return the series of each machine and cell with several nights, from the store with the most."""
+    """Return the series of each machine and cell with several nights, from the store with the
+    most.
+    """
     found: dict[tuple[str, Cell, str], Series] = {}
     for target in targets:
         with Store.open(target, create=False) as store:
-            nights = store.nights(suite=asked.suite or None, machine=asked.machine or None, purpose=NIGHTLY)
+            nights = store.nights(
+                suite=asked.suite or None, machine=asked.machine or None, purpose=NIGHTLY
+            )
             history = build_history(nights, store.cells())
         for each in history.cells:
             key = each.machine, each.cell._replace(adapter=""), each.kind
@@ -137,32 +149,45 @@ _KEPT = TypeAdapter(_Kept)
         "store": options.STORE,
         "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
         "url": option(
-            "--url", "Address of the published site, for the links in its feed: https://example.org/nights/.", str, ""
+            "--url",
+            "Address of the published site, for the links in its feed: "
+            "https://example.org/nights/.",
+            str,
+            "",
         ),
     }
 )
 def site_command(given: Given) -> None:
-    """Write a site of a store's nights: an index, a page for each run, histories, and a feed of confirmed regressions.
+    """Write a site of a store's nights: an index, a page for each run, histories, and a feed of
+    confirmed regressions.
 
-    Plain files for any web server or artifact store; pages load nothing. The next call writes only what is new: pages
-    of runs without new records stay as they are, and so do those of runs that left the store. Stores of several
-    machines may share a site, one call for each. Remove the folder to start over.
+    Plain files for any web server or artifact store; pages load nothing. The next call writes only
+    what is new: pages of runs without new records stay as they are, and so do those of runs that
+    left the store. Stores of several machines may share a site, one call for each. Remove the
+    folder to start over.
 
     Examples:
 
     - `dlbench report site`
-    - `dlbench report site --store nightly.sqlite --out /var/www/nights --url https://example.org/nights/`
+    - `dlbench report site --store nightly.sqlite --out /var/www/nights --url
+      https://example.org/nights/`
     """
     address = given.url
     if address and not address.startswith(("https://", "http://")):
-        raise UsageError(f"--url {address[:80]!r} is not a site address. Write it as https://example.org/nights/.")
+        raise UsageError(
+            f"--url {address[:80]!r} is not a site address. Write it as "
+            "https://example.org/nights/."
+        )
     if address and not address.endswith("/"):
         address += "/"
     with Store.open(given.store, create=False) as store:
         counts = store.record_counts()
         runs = [(run, counts[run.id]) for run in store.runs() if counts.get(run.id)]
         if not runs:
-            raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
+            raise UsageError(
+                f"{store.name} holds no measured run yet. Fill it night by night: dlbench run "
+                "SUITE."
+            )
         site = _Site(given.out, store)
         try:
             site.add(runs)
@@ -179,7 +204,9 @@ class _Site:
     """A folder with a dlbench site and nothing else, and the store that it is built from."""
 
     def __init__(self, path: Path, store: Store) -> None:
-        """Open the folder, or make it; raises UsageError if it holds anything but a dlbench site."""
+        """Open the folder, or make it; raises UsageError if it holds anything but a dlbench
+        site.
+        """
         self.path, self.store, self.version = path, store, preparation.version()
         self.written = 0
         """New or changed files that were written."""
@@ -197,12 +224,13 @@ class _Site:
                 if kept.dlbench_site == FORM:
                     return kept.contents
             raise UsageError(
-                f"{marker} is not from a site that this dlbench can read; name another folder with --out, or remove "
-                "this one to rebuild the site."
+                f"{marker} is not from a site that this dlbench can read; name another folder with "
+                "--out, or remove this one to rebuild the site."
             )
         if self.path.is_dir() and any(self.path.iterdir()):
             raise UsageError(
-                f"{self.path} holds files but is not a site of dlbench; name a new or an empty folder with --out."
+                f"{self.path} holds files but is not a site of dlbench; name a new or an empty "
+                "folder with --out."
             )
         return Contents()
 
@@ -224,13 +252,16 @@ class _Site:
 
     def _refused(self, error: OSError) -> UsageError:
         return UsageError(
-            f"The site {self.path} cannot be written ({error.strerror or error}); name another folder with --out."
+            f"The site {self.path} cannot be written ({error.strerror or error}); name another "
+            "folder with --out."
         )
 
     def _digest(self, *parts: Any) -> str:
         """Return a digest of a page's inputs, including dlbench's version, style and script."""
         look = policy(asset("style.css"), asset("page.js"))
-        return hashlib.sha256(json.dumps([self.version, look, *parts], default=str).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.version, look, *parts], default=str).encode()
+        ).hexdigest()
 
     def _has(self, known: Night | HistoryPage | None, digest: str) -> bool:
         return known is not None and known.digest == digest and (self.path / known.file).is_file()
@@ -248,8 +279,8 @@ class _Site:
 
     def _add_night(self, run: Run, count: int) -> None:
         """Write the page of a run, and remember it, unless the site has it."""
-        # Only a run's end and its number of records can change. The machine's description is left out: a page keeps
-        # that of its night.
+        # Only a run's end and its number of records can change. The machine's description is left
+        # out: a page keeps that of its night.
         digest = self._digest(run.id, run.machine, run.started, run.finished, count)
         if self._has(self.contents.nights.get(run.id), digest):
             return
@@ -261,12 +292,19 @@ class _Site:
             counterparts=counterparts_of_2016,
             of_run=lambda each: Results.of([self.store], each),
         )
-        title = f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {self.contents.machine_name(run.machine)}"
+        title = (
+            f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, "
+            f"{self.contents.machine_name(run.machine)}"
+        )
         made = run.finished or run.started
         document = Document(title, source, made, self.version, _note(run), rerun_by_name)
         cells = document.matrix.cells.values()
-        summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
-        night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)
+        summary = (
+            f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
+        )
+        night = Night(
+            run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest
+        )
         if run.sides:
             compared = report_of(self.store, run)
             words = gate_outcome(compared).line if run.purpose == "gate" else headline(compared)
@@ -275,7 +313,9 @@ class _Site:
         self.contents.nights[run.id] = night
 
     def _add_history(self, nights: Sequence[Run]) -> None:
-        """Write the history of a suite on a machine, whose nights these are, unless the site has it."""
+        """Write the history of a suite on a machine, whose nights these are, unless the site has
+        it.
+        """
         machine, suite = nights[0].machine, nights[0].suite
         where = self.contents.machine_name(machine)
         known = self.contents.histories.get(history_file(machine, suite))
@@ -287,7 +327,15 @@ class _Site:
         history = explained(history, self.store.example, _EXPLAINED)
         confirmed = sum(not change.pending for _, change in history.changes) + len(history.drifts)
         shifts = shifts_of(history, known.shifts if known else ())
-        page = HistoryPage(machine, suite, len(nights), max(run.started for run in nights), confirmed, digest, shifts)
+        page = HistoryPage(
+            machine,
+            suite,
+            len(nights),
+            max(run.started for run in nights),
+            confirmed,
+            digest,
+            shifts,
+        )
         self.write(page.file, history_page(history, suite, where, self.version))
         self.contents.histories[page.file] = page
 

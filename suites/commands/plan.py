@@ -56,7 +56,10 @@ def plan_command(given: Given) -> None:
         say(left)
     for build in plan.builds:
         if build.framework.unavailable:
-            say(f"{environment.locate(build.framework).reason} A run leaves its cells without a number.")
+            say(
+                f"{environment.locate(build.framework).reason} A run leaves its cells without a "
+                "number."
+            )
     if given.as_json:
         print_json(
             {
@@ -70,7 +73,10 @@ def plan_command(given: Given) -> None:
                 "variables": recorded(plan.variables),
                 "cells": [to_dict(cell) for cell in plan.cells],
                 "left_out": [to_dict(cell) for cell in plan.left_out],
-                "order": [{"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()],
+                "order": [
+                    {"cell": plan.cells.index(launch.cell), "block": launch.block}
+                    for launch in plan.order()
+                ],
             }
         )
         return
@@ -86,9 +92,18 @@ def plan_command(given: Given) -> None:
     if plan.left_out:
         counts = ", ".join(map(str, sorted({cell.all_threads for cell in plan.left_out})))
         left = counted(len(plan.left_out), "cell")
-        left_out = f"left out: {left} that would bind {counts} threads to as many CPUs; this machine has fewer"
+        left_out = (
+            f"left out: {left} that would bind {counts} threads to as many CPUs; this machine has "
+            "fewer"
+        )
     expected = _how_long(plan, _known_seconds(given.store_file, machine))
-    for line in (left_out, memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected):
+    for line in (
+        left_out,
+        memory_line(plan, machine),
+        kind_of_protocol(plan),
+        *training_lines(plan),
+        expected,
+    ):
         if line:
             show(line)
 
@@ -110,9 +125,12 @@ def _is_there(store_file: str) -> bool:
 
 
 def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
-    """Return in a sentence how long a run takes, by launches of the same cells, else of the same networks."""
+    """Return in a sentence how long a run takes, by launches of the same cells, else of the same
+    networks.
+    """
     at_most = (
-        f"at most {in_words(len(plan.cells) * plan.most * plan.cell_seconds)} ({in_words(plan.cell_seconds)} each)"
+        f"at most {in_words(len(plan.cells) * plan.most * plan.cell_seconds)} "
+        f"({in_words(plan.cell_seconds)} each)"
     )
     durations = LaunchDurations(plan, known)
     expected = [durations.by_launches(cell) or 0.0 for cell in plan.cells]
@@ -123,13 +141,24 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     if same == len(expected):
         basis = "of these cells"
     else:
-        basis = f"of {same} of these cells and of others" if same else "of other cells of the same networks"
+        basis = (
+            f"of {same} of these cells and of others"
+            if same
+            else "of other cells of the same networks"
+        )
     longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
-    return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {basis}; {at_most}."
+    return (
+        f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {basis}; "
+        f"{at_most}."
+    )
 
 
-def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str) -> Plan:
-    """Return the plan of a suite, or of the cells for claims that a store lacks; raises UsageError and StoreError."""
+def planned(
+    name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str
+) -> Plan:
+    """Return the plan of a suite, or of the cells for claims that a store lacks; raises UsageError
+    and StoreError.
+    """
     if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
     results = Results()
@@ -143,7 +172,10 @@ def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | Non
     known = _known_seconds(store_file, machine)
     found = claims.plan_of_claims(lacking, chosen, place, new, measured, known, say)
     if found is None:
-        say("Nothing is left to measure here for any claim: `dlbench report claims` has the verdicts.")
+        say(
+            "Nothing is left to measure here for any claim: `dlbench report claims` has the "
+            "verdicts."
+        )
         raise typer.Exit
     return found
 
@@ -165,28 +197,46 @@ def size_of(plan: Plan) -> str:
 
 
 def kind_of_protocol(plan: Plan) -> str:
-    """Return in a sentence whether the number of launches is fixed, and what intervals then mean."""
+    """Return in a sentence whether the number of launches is fixed, and what intervals then
+    mean.
+    """
     if plan.interval:
-        return f"a cell gets launches until its 95 % interval is no wider than ±{percent(plan.interval)}"
+        return (
+            "a cell gets launches until its 95 % interval is no wider than "
+            f"±{percent(plan.interval)}"
+        )
     if plan.decides:
         return "columns whose fastest cell is then still open get more launches, until it is known"
     if plan.launches >= ENOUGH_LAUNCHES:
-        return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
+        return (
+            f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences "
+            "between launches."
+        )
     if plan.launches == FEWEST_LAUNCHES and len(plan.cells) >= FREEDOM_FOR_TWO:
-        return f"{plan.launches} launches per cell: all cells together show how launches differ, and ± covers that."
+        return (
+            f"{plan.launches} launches per cell: all cells together show how launches differ, and "
+            "± covers that."
+        )
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"
-    return f"{several} per cell: ± shows variation within a launch only; use --interval 2% for more."
+    return (
+        f"{several} per cell: ± shows variation within a launch only; use --interval 2% for more."
+    )
 
 
 def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
     """Return sentences on the training after the timed steps, and on its text."""
     steps, more = plan.protocol.curve_steps, plan.protocol.loss_steps
-    further = [f"After the timed steps, each launch runs {more} more steps and keeps their losses."] * (more > 0)
+    further = [
+        f"After the timed steps, each launch runs {more} more steps and keeps their losses."
+    ] * (more > 0)
     if not steps:
         return further
     first, *others = [f"{row.build.name} {row.mode}" for row in plan.rows]
     check = f"; {' and '.join(others)} {plan.curve_check_steps} as a cross-check" if others else ""
-    lines = [*further, f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}."]
+    lines = [
+        *further,
+        f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}.",
+    ]
     if text is not None:
         known = "" if text.floor is None else f"; its entropy is {text.floor:.3f}"
         lines.append(f"The text: {text.name}, {len(text.symbols):,} symbols, {text.digest}{known}.")
@@ -195,9 +245,14 @@ def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
 
 
 def _line_of(cell: Cell) -> tuple[str, ...]:
-    """Return a cell's columns except its threads; unusual axis values are added to network, mode and device."""
+    """Return a cell's columns except its threads; unusual axis values are added to network, mode
+    and device.
+    """
     extra = {
-        role: " ".join(each.short.format(getattr(cell, each.name)) for each in table_of_axes.unusual(cell, role))
+        role: " ".join(
+            each.short.format(getattr(cell, each.name))
+            for each in table_of_axes.unusual(cell, role)
+        )
         for role in (table_of_axes.GROUP, table_of_axes.ROW)
     }
     network = f"{cell.network} {extra[table_of_axes.GROUP]}".strip()

@@ -1,4 +1,6 @@
-"""`dlbench probe` and `dlbench doctor`: this machine's parts and ceilings, and what harms measurements on it."""
+"""`dlbench probe` and `dlbench doctor`: this machine's parts and ceilings, and what harms
+measurements on it.
+"""
 
 import os
 import textwrap
@@ -30,7 +32,11 @@ _HEADINGS = {
     Severity.UNKNOWN: "Unknown",
     Severity.FINE: "Fine",
 }
-_COLOURS = {Severity.HARMS: "bold red", Severity.MAY_HARM: "bold yellow", Severity.FINE: "bold green"}
+_COLOURS = {
+    Severity.HARMS: "bold red",
+    Severity.MAY_HARM: "bold yellow",
+    Severity.FINE: "bold green",
+}
 _WIDTH, _NARROWEST = 80, 20
 
 
@@ -38,9 +44,9 @@ _WIDTH, _NARROWEST = 80, 20
 def doctor_command(given: Given) -> None:
     """Find what harms measurements on this machine, and say how to fix it; change nothing.
 
-    For some seconds, observes other programs and how well identical work repeats; then checks the settings of CPU and
-    memory. The exit code is 0 whatever it finds, and 3 if no temporary file can be written. To fail a script, read the
-    counts from --json.
+    For some seconds, observes other programs and how well identical work repeats; then checks the
+    settings of CPU and memory. The exit code is 0 whatever it finds, and 3 if no temporary file can
+    be written. To fail a script, read the counts from --json.
 
     Examples:
 
@@ -60,9 +66,14 @@ def doctor_command(given: Given) -> None:
     if given.as_json:
         print_json(
             {
-                "counts": {str(each): [finding.severity for finding in findings].count(each) for each in Severity},
+                "counts": {
+                    str(each): [finding.severity for finding in findings].count(each)
+                    for each in Severity
+                },
                 "findings": [finding.to_dict() for finding in findings],
-                "readings": [reading.to_dict() for reading in facts.sample.readings] if facts.sample else [],
+                "readings": [reading.to_dict() for reading in facts.sample.readings]
+                if facts.sample
+                else [],
             }
         )
     else:
@@ -70,9 +81,13 @@ def doctor_command(given: Given) -> None:
 
 
 def show_findings(findings: tuple[Finding, ...]) -> None:
-    """Print a summary sentence, and the findings grouped by severity, each harmful one with a remedy."""
+    """Print a summary sentence, and the findings grouped by severity, each harmful one with a
+    remedy.
+    """
     width = max(_NARROWEST, min(_WIDTH, out.width))
-    grouped = {severity: [each for each in findings if each.severity is severity] for severity in Severity}
+    grouped = {
+        severity: [each for each in findings if each.severity is severity] for severity in Severity
+    }
     harms, may = len(grouped[Severity.HARMS]), len(grouped[Severity.MAY_HARM])
     parts = [f"{counted(harms, 'thing harms', 'things harm')} measurement"] if harms else []
     if may:
@@ -88,7 +103,12 @@ def show_findings(findings: tuple[Finding, ...]) -> None:
             _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
             if finding.advice:
                 _print(finding.why, width, 4)
-                _print(f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}", width, 4, hanging=3)
+                _print(
+                    f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}",
+                    width,
+                    4,
+                    hanging=3,
+                )
                 for line in folded(visible(finding.command), width - 9) if finding.command else ():
                     out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
 
@@ -96,7 +116,11 @@ def show_findings(findings: tuple[Finding, ...]) -> None:
 def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int = 0) -> None:
     margin = " " * indent
     lines = textwrap.wrap(
-        visible(text), width, initial_indent=margin, subsequent_indent=margin + " " * hanging, break_on_hyphens=False
+        visible(text),
+        width,
+        initial_indent=margin,
+        subsequent_indent=margin + " " * hanging,
+        break_on_hyphens=False,
     )
     shown = Text("\n".join(lines))
     shown.stylize("bold", indent, indent + bold)
@@ -104,8 +128,12 @@ def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int =
 
 
 def folded(command: str, width: int) -> list[str]:
-    r"""Return a command in lines that a shell still takes as one: each but the last ends in a backslash."""
-    lines = textwrap.wrap(command, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    r"""Return a command in lines that a shell still takes as one: each but the last ends in a
+    backslash.
+    """
+    lines = textwrap.wrap(
+        command, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
@@ -113,13 +141,16 @@ def folded(command: str, width: int) -> list[str]:
     {
         "as_json": options.JSON,
         "ceilings": flag("--ceilings", "Also measure GEMM rate and memory bandwidth."),
-        "threads": option("--threads", "Thread counts to measure ceilings at (default 1,cores,cpus)."),
+        "threads": option(
+            "--threads", "Thread counts to measure ceilings at (default 1,cores,cpus)."
+        ),
     }
 )
 def probe_command(given: Given) -> None:
     """Describe this machine and, with --ceilings, measure its ceilings.
 
-    A ceiling measured while other programs used the CPUs is marked with "?"; `run` does not keep it.
+    A ceiling measured while other programs used the CPUs is marked with "?"; `run` does not keep
+    it.
 
     Examples:
 
@@ -140,7 +171,9 @@ def probe_command(given: Given) -> None:
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:
             content["ceilings"] = measured.to_dict()
-            content["doubts"] = {each.threads: each.doubt for each in measured.measured if each.doubt}
+            content["doubts"] = {
+                each.threads: each.doubt for each in measured.measured if each.doubt
+            }
         print_json(content)
         return
     table("Machine", ["", ""], [[label, value] for label, value in describe(machine)])

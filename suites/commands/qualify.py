@@ -1,9 +1,9 @@
 """`dlbench gate --qualify`: which slowdowns can a gate find on this machine?
 
-Measures identical code, then the same code with a known slowdown: matrix products of the framework itself, added to
-each step. Both are judged as in a gate. The deviation and the duration of the pairs determine which slowdowns a gate
-finds here, how often and how soon (`verdict.outlook`). The launches are not stored: they would look like real
-regressions.
+Measures identical code, then the same code with a known slowdown: matrix products of the framework
+itself, added to each step. Both are judged as in a gate. The deviation and the duration of the
+pairs determine which slowdowns a gate finds here, how often and how soon (`verdict.outlook`). The
+launches are not stored: they would look like real regressions.
 """
 
 import math
@@ -39,7 +39,8 @@ KNOWN = 0.05
 SHOWN = (0.02, 0.05, 0.10)
 """Slowdowns whose probability and time of detection are shown."""
 LARGEST_ORDER = 1024
-"""Of an added product: its matrices have 12 MB together, and it is about as fast as the one that was timed."""
+"""Of an added product: its matrices have 12 MB together, and it is about as fast as the one that
+was timed."""
 
 
 class Measured(NamedTuple):
@@ -48,22 +49,27 @@ class Measured(NamedTuple):
     found: CellComparison
     pair_seconds: float
     products: str
-    """Products that lengthen its steps by `KNOWN`; empty if the framework offers no matrix product."""
+    """Products that lengthen its steps by `KNOWN`; empty if the framework offers no matrix
+    product."""
 
 
 def qualify(given: Given) -> int:
-    """Measure identical code and a known slowdown in each cell, print what a gate finds, and return the exit code.
+    """Measure identical code and a known slowdown in each cell, print what a gate finds, and return
+    the exit code.
 
     Raises UsageError.
     """
     if given.resume or given.write or given.as_json or given.form not in (None, "terminal"):
         raise UsageError(
-            "--qualify prints a few lines and stores nothing. Leave out --resume, --write, --format and --json."
+            "--qualify prints a few lines and stores nothing. Leave out --resume, --write, "
+            "--format and --json."
         )
     if given.judge:
         raise UsageError("--qualify measures slowdowns of a step's time. Leave --judge out.")
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
-    plan, (_, side) = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
+    plan, (_, side) = planned(
+        Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ()
+    )
     check_count(plan, given.yes)
     grouping = of_pairs(plan, machine, given.order, (side,))
     same = replace(side, name=BASELINE)
@@ -72,7 +78,9 @@ def qualify(given: Given) -> int:
     with Store.open("sqlite://") as store:
 
         def measure(cells: Sequence[Cell], products: str = "") -> dict[Cell, Measured]:
-            """Return the cells that the budget allows, the candidate with these products added to each step."""
+            """Return the cells that the budget allows, the candidate with these products added to
+            each step.
+            """
             left = None if seconds is None else seconds - (time.monotonic() - began)
             if left is not None and left <= 0:
                 return {}
@@ -83,11 +91,18 @@ def qualify(given: Given) -> int:
                 (same, replace(side, variables={**side.variables, **extra})),
                 rule,
                 ceilings=False,
-                lines=lambda: (f"{counted(len(cells), 'cell')}, {f'{products} added' if extra else 'identical code'}",),
+                lines=lambda: (
+                    (
+                        f"{counted(len(cells), 'cell')}, "
+                        f"{f'{products} added' if extra else 'identical code'}"
+                    ),
+                ),
                 sources=sources,
                 resume_command="",
             )
-            run, _ = run_plan(narrow_to(plan, tuple(cells)), machine, store, profile, budget_seconds=left)
+            run, _ = run_plan(
+                narrow_to(plan, tuple(cells)), machine, store, profile, budget_seconds=left
+            )
             found, records = sides.report_of(store, run, rule), store.records(run=run.id)
             return {each.cell: _measured(each, records) for each in found.cells}
 
@@ -98,11 +113,13 @@ def qualify(given: Given) -> int:
     for cell in plan.cells:
         show(line_of(cell, identical.get(cell), slowed.get(cell), rule))
     alarms, hits = (
-        sum(each.found.verdict is Verdict.REGRESSION for each in found.values()) for found in (identical, slowed)
+        sum(each.found.verdict is Verdict.REGRESSION for each in found.values())
+        for found in (identical, slowed)
     )
     show(
-        f"{counted(len(plan.cells), 'cell')}: identical code was called slower in {alarms} (long-run limit "
-        f"{rule.false_alarms:.2%} per cell), {KNOWN:.0%} added work was found in {hits}."
+        f"{counted(len(plan.cells), 'cell')}: identical code was called slower in {alarms} "
+        f"(long-run limit {rule.false_alarms:.2%} per cell), {KNOWN:.0%} added work was found in "
+        f"{hits}."
     )
     return GATE_FAILED if alarms else 0 if hits == len(plan.cells) else GATE_UNDECIDED
 
@@ -116,14 +133,18 @@ def _measured(found: CellComparison, records: Sequence[Record]) -> Measured:
 
 
 def products_for(seconds: float, rate: float) -> str:
-    """Return matrix products that take this long at a rate in FLOP/s, as COUNTxORDER (`EXTRA_PRODUCTS`)."""
+    """Return matrix products that take this long at a rate in FLOP/s, as COUNTxORDER
+    (`EXTRA_PRODUCTS`).
+    """
     multiplications = seconds * rate / 2
     count = math.ceil(multiplications / LARGEST_ORDER**3)
     return f"{count}x{max(1, round((multiplications / count) ** (1 / 3)))}"
 
 
 def line_of(cell: Cell, same: Measured | None, slowed: Measured | None, rule: Rule) -> str:
-    """Return which slowdowns a gate finds in a cell, how often and how soon, and whether it found the known one."""
+    """Return which slowdowns a gate finds in a cell, how often and how soon, and whether it found
+    the known one.
+    """
     sets = [each for each in (same, slowed) if each is not None and len(each.found.pairs[0]) > 1]
     if same is None or not sets:
         why = "the budget was spent" if same is None else same.found.judgement.sentence
@@ -134,7 +155,11 @@ def line_of(cell: Cell, same: Measured | None, slowed: Measured | None, rule: Ru
     def expected(slowdown: float) -> str:
         found, pairs = outlook(deviation, slowdown, rule)
         after = f" in {pairs * pair_seconds / 60:.1f} min"
-        return f"{slowdown:.0%}{after} with probability {found:.0%}" if slowdown else f"identical code passes{after}"
+        return (
+            f"{slowdown:.0%}{after} with probability {found:.0%}"
+            if slowdown
+            else f"identical code passes{after}"
+        )
 
     if slowed is None:
         why = "the budget was spent" if same.products else "this framework offers no matrix product"
@@ -144,6 +169,7 @@ def line_of(cell: Cell, same: Measured | None, slowed: Measured | None, rule: Ru
     else:
         put_in = f"not found: {slowed.found.judgement.sentence}"
     return (
-        f"{name_of(cell)}: finds slowdowns of {', '.join(map(expected, SHOWN))}; {expected(0.0)}. Pairs deviate by "
-        f"{deviation:.1%} and take {pair_seconds:.1f} s; {KNOWN:.0%} added work: {put_in}."
+        f"{name_of(cell)}: finds slowdowns of {', '.join(map(expected, SHOWN))}; {expected(0.0)}. "
+        f"Pairs deviate by {deviation:.1%} and take {pair_seconds:.1f} s; {KNOWN:.0%} added work: "
+        f"{put_in}."
     )

@@ -45,7 +45,9 @@ class _Reports(Group):
         return typer.main.get_command(app)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the report that the first word names; raises UsageError with the nearest name for an unknown one."""
+        """Return the report that the first word names; raises UsageError with the nearest name for
+        an unknown one.
+        """
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise unknown_name("report", args[0], names)
@@ -55,7 +57,10 @@ class _Reports(Group):
 report_app = CommandLine(
     cls=_Reports,
     no_args_is_help=True,
-    help="Show what was measured, and what it means. Each report has examples: `dlbench report fastest --help`.",
+    help=(
+        "Show what was measured, and what it means. Each report has examples: `dlbench report "
+        "fastest --help`."
+    ),
 )
 
 _OF_THEIR_OWN = ("compare", "bisect", "history", "explain")  # reports with commands elsewhere
@@ -84,17 +89,32 @@ def _options_of(report: Report[Any]) -> options.Options:
     known: options.Options = {
         "quantity": option("--quantity", quantities, str, next(iter(report.quantities), "")),
         of_reports.ALL_RUNS: ALL_RUNS,
-        of_reports.ALL_MODES: flag("--all-modes", "Show every execution mode, not only the fastest of each framework."),
-        of_reports.CLAIMS: option(
-            "--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None, metavar="FILE"
+        of_reports.ALL_MODES: flag(
+            "--all-modes", "Show every execution mode, not only the fastest of each framework."
         ),
-        of_reports.FAIL_ON: option("--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...", str, ""),
+        of_reports.CLAIMS: option(
+            "--claim",
+            "A claim of your own (TOML). Repeat the option for several.",
+            list[Path] | None,
+            metavar="FILE",
+        ),
+        of_reports.FAIL_ON: option(
+            "--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...", str, ""
+        ),
         of_reports.FLEET: option("--fleet", "Only this fleet: its id or the start of it.", str, ""),
         of_reports.TOP: option(
-            "--top", "Number of lines to show; JSON and CSV have all.", int, ReportOptions.top, min=1
+            "--top",
+            "Number of lines to show; JSON and CSV have all.",
+            int,
+            ReportOptions.top,
+            min=1,
         ),
         of_reports.WITHIN: option(
-            "--within", "Time of the slowest call in a hundred, at most, such as `20ms`.", str, "", metavar="TIME"
+            "--within",
+            "Time of the slowest call in a hundred, at most, such as `20ms`.",
+            str,
+            "",
+            metavar="TIME",
         ),
         of_reports.REFERENCE: option(
             "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""
@@ -110,7 +130,12 @@ def _options_of(report: Report[Any]) -> options.Options:
         *(("plot",) if report.draw is not None else ()),
     }
     of_report = {name: each for name, each in known.items() if name in has}
-    return {**SOURCES, **of_report, "form": option("--format", f"{', '.join(FORMATS)}."), "as_json": options.JSON}
+    return {
+        **SOURCES,
+        **of_report,
+        "form": option("--format", f"{', '.join(FORMATS)}."),
+        "as_json": options.JSON,
+    }
 
 
 def command_of(report: Report[Any]) -> Callable[..., None]:
@@ -126,7 +151,11 @@ def command_of(report: Report[Any]) -> Callable[..., None]:
 
 def _show(report: Report[Any], given: Given) -> None:
     form = options.form_of(given.form, given.as_json, FORMATS)
-    words = {name: word for name, word in vars(given).items() if word and name in ReportOptions.__dataclass_fields__}
+    words = {
+        name: word
+        for name, word in vars(given).items()
+        if word and name in ReportOptions.__dataclass_fields__
+    }
     if words.get(of_reports.CLAIMS):
         from ..planning.claims import read_claim
 
@@ -147,7 +176,9 @@ def _show(report: Report[Any], given: Given) -> None:
 
 
 def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> Report[Any]:
-    """Return the report that these options ask for; raises UsageError and ReportError where they contradict."""
+    """Return the report that these options ask for; raises UsageError and ReportError where they
+    contradict.
+    """
     report.check(chosen)
     if chosen.reference and chosen.reference not in TABLES:
         raise unknown_name("reference", chosen.reference, TABLES)
@@ -163,7 +194,9 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
         return report
     if chosen.reference or chosen.quantity != report.quantities[0]:
         other = "--reference" if chosen.reference else "--quantity"
-        raise UsageError(f"--against shows its own table and excludes {other}. Leave one of the two out.")
+        raise UsageError(
+            f"--against shows its own table and excludes {other}. Leave one of the two out."
+        )
     if plot is not None:
         raise UsageError("--against draws no plot. Leave --plot out.")
     return catalogue.report("against")
@@ -174,8 +207,12 @@ def stores_of(given: Given) -> list[str]:
     return given.store or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
 
 
-def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, trainings: bool) -> Source:
-    """Return a report's source; raises UsageError, ReportError for an ambiguous run, and StoreError."""
+def source_of(
+    targets: Sequence[str], given: Given, chosen: ReportOptions, trainings: bool
+) -> Source:
+    """Return a report's source; raises UsageError, ReportError for an ambiguous run, and
+    StoreError.
+    """
     runs = cache(partial(runs_of, targets))
     asked = Narrowing()
     if not chosen.reference:
@@ -197,16 +234,28 @@ def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, train
 
 
 def _results_of(targets: Sequence[str], given: Given, asked: Narrowing, trainings: bool) -> Results:
-    """Return the results that the options choose; raises UsageError if there are none, and StoreError."""
+    """Return the results that the options choose; raises UsageError if there are none, and
+    StoreError.
+    """
     all_runs = bool(vars(given).get("all_runs"))
     run, suite, machine = (word or None for word in (asked.run, asked.suite, asked.machine))
-    results = asked.of(Results.read(targets, run, suite, machine, newest=True, all_runs=all_runs, trainings=trainings))
-    if not results.records and (words := options.words_of(Given(**{**vars(given), "store": None}), SOURCES)):
-        stores = "".join(f" {word}" for each in targets for word in map(shlex.quote, options.words_of_store(each)))
+    results = asked.of(
+        Results.read(
+            targets, run, suite, machine, newest=True, all_runs=all_runs, trainings=trainings
+        )
+    )
+    if not results.records and (
+        words := options.words_of(Given(**{**vars(given), "store": None}), SOURCES)
+    ):
+        stores = "".join(
+            f" {word}"
+            for each in targets
+            for word in map(shlex.quote, options.words_of_store(each))
+        )
         where = ", ".join(map(servers.without_password, targets))
         raise UsageError(
-            f"Nothing in {where} matches {' '.join(words)}. `dlbench report runs{stores}` lists the runs, and `dlbench "
-            f"report matrix{stores}` shows what was measured."
+            f"Nothing in {where} matches {' '.join(words)}. `dlbench report runs{stores}` lists "
+            f"the runs, and `dlbench report matrix{stores}` shows what was measured."
         )
     return results
 
@@ -222,7 +271,9 @@ def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
 
 def cells_of(targets: Sequence[str]) -> tuple[Cell, ...]:
     """Return every cell that these stores have records of; raises StoreError."""
-    return tuple(dict.fromkeys(cell for store in _opened(targets) for cell in store.cells().values()))
+    return tuple(
+        dict.fromkeys(cell for store in _opened(targets) for cell in store.cells().values())
+    )
 
 
 def _opened(targets: Sequence[str]) -> Iterator[Store]:

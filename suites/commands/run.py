@@ -1,4 +1,6 @@
-"""`dlbench run` and `dlbench tune`: measure a suite on this machine; find the fastest way to run a network here."""
+"""`dlbench run` and `dlbench tune`: measure a suite on this machine; find the fastest way to run a
+network here.
+"""
 
 import shlex
 from dataclasses import replace
@@ -46,7 +48,10 @@ CONDITIONS: options.Options = {  # a fleet passes them on
     "no_quiet_gate": options.NO_QUIET_GATE,
     "order": options.ORDER,
     "corpus": option(
-        "--corpus", "Train on this text instead of the generated one (suite `char` only).", Path | None, metavar="FILE"
+        "--corpus",
+        "Train on this text instead of the generated one (suite `char` only).",
+        Path | None,
+        metavar="FILE",
     ),
 }
 _NODE = "Used by a fleet's jobs: records name the node, and the same command resumes its run."
@@ -58,8 +63,8 @@ _NODE = "Used by a fleet's jobs: records name the node, and the same command res
     {
         "trend": option(
             "--trend",
-            "Follow one launch of each cell for this long: how do its steps, memory and page faults change "
-            "(`report trend`)?",
+            "Follow one launch of each cell for this long: how do its steps, memory and page "
+            "faults change (`report trend`)?",
             metavar="DURATION",
         ),
         "node_name": option("--node", _NODE, metavar="FLEET/NODE"),
@@ -69,10 +74,10 @@ _NODE = "Used by a fleet's jobs: records name the node, and the same command res
 def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
-    Builds missing environments, after saying what it will download. Every finished launch, or group of launches that
-    take turns, is stored at once: Ctrl-C loses only what is unfinished, and --resume continues. The suite `claims`
-    measures what is still needed to test the papers' claims here (`dlbench report claims`), the cells that settle most
-    claims per minute first.
+    Builds missing environments, after saying what it will download. Every finished launch, or group
+    of launches that take turns, is stored at once: Ctrl-C loses only what is unfinished, and
+    --resume continues. The suite `claims` measures what is still needed to test the papers' claims
+    here (`dlbench report claims`), the cells that settle most claims per minute first.
 
     Examples:
 
@@ -81,13 +86,15 @@ def run_command(given: Given) -> None:
     - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
     - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
     - `dlbench run quick --frameworks torch --cpu-quota none,1 --threads default,1`
-    - `dlbench run feed --networks alexnet --frameworks torch,jax --loader-workers 0,1 --storage cache,disk`
+    - `dlbench run feed --networks alexnet --frameworks torch,jax --loader-workers 0,1 --storage
+      cache,disk`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     - `dlbench run char --corpus my_text.txt`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     - `dlbench run claims --budget 2h`
-    - `dlbench run threads --step train_step.py --threads 1 --trend 3m`  (does it get slower while it trains?)
+    - `dlbench run threads --step train_step.py --threads 1 --trend 3m`  (does it get slower while
+      it trains?)
     """
     seconds, chosen = options.seconds_of(given.budget), options.choices(given)
     machine = probe()
@@ -107,7 +114,9 @@ def run_command(given: Given) -> None:
         return
     if resumes := given.resume or earlier is not None:
         of_fleet = earlier.id if earlier is not None else None
-        plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
+        plan, unfinished, records = resumed(
+            plan, given.store_file, machine, chosen, of_fleet=of_fleet
+        )
         resume.check_same_text(text, records)
     grouping = replace(groups.of_plan(plan, machine, order), together=groups.Together.COLUMN)
     profile = RunProfile(
@@ -131,7 +140,13 @@ def run_command(given: Given) -> None:
     with delivery.opened(given.store_file, say, create=not resumes, unfinished=unfinished) as store:
         matrix = partial(matrix_so_far, store)
         run, schedule = run_plan(
-            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build, matrix=matrix
+            plan,
+            machine,
+            store,
+            profile,
+            budget_seconds=seconds,
+            build_missing=not given.no_build,
+            matrix=matrix,
         )
         for line in precision_lines(plan, schedule):
             say(line)
@@ -145,9 +160,15 @@ _MOST_FOLLOWED = 100_000
 
 
 def followed(plan: Plan, given: Given) -> Plan:
-    """Return the plan with one launch of each cell, which lasts as long as --trend says; raises UsageError."""
+    """Return the plan with one launch of each cell, which lasts as long as --trend says; raises
+    UsageError.
+    """
     seconds = values.duration(given.trend)
-    for name, word in (("--launches", given.launches), ("--interval", given.interval), ("--order", given.order)):
+    for name, word in (
+        ("--launches", given.launches),
+        ("--interval", given.interval),
+        ("--order", given.order),
+    ):
         if word:
             raise UsageError(f"--trend follows one launch at a time. Leave {name} out.")
     protocol = plan.protocol._replace(
@@ -158,7 +179,12 @@ def followed(plan: Plan, given: Given) -> Plan:
         trend=True,
     )
     return replace(
-        plan, protocol=protocol, launches=1, launches_most=None, interval=None, cell_seconds=plan.cell_seconds + seconds
+        plan,
+        protocol=protocol,
+        launches=1,
+        launches_most=None,
+        interval=None,
+        cell_seconds=plan.cell_seconds + seconds,
     )
 
 
@@ -187,7 +213,10 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
     print(matrix_so_far(store, run.id, as_json))
     if left := schedule.launches_left():
         launches = counted(left, "launch", "launches")
-        spent = f"The budget is spent with {launches} left, about {clock(schedule.seconds_left())} of measuring."
+        spent = (
+            f"The budget is spent with {launches} left, about {clock(schedule.seconds_left())} of "
+            "measuring."
+        )
         say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
@@ -207,7 +236,11 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         raise typer.Exit(NOTHING_MEASURED)
 
 
-_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device", "cpu_quota", "loader_workers"]
+_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + [
+    "device",
+    "cpu_quota",
+    "loader_workers",
+]
 _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 
@@ -218,7 +251,8 @@ _SEARCH: options.Options = {
     "order": options.ORDER,
     "write": option(
         "--write",
-        "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a Kubernetes container).",
+        "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a "
+        "Kubernetes container).",
         Path | None,
         metavar="FILE",
     ),
@@ -228,17 +262,19 @@ _SEARCH: options.Options = {
 
 @takes(options.AXES, options.BUILDS, options.SESSION, _SEARCH)
 def tune_command(given: Given) -> None:
-    """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
+    """Find the fastest way to run a network here: threads, mode and settings, with its gain and how
+    to set it.
 
-    Successive halving: every configuration gets one launch, the faster half another, and so on. The last two and the
-    default (as installed, as many threads as cores) then take turns, and the gain comes from these launches alone. A
-    configuration is dropped at its first failed launch (one with valid times, at its third implausible time).
+    Successive halving: every configuration gets one launch, the faster half another, and so on. The
+    last two and the default (as installed, as many threads as cores) then take turns, and the gain
+    comes from these launches alone. A configuration is dropped at its first failed launch (one with
+    valid times, at its third implausible time).
 
-    Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode. It
-    tries each setting both alone and left out, and adds to all of them each launch setting that is possible here: other
-    allocators, OpenMP wait policies and thread binding, huge pages (`dlbench list --settings`). A budget reserves time
-    for the pairs, so a short one tries fewer configurations. Launches are stored, but reports show a search only with
-    --run.
+    Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a
+    mode, every mode. It tries each setting both alone and left out, and adds to all of them each
+    launch setting that is possible here: other allocators, OpenMP wait policies and thread binding,
+    huge pages (`dlbench list --settings`). A budget reserves time for the pairs, so a short one
+    tries fewer configurations. Launches are stored, but reports show a search only with --run.
 
     Examples:
 
@@ -246,7 +282,8 @@ def tune_command(given: Given) -> None:
     - `dlbench tune --network lstm32 --frameworks torch,jax --threads 1,2`
     - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
     - `dlbench tune --step train_step.py --threads 1..cpus`
-    - `dlbench tune --network fcn5 --framework torch --tuning installed,tuned+jemalloc --write Dockerfile`
+    - `dlbench tune --network fcn5 --framework torch --tuning installed,tuned+jemalloc --write
+      Dockerfile`
     """
     seconds, machine = options.seconds_of(given.budget), probe()
     if given.write is not None:
@@ -259,7 +296,10 @@ def tune_command(given: Given) -> None:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
     count = len(plan.cells)
     launches = sum(min(size + 1, count) for size in search.halving_sizes(count)[:-SPARE])
-    steps = f"one launch of each, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
+    steps = (
+        f"one launch of each, another of the faster half, and so on; then {PAIRS} pairs of the "
+        "fastest"
+    )
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
@@ -275,18 +315,31 @@ def tune_command(given: Given) -> None:
         ),
         unfinished=unfinished,
     )
-    with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
-        _, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build)
+    with delivery.opened(
+        given.store_file, say, create=not given.resume, unfinished=unfinished
+    ) as store:
+        _, schedule = run_plan(
+            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
+        )
     assert isinstance(schedule, HalvingSchedule)
     found = search.search_result(schedule)
     if found is None:
         for line in search.reasons(schedule.without_number()):
             say(line)
-        why = f"none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches."
+        why = (
+            f"none of the {counted(schedule.tried(), 'configuration')} tried completed all its "
+            "launches."
+        )
         if schedule.launches_left():
-            why = f"the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}"
+            why = (
+                "the budget was too short for a pair; what was measured is stored. Resume: "
+                f"{resume_command()}"
+            )
         elif disturbed := len(schedule.pairs(fit=False)):
-            why = f"other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine."
+            why = (
+                f"other programs disturbed all {counted(disturbed, 'pair')}. Search again on a "
+                "quieter machine."
+            )
         say(f"dlbench: {why}")
         raise typer.Exit(NOTHING_MEASURED)
     command = _command(plan, found.best, given)
@@ -296,14 +349,21 @@ def tune_command(given: Given) -> None:
         for line in search.lines(found, command):
             show(line, whole=True)
     if given.write is not None:
-        options.write_file(given.write, deployment.deployment(given.write, found, command), "--write")
+        options.write_file(
+            given.write, deployment.deployment(given.write, found, command), "--write"
+        )
         say(f"Written to {given.write}.")
     if schedule.launches_left():
-        say(f"The budget ran out before all pairs were run. More pairs make the gain more certain: {resume_command()}")
+        say(
+            "The budget ran out before all pairs were run. More pairs make the gain more certain: "
+            f"{resume_command()}"
+        )
 
 
 def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
-    """Return a sentence with the wanted launch settings that are not possible here; empty if all are."""
+    """Return a sentence with the wanted launch settings that are not possible here; empty if all
+    are.
+    """
     if tuning.LAUNCH not in values.words(chosen["tuning"]):
         return ""
     rows = ((plan.row_of(cell).build.framework, cell) for cell in plan.cells)
@@ -313,30 +373,48 @@ def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
 
 
 def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
-    """Return the command that measures a cell again; None for a suite that trains, which a search does not."""
+    """Return the command that measures a cell again; None for a suite that trains, which a search
+    does not.
+    """
     if load(given.suite).protocol.curve_steps:
         return None
     # Another row's interpreter would add a row.
-    python = [word for word in given.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)]
+    python = [
+        word
+        for word in given.python or ()
+        if word.partition("=")[0].partition(":")[0] in (cell.framework, word)
+    ]
     further = options.words_of(
-        Given(**{**vars(given), "step": None, "python": python}), options.BUILDS, {"cell_budget": options.CELL_BUDGET}
+        Given(**{**vars(given), "step": None, "python": python}),
+        options.BUILDS,
+        {"cell_budget": options.CELL_BUDGET},
     )
     step = plan.row_of(cell).build.framework.file
     words = rerun_command(cell, given.suite, step, tuning=cell.tuning, launches=PAIRS)
-    return " ".join([words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])])
+    return " ".join(
+        [words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])]
+    )
 
 
 def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
-    """Return the overrides and the plan of the search; raises UsageError if its times would not be comparable."""
+    """Return the overrides and the plan of the search; raises UsageError if its times would not be
+    comparable.
+    """
     chosen = options.choices(given)
     if chosen.own is None:
         if not chosen["networks"]:
             raise UsageError("Name the network to tune: --network fcn5.")
         if not chosen["frameworks"]:
-            raise UsageError("Name the frameworks to try: --framework torch, or --frameworks torch,jax.")
+            raise UsageError(
+                "Name the frameworks to try: --framework torch, or --frameworks torch,jax."
+            )
         names = values.words(chosen["frameworks"])
         named = {name.partition(":")[0] for name in names}
-        names += [each.name for each in chosen.builds if each.name not in named and each.name != each.framework.name]
+        names += [
+            each.name
+            for each in chosen.builds
+            if each.name not in named and each.name != each.framework.name
+        ]
         rows = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
         chosen = chosen.but(frameworks=rows)
     devices = values.words(chosen["devices"]) if chosen["devices"] else load(given.suite).devices
@@ -344,9 +422,13 @@ def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
     chosen = chosen.but(**{**every, **chosen.words})
     found = plan_of(given.suite, chosen, machine, given.seed)
     if len(found.cells) == 1:
-        raise UsageError("There is only one configuration to try. Vary --threads, --frameworks, modes or --tuning.")
+        raise UsageError(
+            "There is only one configuration to try. Vary --threads, --frameworks, modes or "
+            "--tuning."
+        )
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError(
-            "Times of different work are not comparable. Name one network, mini-batch, device, CPU quota and precision."
+            "Times of different work are not comparable. Name one network, mini-batch, device, CPU "
+            "quota and precision."
         )
     return chosen, search.halving_plan(found)

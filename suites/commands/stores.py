@@ -1,4 +1,6 @@
-"""`dlbench store`, `dlbench export` and `dlbench import`: copy and deliver stores; formats of other tools."""
+"""`dlbench store`, `dlbench export` and `dlbench import`: copy and deliver stores; formats of other
+tools.
+"""
 
 import importlib.util
 import sys
@@ -23,7 +25,9 @@ from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-store_app = CommandLine(no_args_is_help=True, help="Copy result stores, and deliver records to a server.")
+store_app = CommandLine(
+    no_args_is_help=True, help="Copy result stores, and deliver records to a server."
+)
 
 
 @store_app.command("copy")
@@ -36,17 +40,24 @@ store_app = CommandLine(no_args_is_help=True, help="Copy result stores, and deli
 def copy_command(given: Given) -> None:
     """Copy all runs and records of one store into another; each is a file or a server.
 
-    Runs and records that are there already stay as they are, so repeating an interrupted copy continues it.
+    Runs and records that are there already stay as they are, so repeating an interrupted copy
+    continues it.
 
     Examples:
 
     - `dlbench store copy results.sqlite postgresql+psycopg://me@host/results`
     - `dlbench store copy postgresql+psycopg://me@host/results backup.sqlite`
     """
-    with Store.open(given.source, create=False) as read, Store.open(given.target) as written, StatusLine(err) as status:
+    with (
+        Store.open(given.source, create=False) as read,
+        Store.open(given.target) as written,
+        StatusLine(err) as status,
+    ):
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
-        runs, records = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
+        runs, records = delivery.copy(
+            read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records")
+        )
         copied = f"{counted(runs, 'run')} and {counted(records, 'record')}"
         say(f"copied from {read.name} to {written.name}: {copied} that it lacked")
 
@@ -54,7 +65,8 @@ def copy_command(given: Given) -> None:
 @store_app.command("deliver")
 @takes({"store_file": options.STORE})
 def deliver_command(given: Given) -> None:
-    """Deliver records made while a server could not be reached; the next run into its store does so too.
+    """Deliver records made while a server could not be reached; the next run into its store does so
+    too.
 
     Examples:
 
@@ -77,7 +89,9 @@ FORMATS = ("pytest-benchmark", "csv", "parquet")
     {
         "form": option("--format", f"Output format: {', '.join(FORMATS)}.", str, FORMATS[0]),
         "store_file": options.STORE,
-        "run": option("--run", "The run: latest, previous, its id or the start of it. Without it, the newest."),
+        "run": option(
+            "--run", "The run: latest, previous, its id or the start of it. Without it, the newest."
+        ),
         "suite": options.OF_SUITE,
         "machine": options.OF_MACHINE,
     }
@@ -85,8 +99,9 @@ FORMATS = ("pytest-benchmark", "csv", "parquet")
 def export_command(given: Given) -> None:
     """Write results to standard output for other tools.
 
-    pytest-benchmark: one run with its raw samples. csv and parquet: a table with a row for each launch, of each
-    cell's newest run or of one run (`dlbench.launches` in Python documents the columns).
+    pytest-benchmark: one run with its raw samples. csv and parquet: a table with a row for each
+    launch, of each cell's newest run or of one run (`dlbench.launches` in Python documents the
+    columns).
 
     Examples:
 
@@ -98,8 +113,9 @@ def export_command(given: Given) -> None:
     if form == "pytest-benchmark":
         if importlib.util.find_spec("pytest_benchmark") is None:
             raise UsageError(
-                "The default format, pytest-benchmark, needs the package of this name. Install it (`pip install "
-                "pytest-benchmark`), or choose a format that needs no package: --format csv."
+                "The default format, pytest-benchmark, needs the package of this name. Install it "
+                "(`pip install pytest-benchmark`), or choose a format that needs no package: "
+                "--format csv."
             )
         _export_run(given)
         return
@@ -116,7 +132,9 @@ def export_command(given: Given) -> None:
     try:
         content = found.to_parquet(index=False)
     except ImportError as error:
-        raise UsageError("--format parquet needs the package pyarrow; install it, or choose --format csv.") from error
+        raise UsageError(
+            "--format parquet needs the package pyarrow; install it, or choose --format csv."
+        ) from error
     sys.stdout.buffer.write(content)
 
 
@@ -128,8 +146,13 @@ def _export_run(given: Given) -> None:
         found = [run for run in runs if asked.takes(run)]
         if not found:
             named = {"run": given.run, "suite": given.suite, "machine": given.machine}
-            words = " ".join(f"--{name} {value}" for name, value in named.items() if value) or "any run"
-            raise UsageError(f"Nothing in {store.name} matches {words}. `dlbench report runs` lists what is there.")
+            words = (
+                " ".join(f"--{name} {value}" for name, value in named.items() if value) or "any run"
+            )
+            raise UsageError(
+                f"Nothing in {store.name} matches {words}. `dlbench report runs` lists what is "
+                "there."
+            )
         chosen = found[-1]
         if len(found) > 1:
             say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
@@ -150,7 +173,8 @@ _ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one
     }
 )
 def import_command(given: Given) -> None:
-    """Read pytest-benchmark files into a store: dlbench's own are restored, others become separate rows.
+    """Read pytest-benchmark files into a store: dlbench's own are restored, others become separate
+    rows.
 
     Nothing is written unless every file can be read.
 
@@ -168,19 +192,28 @@ def import_command(given: Given) -> None:
         if repetition := pytest_benchmark_files.repetition_of(file):
             say(repetition)
     if not imported:
-        raise UsageError(f"There is no benchmark in {', '.join(given.files)}. Nothing was imported.")
+        raise UsageError(
+            f"There is no benchmark in {', '.join(given.files)}. Nothing was imported."
+        )
     with Store.open(given.store_file) as store:
         present = {run.id for run in store.runs()}
         for each in imported:
             if each.run.id in present:
-                raise UsageError(f"{store.name} holds run {each.run.id} already. Nothing was imported.")
+                raise UsageError(
+                    f"{store.name} holds run {each.run.id} already. Nothing was imported."
+                )
         new = [_without_stored(each, store) for each in imported]
         if not any(each.records for each in new):
-            raise UsageError(f"{store.name} holds these measurements already. Nothing was imported.")
+            raise UsageError(
+                f"{store.name} holds these measurements already. Nothing was imported."
+            )
         for whole, rest in zip(imported, new, strict=True):
             if missing := len(whole.records) - len(rest.records):
                 records = counted(missing, "record")
-                say(f"run {whole.run.id}: {records} left out, whose measurements {store.name} holds already")
+                say(
+                    f"run {whole.run.id}: {records} left out, whose measurements {store.name} "
+                    "holds already"
+                )
         imported = [each for each in new if each.records]
         for each in imported:
             # A description probed on the machine itself is not replaced by that in a file.
@@ -193,7 +226,9 @@ def import_command(given: Given) -> None:
 
 
 def _without_stored(imported: Imported, store: Store) -> Imported:
-    """Return a run without measurements of other programs' benchmarks that the store holds already."""
+    """Return a run without measurements of other programs' benchmarks that the store holds
+    already.
+    """
     if imported.run.suite != PYTEST_BENCHMARK:
         return imported
     near = [run for run in store.runs() if pytest_benchmark_files.may_repeat(imported.run, run)]

@@ -11,7 +11,13 @@ import typer
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.results.flags import LOSS_CONSTANT, NO_STEADY_STATE, THREADS_EXCEEDED, THREADS_UNUSED, record_flags
+from dlbench.reports.results.flags import (
+    LOSS_CONSTANT,
+    NO_STEADY_STATE,
+    THREADS_EXCEEDED,
+    THREADS_UNUSED,
+    record_flags,
+)
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.naming import counted, name_of
 from dlbench.reports.results.number_text import number
@@ -32,7 +38,9 @@ from ..run.runner import left_behind_of
 from . import options
 from .options import Given, option, takes
 
-_PROTOCOL = ProtocolSection(warmup_steps=3, steps=5, minimum_steps=2, seconds=5.0, cell_seconds=600.0)
+_PROTOCOL = ProtocolSection(
+    warmup_steps=3, steps=5, minimum_steps=2, seconds=5.0, cell_seconds=600.0
+)
 _LAUNCHES = 2
 _WORTH_SAYING = (LOSS_CONSTANT, THREADS_EXCEEDED, THREADS_UNUSED, NO_STEADY_STATE)
 """Flags about the file. Others are about the machine, and a trial is not a measurement."""
@@ -42,7 +50,9 @@ _OF_THE_FILE: options.Options = {
     "batch_sizes": option("--batch-sizes", "Mini-batch size.", metavar="SIZE"),
     "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
     "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
-    "task": option("--task", "`training`, or `inference` where the step returns outputs.", metavar="NAME"),
+    "task": option(
+        "--task", "`training`, or `inference` where the step returns outputs.", metavar="NAME"
+    ),
     "env": options.BUILDS["env"],
     "loss_tolerance": options.BUILDS["loss_tolerance"],
 }
@@ -52,15 +62,19 @@ _OF_THE_FILE: options.Options = {
 @takes(
     {
         "file": options.argument("FILE", "The file with the step, such as train_step.py."),
-        "threads": option("--threads", "Thread count (default: as many as cores).", metavar="COUNT"),
+        "threads": option(
+            "--threads", "Thread count (default: as many as cores).", metavar="COUNT"
+        ),
         "cell_budget": options.CELL_BUDGET,
         **_OF_THE_FILE,
     }
 )
 def try_command(given: Given) -> None:
-    """Run a training step of your own in two processes, show what it prints, and say what dlbench sees of it.
+    """Run a training step of your own in two processes, show what it prints, and say what dlbench
+    sees of it.
 
-    Nothing is stored. Exit code 1: the step does not run, or its losses differ between the two processes.
+    Nothing is stored. Exit code 1: the step does not run, or its losses differ between the two
+    processes.
 
     Examples:
 
@@ -69,12 +83,22 @@ def try_command(given: Given) -> None:
     """
     own.register_steps([given.file])
     python = [given.python] if given.python is not None else []
-    chosen = options.choices(Given(**{**vars(given), "step": [given.file], "python": python, "adapter": None}))
+    chosen = options.choices(
+        Given(**{**vars(given), "step": [given.file], "python": python, "adapter": None})
+    )
     assert chosen.own is not None
     machine = probe()
-    suite = Suite(name="try", summary="a trial", frameworks=chosen.own.names, threads="cores", protocol=_PROTOCOL)
+    suite = Suite(
+        name="try",
+        summary="a trial",
+        frameworks=chosen.own.names,
+        threads="cores",
+        protocol=_PROTOCOL,
+    )
     place = preparation.capacity(machine)
-    plan = chosen.own.tolerated(expand(chosen.own.instead_of(suite), chosen, place, preparation.new_seed()))
+    plan = chosen.own.tolerated(
+        expand(chosen.own.instead_of(suite), chosen, place, preparation.new_seed())
+    )
     if len(plan.cells) > 1:
         raise UsageError("A trial runs one cell. Give one value to each option.")
     preparation.check_interpreters(chosen.builds)
@@ -88,12 +112,21 @@ def try_command(given: Given) -> None:
         if given.python is None and "ModuleNotFoundError" in records[-1].outcome.reason:
             show("Name the interpreter that has this module: --python PATH.", whole=True)
         raise typer.Exit(NOTHING_MEASURED)
-    words = [program(), "run", "threads", "--step", given.file, *options.words_of(given, _OF_THE_FILE)]
+    words = [
+        program(),
+        "run",
+        "threads",
+        "--step",
+        given.file,
+        *options.words_of(given, _OF_THE_FILE),
+    ]
     show(f"Next: {shlex.join(words)}", whole=True)
 
 
 def _launch(plan: Plan, machine: Machine) -> list[Record]:
-    """Launch the cell until a launch fails, twice at most; raises FrameworkEnvironmentError without an interpreter."""
+    """Launch the cell until a launch fails, twice at most; raises FrameworkEnvironmentError without
+    an interpreter.
+    """
     cell = plan.cells[0]
     sources = environment.prepare_sources(plan.builds, say)
     source = sources[cell.framework]
@@ -108,7 +141,10 @@ def _launch(plan: Plan, machine: Machine) -> list[Record]:
     records: list[Record] = []
     with measuring(say, wait=True, computes=plan.computes):
         for number_of_launch in range(_LAUNCHES):
-            show(f"Process {number_of_launch + 1} of {_LAUNCHES}, {name_of(cell)}. Its output:", whole=True)
+            show(
+                f"Process {number_of_launch + 1} of {_LAUNCHES}, {name_of(cell)}. Its output:",
+                whole=True,
+            )
             sys.stdout.flush()
             records.append(runner.attempt(PlannedLaunch(cell, number_of_launch), plan.protocol))
             if not records[-1].outcome.samples_ns:
@@ -138,11 +174,16 @@ def _times(outcome: Outcome) -> Iterator[str]:
     """Yield the seconds of a launch's parts."""
     parts = {"import": outcome.import_seconds, "prepare()": outcome.prepare_seconds}
     parts["first step"] = outcome.first_step_seconds
-    known = [f"{name} {number(seconds)} s" for name, seconds in parts.items() if seconds is not None]
+    known = [
+        f"{name} {number(seconds)} s" for name, seconds in parts.items() if seconds is not None
+    ]
     following = [nanoseconds * 1e-9 for nanoseconds in outcome.warmup_ns]
     steps = ", ".join(map(number, following))
     yield f"Time: {', '.join(known)}, the steps after it {steps} s."
-    yield f"A timed step: {number(median(outcome.step_seconds()))} s (median of {outcome.timed_steps()})."
+    yield (
+        f"A timed step: {number(median(outcome.step_seconds()))} s (median of "
+        f"{outcome.timed_steps()})."
+    )
 
 
 def _losses(outcome: Outcome) -> Iterator[str]:
@@ -151,7 +192,10 @@ def _losses(outcome: Outcome) -> Iterator[str]:
         return
     compared = ", ".join(f"{loss:.6g}" for loss in outcome.parity.losses)
     after = "" if outcome.final_loss is None else f"; after all steps {outcome.final_loss:.6g}"
-    yield f"Losses of the first {len(outcome.parity.losses)} steps, which launches must agree on: {compared}{after}."
+    yield (
+        f"Losses of the first {len(outcome.parity.losses)} steps, which launches must agree on: "
+        f"{compared}{after}."
+    )
 
 
 def _outputs(outcome: Outcome) -> Iterator[str]:
@@ -159,7 +203,10 @@ def _outputs(outcome: Outcome) -> Iterator[str]:
     if outcome.parity is None or not outcome.parity.outputs:
         return
     some = ", ".join(f"{number:.6g}" for number in outcome.parity.outputs[0][:4])
-    yield f"Outputs of the first {len(outcome.parity.outputs)} calls, which launches must agree on, begin with: {some}."
+    yield (
+        f"Outputs of the first {len(outcome.parity.outputs)} calls, which launches must agree on, "
+        f"begin with: {some}."
+    )
 
 
 def _threads(record: Record, machine: Machine) -> Iterator[str]:
@@ -181,7 +228,11 @@ def _declared(plan: Plan, outcome: Outcome) -> Iterator[str]:
     text = own.description(Path(file))
     yield f"The file says: {'; '.join(text.said) or 'nothing beside prepare'}."
     unknown = list(text.unknown)
-    if outcome.samples_ns and (outcome.parity is None or not (outcome.parity.losses or outcome.parity.outputs)):
-        unknown.append("whether launches compute the same: prepare returns no function for the loss")
+    if outcome.samples_ns and (
+        outcome.parity is None or not (outcome.parity.losses or outcome.parity.outputs)
+    ):
+        unknown.append(
+            "whether launches compute the same: prepare returns no function for the loss"
+        )
     if unknown:
         yield f"Unknown: {'; '.join(unknown)}."

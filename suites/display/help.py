@@ -1,4 +1,6 @@
-"""Commands with readable help: `-h`, flags without a type, and code words that survive without colours."""
+"""Commands with readable help: `-h`, flags without a type, and code words that survive without
+colours.
+"""
 
 import os
 import re
@@ -17,29 +19,91 @@ _EXAMPLE = re.compile(r"\s*- `[^`]+`\s*$")
 
 PANELS: Mapping[str, tuple[str, ...]] = {
     "What to measure": (
-        *("--networks", "--frameworks", "--threads", "--batch-sizes", "--devices", "--precisions", "--tuning"),
-        *("--suite", "--from", "--to", "--every", "--good", "--bad", "--faster", "--repo", "--build", "--build-limit"),
+        *(
+            "--networks",
+            "--frameworks",
+            "--threads",
+            "--batch-sizes",
+            "--devices",
+            "--precisions",
+            "--tuning",
+        ),
+        *(
+            "--suite",
+            "--from",
+            "--to",
+            "--every",
+            "--good",
+            "--bad",
+            "--faster",
+            "--repo",
+            "--build",
+            "--build-limit",
+        ),
     ),
     "Workers, CPUs and mini-batches": (
         *("--world-sizes", "--instances", "--sync", "--affinity", "--cpu-quota", "--threads-limit"),
         *("--device-threads", "--placements", "--loader-workers", "--storage"),
     ),
     "How precisely": (
-        *("--launches", "--interval", "--pairs", "--order", "--steps", "--cell-budget", "--threshold", "--tolerance"),
+        *(
+            "--launches",
+            "--interval",
+            "--pairs",
+            "--order",
+            "--steps",
+            "--cell-budget",
+            "--threshold",
+            "--tolerance",
+        ),
         *("--confidence", "--undecided", "--qualify"),
     ),
-    "Your own code and interpreters": ("--step", "--loss-tolerance", "--python", "--adapter", "--env", "--corpus"),
+    "Your own code and interpreters": (
+        "--step",
+        "--loss-tolerance",
+        "--python",
+        "--adapter",
+        "--env",
+        "--corpus",
+    ),
     "The two sides": (
-        *("--now", "--baseline", "--same", "--baseline-env", "--candidate-env", "--baseline-adapters"),
+        *(
+            "--now",
+            "--baseline",
+            "--same",
+            "--baseline-env",
+            "--candidate-env",
+            "--baseline-adapters",
+        ),
         *("--candidate-adapters", "--baseline-step", "--candidate-step", "--allow-different"),
     ),
     "Which results": ("--run", "--machine", "--since", "--all-runs"),
     "Session": (
-        *("--budget", "--store", "--resume", "--seed", "--yes", "--no-build", "--no-ceilings", "--no-quiet-gate"),
+        *(
+            "--budget",
+            "--store",
+            "--resume",
+            "--seed",
+            "--yes",
+            "--no-build",
+            "--no-ceilings",
+            "--no-quiet-gate",
+        ),
         "--node",
     ),
     "Output": (
-        *("--json", "--format", "--write", "--plot", "--quantity", "--out", "--title", "--note", "--url", "--top"),
+        *(
+            "--json",
+            "--format",
+            "--write",
+            "--plot",
+            "--quantity",
+            "--out",
+            "--title",
+            "--note",
+            "--url",
+            "--top",
+        ),
         *("--all", "--all-modes", "--exit-zero"),
     ),
 }
@@ -53,7 +117,9 @@ def panel_of(option: str) -> str | None:
 
 
 def metavar_of(option: str, kind: Any) -> str:
-    """Return the placeholder of an option's value: none for a flag, N for a number, else the option's last word."""
+    """Return the placeholder of an option's value: none for a flag, N for a number, else the
+    option's last word.
+    """
     if kind is bool:
         return ""
     if kind in (int, int | None):
@@ -69,7 +135,9 @@ def spelled(text: str | None) -> str | None:
     if text is None or _has_colours():
         return text
     lines = text.split("\n")
-    return "\n".join(line if _EXAMPLE.match(line) else _CODE.sub(r"`` `\1` ``", line) for line in lines)
+    return "\n".join(
+        line if _EXAMPLE.match(line) else _CODE.sub(r"`` `\1` ``", line) for line in lines
+    )
 
 
 def _has_colours() -> bool:
@@ -85,7 +153,8 @@ def _dressed(command: Any) -> None:
     for parameter in command.params:
         parameter.help = spelled(parameter.help)
         if parameter.param_type_name == "argument":
-            # Newer versions of Typer show the Python type of an argument, such as <list[str]>; older ones ignore this.
+            # Newer versions of Typer show the Python type of an argument, such as <list[str]>;
+            # older ones ignore this.
             parameter.display_type_rich = _no_type
 
 
@@ -100,7 +169,9 @@ def _without_type(help_option: Any) -> Any:
 
 
 def _without_braces(pieces: list[str]) -> list[str]:
-    """Return the parts of a usage line, required arguments without the braces of newer versions of Typer."""
+    """Return the parts of a usage line, required arguments without the braces of newer versions of
+    Typer.
+    """
     return [re.sub(r"^\{(.*)\}", r"\1", piece) for piece in pieces]
 
 
@@ -139,10 +210,17 @@ class CommandLine(typer.Typer):
 
     def __init__(self, **further: Any) -> None:
         """Take what a Typer takes."""
-        usual = {"cls": Group, "context_settings": HELP_NAMES, "rich_markup_mode": "markdown", "add_completion": False}
+        usual = {
+            "cls": Group,
+            "context_settings": HELP_NAMES,
+            "rich_markup_mode": "markdown",
+            "add_completion": False,
+        }
         super().__init__(**{**usual, **further})
 
     def command(self, name: str | None = None, **further: Any) -> Callable[[Function], Function]:
         """Return the decorator that adds a function as a command."""
-        decorator: Callable[[Function], Function] = super().command(name, **{"cls": Command, **further})
+        decorator: Callable[[Function], Function] = super().command(
+            name, **{"cls": Command, **further}
+        )
         return decorator

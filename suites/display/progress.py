@@ -1,4 +1,6 @@
-"""Progress of a run or a comparison: a line per launch or pair, one with the time left, the matrix so far."""
+"""Progress of a run or a comparison: a line per launch or pair, one with the time left, the matrix
+so far.
+"""
 
 import math
 import time
@@ -20,7 +22,8 @@ from ..run.groups import Group
 from ..run.schedules import ContestSchedule, Schedule, half_width
 from .screen import StatusLine
 
-# The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
+# The matrix so far is printed when this long has passed since the last, and not more than about
+# eight times a run.
 _MATRIX_SECONDS = 60.0
 _WIDE_SHOWN = 5
 
@@ -56,7 +59,8 @@ def result_line(record: Record) -> str:
     if outcome.gives_a_number():
         seconds = median(outcome.step_seconds())
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
-        # Nobody knows the mathematics of a user's own step: its launches are compared with one another.
+        # Nobody knows the mathematics of a user's own step: its launches are compared with one
+        # another.
         checked = "parity"
         if is_own_step(record.cell) and verdict != "unchecked":
             checked = "outputs" if record.cell.infers else "losses"
@@ -67,7 +71,9 @@ def result_line(record: Record) -> str:
 
 
 def remark(schedule: Schedule, record: Record) -> str:
-    """Return the cell's interval after a launch, and whether it was repeated or disturbed; empty if none applies."""
+    """Return the cell's interval after a launch, and whether it was repeated or disturbed; empty if
+    none applies.
+    """
     parts = []
     if record.outcome.samples_ns and schedule.plan.interval is not None:
         launches = schedule.stats[record.cell]
@@ -81,17 +87,26 @@ def remark(schedule: Schedule, record: Record) -> str:
 
 
 def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
-    """Return how many cells reached their precision, or the fastest cells; empty for a fixed number of launches."""
+    """Return how many cells reached their precision, or the fastest cells; empty for a fixed number
+    of launches.
+    """
     if isinstance(schedule, ContestSchedule):
         return headline(schedule.leaders(plan.most))
     if plan.interval is None:
         return []
     launches = {cell: found for cell in plan.cells if (found := schedule.stats[cell])}
-    widths = {cell: half_width(found, schedule.spread) or math.inf for cell, found in launches.items()}
-    wide = sorted((cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c])
+    widths = {
+        cell: half_width(found, schedule.spread) or math.inf for cell, found in launches.items()
+    }
+    wide = sorted(
+        (cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c]
+    )
     cells = f"{counted(len(widths), 'cell')} with a number"
     lines = [
-        f"{len(widths) - len(wide)} of {cells} {'is' if len(widths) == 1 else 'are'} within ±{percent(plan.interval)}"
+        (
+            f"{len(widths) - len(wide)} of {cells} {'is' if len(widths) == 1 else 'are'} within "
+            f"±{percent(plan.interval)}"
+        )
     ]
     for cell in wide[:_WIDE_SHOWN]:
         shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"
@@ -134,11 +149,16 @@ class ProgressDisplay(StatusLine):
         planned = launches[0]
         if planned.side in (BASELINE, CANDIDATE):
             side = planned.side if len(launches) == 1 else "both sides"
-            self._what = f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
+            self._what = (
+                f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
+            )
             return
         name = name_of(planned.cell)
         if len(launches) > 1:
-            name = f"{name_of(launches[0].cell)} and {counted(len(launches) - 1, 'other cell')} in turns"
+            name = (
+                f"{name_of(launches[0].cell)} and {counted(len(launches) - 1, 'other cell')} in "
+                "turns"
+            )
         self._what = f"{self._number(index, total)} {name}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 
@@ -149,7 +169,10 @@ class ProgressDisplay(StatusLine):
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """Redraw the line, at most once a second."""
         # What a narrow terminal cuts off is the launch's description, never the time left.
-        self.draw(f"{phase}, {clock(seconds_left)} left, all in {clock(seconds_left_overall)}  {self._what}")
+        self.draw(
+            f"{phase}, {clock(seconds_left)} left, all in {clock(seconds_left_overall)}  "
+            f"{self._what}"
+        )
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
         """Print the line of the launch or pair and, now and then, the matrix so far."""
@@ -163,7 +186,10 @@ class ProgressDisplay(StatusLine):
             return
         said = remark(self._schedule, record) if self._schedule else ""
         said = f"; {said}" if said else ""
-        self.print(f"{self._number(index, total)} {name_of(record.cell)}: {result_line(record)}{said}{left}")
+        self.print(
+            f"{self._number(index, total)} {name_of(record.cell)}: "
+            f"{result_line(record)}{said}{left}"
+        )
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and time.monotonic() - self._matrix_at > pause:
             for line in self._matrix_so_far().splitlines():

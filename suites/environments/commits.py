@@ -1,8 +1,9 @@
-"""Commits of the user's repository, each built in a git worktree: the user's files and index are never touched.
+"""Commits of the user's repository, each built in a git worktree: the user's files and index are
+never touched.
 
-The worktrees are in a folder of dlbench. A commit counts as built once the file beside its worktree says so, which is
-written last. Worktrees are removed when the bisection is done, and those of a killed one by the next bisection; with
---resume those that are built are reused.
+The worktrees are in a folder of dlbench. A commit counts as built once the file beside its worktree
+says so, which is written last. Worktrees are removed when the bisection is done, and those of a
+killed one by the next bisection; with --resume those that are built are reused.
 """
 
 import contextlib
@@ -25,7 +26,8 @@ SHORT = 10
 
 def git(folder: Path, *words: str) -> str | None:
     """Return git's output; None if it fails. Raises UsageError if git is not installed."""
-    # A hook of the repository would run with each worktree; variables of a hook would mean another repository.
+    # A hook of the repository would run with each worktree; variables of a hook would mean another
+    # repository.
     settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "log.showSignature=false")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
@@ -36,20 +38,29 @@ def git(folder: Path, *words: str) -> str | None:
             stdin=subprocess.DEVNULL,
         )
     except OSError as error:
-        raise UsageError("A revision needs git, which is not installed here. Install it.") from error
+        raise UsageError(
+            "A revision needs git, which is not installed here. Install it."
+        ) from error
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
 
 def digest_of(folder: Path, revision: str, option: str) -> str:
-    """Return the digest of the commit that a revision means; raises UsageError with the option's name."""
-    found = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    """Return the digest of the commit that a revision means; raises UsageError with the option's
+    name.
+    """
+    found = git(
+        folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+    )
     if found is None:
-        raise UsageError(f"{option}: git finds no revision {revision!r} there. `git log --oneline` lists them.")
+        raise UsageError(
+            f"{option}: git finds no revision {revision!r} there. `git log --oneline` lists them."
+        )
     return found
 
 
 def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
-    """Return the first-parent commits from one revision to another, both included: subjects by digest.
+    """Return the first-parent commits from one revision to another, both included: subjects by
+    digest.
 
     Raises UsageError.
     """
@@ -58,17 +69,25 @@ def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
         raise UsageError(f"--good and --bad are the same commit, {first[:SHORT]}. Give two.")
     if git(folder, "merge-base", "--is-ancestor", first, last) is None:
         if git(folder, "merge-base", "--is-ancestor", last, first) is not None:
-            raise UsageError(f"{earlier} is later than {later}. Swap the two (with --faster, good is the later one).")
+            raise UsageError(
+                f"{earlier} is later than {later}. Swap the two (with --faster, good is the later "
+                "one)."
+            )
         raise UsageError(
             f"{earlier} is not an ancestor of {later}. Give their common ancestor in its place: "
             f"git merge-base {earlier} {later}."
         )
-    said = git(folder, "log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}") or ""
+    said = (
+        git(
+            folder, "log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}"
+        )
+        or ""
+    )
     listed = [line.partition("\t") for line in said.split("\n")]
     if listed[0][0].split()[1:2] != [first]:
         raise UsageError(
-            f"{earlier} lies on a branch that was merged before {later}. Name a commit of the first-parent "
-            "history: git log --first-parent --oneline."
+            f"{earlier} lies on a branch that was merged before {later}. Name a commit of the "
+            "first-parent history: git log --first-parent --oneline."
         )
     subject = git(folder, "log", "-1", "--format=%s", first) or ""
     return {first: subject, **{digests.split()[0]: words for digests, _, words in listed}}
@@ -84,20 +103,26 @@ class Worktrees:
         """
         place = git(repository, "rev-parse", "--git-common-dir")
         if place is None:
-            raise UsageError(f"--repo: {repository} is not a git repository. Give the folder of one.")
+            raise UsageError(
+                f"--repo: {repository} is not a git repository. Give the folder of one."
+            )
         self._repository, self._command, self._limit = repository, command, limit
         digest = hashlib.sha256(os.fsencode((repository / place).resolve())).hexdigest()
         self.folder = home() / "bisect" / digest[:12]
 
     @contextlib.contextmanager
     def used(self, keep: bool) -> Iterator[None]:
-        """Remove the worktrees of an earlier bisection, with ``keep`` only those not fully built."""
+        """Remove the worktrees of an earlier bisection, with ``keep`` only those not fully
+        built.
+        """
         make_folder(self.folder)
         try:
             with written(self.folder):
                 lock = filelock.FileLock(f"{self.folder}.lock").acquire(timeout=0)
         except filelock.Timeout as error:
-            raise UsageError("Another bisection of this repository is running. Wait for it, or end it.") from error
+            raise UsageError(
+                "Another bisection of this repository is running. Wait for it, or end it."
+            ) from error
         with lock:
             self.remove(built=not keep)
             for log in [] if keep else self.folder.glob("*.log"):  # of builds that failed
@@ -118,19 +143,37 @@ class Worktrees:
 
     def _is_built(self, tree: Path) -> bool:
         with contextlib.suppress(OSError):
-            return tree.is_dir() and tree.with_suffix(".built").read_text(encoding="utf-8") == self._command
+            return (
+                tree.is_dir()
+                and tree.with_suffix(".built").read_text(encoding="utf-8") == self._command
+            )
         return False
 
     def built(self, digest: str) -> Path:
-        """Return the worktree of a commit after its build; raises FrameworkEnvironmentError with the reason."""
+        """Return the worktree of a commit after its build; raises FrameworkEnvironmentError with
+        the reason.
+        """
         tree = self.folder / digest[:16]
         if self._is_built(tree):
             return tree
         self._remove(tree)
         with written(self.folder):
             try:
-                if git(self._repository, "worktree", "add", "--force", "--detach", str(tree), digest) is None:
-                    raise FrameworkEnvironmentError(f"no room for it in {tree}, or files of it are missing")
+                if (
+                    git(
+                        self._repository,
+                        "worktree",
+                        "add",
+                        "--force",
+                        "--detach",
+                        str(tree),
+                        digest,
+                    )
+                    is None
+                ):
+                    raise FrameworkEnvironmentError(
+                        f"no room for it in {tree}, or files of it are missing"
+                    )
                 self._build(tree)
                 write_whole(tree.with_suffix(".built"), self._command)
             except BaseException:
@@ -146,5 +189,6 @@ class Worktrees:
         code, said = packages.run(command, log, directory=tree, limit=self._limit)
         if code != 0:
             raise FrameworkEnvironmentError(
-                f"its build failed with exit code {code} ({packages.last_line(said)}); its output is in {log}"
+                f"its build failed with exit code {code} ({packages.last_line(said)}); its output "
+                f"is in {log}"
             )

@@ -1,8 +1,10 @@
-"""Packages of a Debian release as part of an environment: locked, downloaded, verified, unpacked without root.
+"""Packages of a Debian release as part of an environment: locked, downloaded, verified, unpacked
+without root.
 
-The lock names every file with its size and SHA-256, so the lock is trusted; the mirror only has to have the files. apt
-fetches them with separate lists and settings, and the machine's packages are left alone. From the machine's apt
-configuration come only the mirror and the access to it (proxy, certificates).
+The lock names every file with its size and SHA-256, so the lock is trusted; the mirror only has to
+have the files. apt fetches them with separate lists and settings, and the machine's packages are
+left alone. From the machine's apt configuration come only the mirror and the access to it (proxy,
+certificates).
 """
 
 import functools
@@ -22,39 +24,59 @@ from .folders import MEGABYTE, NO_ROOM, file_digest, given_path
 from .packages import Draw
 
 TREE = "debian"
-_LINE = re.compile(r"[a-z0-9][a-z0-9+.-]+ ([0-9]+:)?[0-9][A-Za-z0-9.+~-]* [a-z0-9-]+ [0-9]{1,15} [0-9a-f]{64}")
-_KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
+_LINE = re.compile(
+    r"[a-z0-9][a-z0-9+.-]+ ([0-9]+:)?[0-9][A-Za-z0-9.+~-]* [a-z0-9-]+ [0-9]{1,15} [0-9a-f]{64}"
+)
+_KEYRINGS = (
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/debian-archive-keyring.pgp",
+)
 _SECONDS = 30
 _MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
 _AT_THE_TOP = re.compile(r"(://[^/]+|/archive)/debian(/[^/]+)?$")
 _COMPANIONS = ("-updates", "-backports")  # of a release's suites
 _REASONS = (
     (
-        r"Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|"
+        r"Temporary failure resolving|Could not resolve|Could not connect"
+        r"|Cannot initiate the connection|"
         r"Unable to connect|Connection (failed|refused|timed out|reset)|Network is unreachable|"
-        r"Could not handshake|timed out|SSL connection|Certificate verification failed|No route to host",
-        "The Debian mirror could not be reached. Check the network, or set DLBENCH_DEBIAN_MIRROR to another mirror; "
-        "finished downloads are kept.",
+        r"Could not handshake|timed out|SSL connection|Certificate verification failed"
+        r"|No route to host",
+        (
+            "The Debian mirror could not be reached. Check the network, or set "
+            "DLBENCH_DEBIAN_MIRROR to another mirror; finished downloads are kept."
+        ),
     ),
     (
-        r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG",
-        "The Debian mirror's lists of {release} are not signed by a key in {keyring}. Update the package "
-        "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR.",
+        r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified"
+        r"|BADSIG",
+        (
+            "The Debian mirror's lists of {release} are not signed by a key in {keyring}. "
+            "Update the package debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or "
+            "DLBENCH_DEBIAN_MIRROR."
+        ),
     ),
     (
-        r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found|Unable to locate package (?P<lost>\S+)",
-        "The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old versions "
-        "(Debian's archive of snapshots).",
+        r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found"
+        r"|Unable to locate package (?P<lost>\S+)",
+        (
+            "The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that "
+            "keeps old versions (Debian's archive of snapshots)."
+        ),
     ),
     (
         r"Hash Sum mismatch|unexpected size",
-        "The Debian mirror served a file that does not match the checksum in its lists. Try again later, or set "
-        "DLBENCH_DEBIAN_MIRROR to another mirror.",
+        (
+            "The Debian mirror served a file that does not match the checksum in its lists. Try "
+            "again later, or set DLBENCH_DEBIAN_MIRROR to another mirror."
+        ),
     ),
     (
         r"does not have a Release file|no longer has a Release file|File not found|404 +Not Found",
-        "The Debian mirror has no release {release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old "
-        "releases (Debian's archive).",
+        (
+            "The Debian mirror has no release {release} (any more). Set DLBENCH_DEBIAN_MIRROR to "
+            "a mirror that keeps old releases (Debian's archive)."
+        ),
     ),
 )
 """Patterns of apt's messages, and their meaning: the first that fits."""
@@ -84,7 +106,9 @@ def read_lock(path: Path) -> tuple[Package, ...]:
         if not words:
             continue
         if not _LINE.fullmatch(words):
-            raise SuiteError(f"{path}, line {number} is not 'package version architecture bytes SHA-256'.")
+            raise SuiteError(
+                f"{path}, line {number} is not 'package version architecture bytes SHA-256'."
+            )
         name, version, kind, size, sha256 = words.split()
         found.append(Package(name, version, kind, int(size), sha256))
     return tuple(found)
@@ -96,21 +120,25 @@ def architecture(locked: Iterable[Package]) -> str:
 
 
 def missing() -> str:
-    """Return why Debian packages cannot be had on this machine, as a sentence with the remedy; "" where they can."""
+    """Return why Debian packages cannot be had on this machine, as a sentence with the remedy; ""
+    where they can.
+    """
     for program, package in (("apt-get", "apt"), ("dpkg-deb", "dpkg")):
         if shutil.which(program) is None:
             return (
-                f"it needs Debian packages, and {program} (of the package {package}) is not on PATH. Install {package}."
+                f"it needs Debian packages, and {program} (of the package {package}) is not on "
+                f"PATH. Install {package}."
             )
     if not mirror():
         return (
-            "it needs Debian packages, and this machine's apt sources name no Debian mirror. Set DLBENCH_DEBIAN_MIRROR "
-            "to one (its address ends in /debian)."
+            "it needs Debian packages, and this machine's apt sources name no Debian mirror. Set "
+            "DLBENCH_DEBIAN_MIRROR to one (its address ends in /debian)."
         )
     if not keyring().is_file():
         return (
-            f"it needs Debian packages, and the keys that sign them are not there ({keyring()}). Install the package "
-            "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING to a keyring file."
+            f"it needs Debian packages, and the keys that sign them are not there ({keyring()}). "
+            "Install the package debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING to a "
+            "keyring file."
         )
     return ""
 
@@ -124,37 +152,50 @@ def keyring() -> Path:
 
 
 def mirror() -> str:
-    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the one in this machine's apt sources."""
+    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the one in this machine's
+    apt sources.
+    """
     given = os.environ.get("DLBENCH_DEBIAN_MIRROR")
     return given.rstrip("/") if given else machines_mirror()
 
 
 @functools.cache
 def machines_mirror() -> str:
-    """Return the address of the Debian mirror in this machine's apt sources, "" where there is none.
+    """Return the address of the Debian mirror in this machine's apt sources, "" where there is
+    none.
 
-    A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites that only Debian's
-    releases come with, else the first with nothing but a host above that folder, else the first.
+    A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites
+    that only Debian's releases come with, else the first with nothing but a host above that folder,
+    else the first.
     """
-    # Lists the addresses of an update: however the sources are written, and with no list downloaded yet.
+    # Lists the addresses of an update: however the sources are written, and with no list downloaded
+    # yet.
     answer = _output_of("apt-get", "update", "--print-uris")
     listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer, re.MULTILINE)
     found: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
     debians = {address for address, suite in listed if suite.endswith(_COMPANIONS)}
-    return min(found, key=lambda address: (address not in debians, not _AT_THE_TOP.search(address)), default="")
+    return min(
+        found,
+        key=lambda address: (address not in debians, not _AT_THE_TOP.search(address)),
+        default="",
+    )
 
 
 def _output_of(*command: str) -> str:
     """Return the output of a program of the machine's apt; "" where it cannot be run."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout
 
 
 class Client:
-    """An apt client for one release; every method raises FrameworkEnvironmentError with the reason where apt fails."""
+    """An apt client for one release; every method raises FrameworkEnvironmentError with the reason
+    where apt fails.
+    """
 
     def __init__(self, folder: Path, release: str, kind: str, log: Path) -> None:
         """Write lists and configuration of its own into a folder."""
@@ -164,10 +205,14 @@ class Client:
         for part in ("state/lists/partial", "cache/archives/partial"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / "state/status").touch()
-        (folder / "sources.list").write_text(f"deb [signed-by={keyring()}] {mirror()} {release} main\n")
+        (folder / "sources.list").write_text(
+            f"deb [signed-by={keyring()}] {mirror()} {release} main\n"
+        )
         nothing = ("main", "parts", "sourceparts", "preferences", "preferencesparts")
         settings = {
-            **{f"Dir::Etc::{name}": "/dev/null" for name in nothing},  # of the machine: hooks of its own updates
+            **{
+                f"Dir::Etc::{name}": "/dev/null" for name in nothing
+            },  # of the machine: hooks of its own updates
             "Dir::Etc::sourcelist": str(folder / "sources.list"),
             "Dir::State": str(folder / "state"),
             "Dir::State::status": str(folder / "state/status"),
@@ -176,13 +221,18 @@ class Client:
             "Dir::Cache::srcpkgcache": "",
             "APT::Architecture": kind,
             "APT::Install-Recommends": "0",
-            "APT::Sandbox::User": "root",  # where root runs this, its home may be closed to apt's own user
+            # where root runs this, its home may be closed to apt's own user
+            "APT::Sandbox::User": "root",
             "Acquire::Languages": "none",
             "Acquire::Retries": "2",
             # The lock decides, so lists of a release that ended will do.
             "Acquire::Check-Valid-Until": "false",
         }
-        ways = [line for line in _output_of("apt-config", "dump", "Acquire").splitlines() if "Acquire::http" in line]
+        ways = [
+            line
+            for line in _output_of("apt-config", "dump", "Acquire").splitlines()
+            if "Acquire::http" in line
+        ]
         lines = [*ways, *(f'{key} "{value}";' for key, value in settings.items())]
         configuration.write_text("\n".join([*lines, f'APT::Architectures {{ "{kind}"; }};', ""]))
 
@@ -192,33 +242,50 @@ class Client:
         whole, before = sum(each.size for each in locked) / MEGABYTE, _megabytes(folder)
 
         def show(said: str) -> None:
-            draw(f"downloading {len(locked)} packages, {_megabytes(folder) - before:.0f} of {whole:.0f} MB")
+            draw(
+                f"downloading {len(locked)} packages, {_megabytes(folder) - before:.0f} of "
+                f"{whole:.0f} MB"
+            )
 
-        self._run(["apt-get", "download", *(f"{each.name}={each.version}" for each in locked)], folder, show)
+        self._run(
+            ["apt-get", "download", *(f"{each.name}={each.version}" for each in locked)],
+            folder,
+            show,
+        )
 
     def update(self) -> None:
         """Read the mirror's lists."""
         self._run(["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
 
     def lock_lines(self, names: list[str], dependencies: bool) -> list[str]:
-        """Return the lines of a lock for these packages, with ``dependencies`` for all they need on an empty system."""
+        """Return the lines of a lock for these packages, with ``dependencies`` for all they need on
+        an empty system.
+        """
         if dependencies:
             answer = self._ask(["apt-get", "install", "--simulate", *names])
             found = re.findall(r"^Inst (\S+) \((\S+) ", answer, re.MULTILINE)
             names = [f"{name.partition(':')[0]}={version}" for name, version in found]
         blocks = self._ask(["apt-cache", "show", "--no-all-versions", *names]).strip().split("\n\n")
-        described = [dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", block, re.MULTILINE)) for block in blocks]
+        described = [
+            dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", block, re.MULTILINE)) for block in blocks
+        ]
         fields = ("Package", "Version", "Architecture", "Size", "SHA256")
         return sorted(" ".join(each[field] for field in fields) for each in described)
 
-    def _run(self, command: list[str], folder: Path | None = None, watch: Callable[[str], object] = str) -> None:
-        code, said = packages.run(command, self._log, variables=self._variables, directory=folder, watch=watch)
+    def _run(
+        self, command: list[str], folder: Path | None = None, watch: Callable[[str], object] = str
+    ) -> None:
+        code, said = packages.run(
+            command, self._log, variables=self._variables, directory=folder, watch=watch
+        )
         if code != 0:
             raise FrameworkEnvironmentError(self._why(said))
 
     def _ask(self, command: list[str]) -> str:
         variables = {**os.environ, **self._variables}
-        answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=variables)
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=variables
+        )
         if answer.returncode != 0:
             raise FrameworkEnvironmentError(self._why(answer.stderr))
         return answer.stdout
@@ -229,20 +296,28 @@ class Client:
         for sign, meaning in _REASONS:
             if found := re.search(sign, text):
                 gone = found.groupdict()
-                which = gone.get("lost") or " ".join(filter(None, (gone.get("name"), gone.get("version"))))
+                which = gone.get("lost") or " ".join(
+                    filter(None, (gone.get("name"), gone.get("version")))
+                )
                 return meaning.format(release=self._release, keyring=keyring(), which=which)
-        return f"Debian packages cannot be downloaded: {packages.last_line(text)} (full log: {self._log})."
+        return (
+            f"Debian packages cannot be downloaded: {packages.last_line(text)} (full log: "
+            f"{self._log})."
+        )
 
 
 def _megabytes(folder: Path) -> float:
     return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()) / MEGABYTE
 
 
-def install(framework: Framework, environment: Path, kept: Path, log: Path, draw: Draw) -> dict[str, str]:
-    """Download and verify the packages of the framework's lock, unpack them into the environment, make the links.
+def install(
+    framework: Framework, environment: Path, kept: Path, log: Path, draw: Draw
+) -> dict[str, str]:
+    """Download and verify the packages of the framework's lock, unpack them into the environment,
+    make the links.
 
-    Verified files stay in ``kept`` and are not fetched again. Returns the version of every package; raises
-    FrameworkEnvironmentError with the reason.
+    Verified files stay in ``kept`` and are not fetched again. Returns the version of every package;
+    raises FrameworkEnvironmentError with the reason.
     """
     debian = framework.debian
     assert debian is not None
@@ -260,8 +335,9 @@ def install(framework: Framework, environment: Path, kept: Path, log: Path, draw
             state = "other content" if path.exists() else "not downloaded"
             path.unlink(missing_ok=True)
             raise FrameworkEnvironmentError(
-                f"The Debian mirror's {package.file_name} is not the file that {debian.lock} names ({state}). Try "
-                "another mirror (DLBENCH_DEBIAN_MIRROR); if that does not help, the lock is wrong."
+                f"The Debian mirror's {package.file_name} is not the file that {debian.lock} names "
+                f"({state}). Try another mirror (DLBENCH_DEBIAN_MIRROR); if that does not help, "
+                "the lock is wrong."
             )
     tree = environment / TREE
     tree.mkdir(parents=True)
@@ -274,16 +350,24 @@ def install(framework: Framework, environment: Path, kept: Path, log: Path, draw
 
 
 def _verified(path: Path, package: Package) -> bool:
-    return path.exists() and path.stat().st_size == package.size and file_digest(path) == package.sha256
+    return (
+        path.exists()
+        and path.stat().st_size == package.size
+        and file_digest(path) == package.sha256
+    )
 
 
 def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log: Path) -> None:
-    """Unpack a package; the filter refuses to write outside the tree, and clears the bits of privileged programs."""
+    """Unpack a package; the filter refuses to write outside the tree, and clears the bits of
+    privileged programs.
+    """
     command = ["dpkg-deb", "--fsys-tarfile", str(file)]
     failed = f"{framework.title}: {package.name} cannot be unpacked"
     with log.open("a", encoding="utf-8") as output:
         try:
-            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output) as unpacker:
+            with subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output
+            ) as unpacker:
                 assert unpacker.stdout is not None
                 with tarfile.open(fileobj=unpacker.stdout, mode="r|") as members:
                     members.extractall(tree, filter="tar")
@@ -302,13 +386,13 @@ def _link(framework: Framework, environment: Path, link: str, target: str) -> No
     place, meant = environment / link, environment / target
     if not place.parent.resolve().is_relative_to(root) or not meant.resolve().is_relative_to(root):
         raise FrameworkEnvironmentError(
-            f"{framework.title}: the link {link} to {target} leaves the environment. Correct framework.toml in "
-            f"{framework.directory}."
+            f"{framework.title}: the link {link} to {target} leaves the environment. Correct "
+            f"framework.toml in {framework.directory}."
         )
     if not meant.exists():
         raise FrameworkEnvironmentError(
-            f"The Debian packages of {framework.title} lack {target}, which {link} should point to. The lock and "
-            f"framework.toml in {framework.directory} do not fit each other."
+            f"The Debian packages of {framework.title} lack {target}, which {link} should point "
+            f"to. The lock and framework.toml in {framework.directory} do not fit each other."
         )
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(os.path.relpath(meant, place.parent))

@@ -13,7 +13,9 @@ from .debian import Client
 
 
 def write_lock(name: str) -> str:
-    """Write a framework's lock from the mirror's lists; return its path and how many packages it names."""
+    """Write a framework's lock from the mirror's lists; return its path and how many packages it
+    names.
+    """
     framework = find(name)
     debian = framework.debian
     if debian is None:

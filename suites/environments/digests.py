@@ -1,9 +1,11 @@
-"""Digests of builds and adapters, in twelve hex digits, to tell whether the code here is the code that was measured.
+"""Digests of builds and adapters, in twelve hex digits, to tell whether the code here is the code
+that was measured.
 
-The digest of a build covers all files of the interpreter's package folders, shared libraries included, the framework's
-own folder if it is elsewhere, its Debian packages, and the interpreter. Files that differ between equal installations
-are left out (bytecode, notes of where and how a package was installed), and so is dlbench. The digest is stored with
-the listing (paths, sizes, times of change) that it was made of, so that a second look reads no file.
+The digest of a build covers all files of the interpreter's package folders, shared libraries
+included, the framework's own folder if it is elsewhere, its Debian packages, and the interpreter.
+Files that differ between equal installations are left out (bytecode, notes of where and how a
+package was installed), and so is dlbench. The digest is stored with the listing (paths, sizes,
+times of change) that it was made of, so that a second look reads no file.
 """
 
 import contextlib
@@ -20,7 +22,8 @@ from .folders import file_digest, home, remembered
 from .interpreters import Inspection
 
 DIGEST = "adapter_digest"
-"""Key in the software of a record made with an adapter outside dlbench: the digest of that adapter's code."""
+"""Key in the software of a record made with an adapter outside dlbench: the digest of that
+adapter's code."""
 _BYTECODE = (".pyc", ".pyo")
 _NOTES = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"})
 """In a ``.dist-info`` folder: they name paths of this installation, or who installed it."""
@@ -34,7 +37,9 @@ _File = tuple[str, str, os.stat_result]
 def adapter_digest(framework: Framework) -> str:
     """Return a digest of the adapter's code and description; of a user's step, of its file."""
     if framework.file is not None:
-        return hashlib.sha256(_content(framework.file) or b"").hexdigest()[:12]  # as its records have it
+        return hashlib.sha256(_content(framework.file) or b"").hexdigest()[
+            :12
+        ]  # as its records have it
     folder = framework.directory
     return _digest(folder, [*folder.rglob("*.py"), folder / "framework.toml"])
 
@@ -52,29 +57,38 @@ def build_digest(inspection: Inspection) -> str:
     for name, path, status in files:
         line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         listing.update(repr(line).encode(errors="surrogateescape"))
-    place = hashlib.sha256(json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()).hexdigest()
+    place = hashlib.sha256(
+        json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()
+    ).hexdigest()
     kept = home() / "cache" / "contents" / f"{place[:16]}.json"
     contents = remembered(kept, "contents", listing.hexdigest(), lambda: _read(files))
     packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
-    return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[
+        :12
+    ]
 
 
 def with_variables(digest: str, variables: Mapping[str, str]) -> str:
-    """Return a digest of a build and the environment variables of its launches; that of the build without any.
+    """Return a digest of a build and the environment variables of its launches; that of the build
+    without any.
 
     A secret counts by its name alone, so that nothing about its value can be read from the digest.
     """
     if not digest or not variables:
         return digest
     values = [(name, "" if is_secret(name) else value) for name, value in sorted(variables.items())]
-    return hashlib.sha256(json.dumps([digest, values]).encode(errors="surrogateescape")).hexdigest()[:12]
+    return hashlib.sha256(
+        json.dumps([digest, values]).encode(errors="surrogateescape")
+    ).hexdigest()[:12]
 
 
 def _digest(folder: Path, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
         if (content := _content(path)) is not None:
-            digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
+            digest.update(
+                f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape")
+            )
             digest.update(content)
     return digest.hexdigest()[:12]
 
@@ -106,7 +120,11 @@ def _below(folder: str, name: str) -> Iterator[_File]:
     except OSError:  # not there, or not for this user: nothing that a launch could import
         return
     for entry in entries:
-        if entry.name.endswith(_BYTECODE) or entry.name == "__pycache__" or entry.name.startswith(_OWN):
+        if (
+            entry.name.endswith(_BYTECODE)
+            or entry.name == "__pycache__"
+            or entry.name.startswith(_OWN)
+        ):
             continue
         if name.endswith(".dist-info") and entry.name in _NOTES:
             continue

@@ -1,9 +1,10 @@
 """Environments: for each framework an interpreter of its own with exactly its locked requirements.
 
-An environment is in the user's cache, named by its framework and a digest of its locks, so a changed lock makes another
-environment. It counts as built once its manifest exists, which is written last: an interrupted build is half-built, and
-is built again. Files that a lock names by checksum are verified on download, and kept by an interrupted build;
-requirements locked by version alone are left to pip.
+An environment is in the user's cache, named by its framework and a digest of its locks, so a
+changed lock makes another environment. It counts as built once its manifest exists, which is
+written last: an interrupted build is half-built, and is built again. Files that a lock names by
+checksum are verified on download, and kept by an interrupted build; requirements locked by version
+alone are left to pip.
 """
 
 import fcntl
@@ -65,7 +66,8 @@ def _directory(framework: Framework) -> Path:
             digest.update(file.read_bytes())
         except OSError as error:
             raise SuiteError(
-                f"{file}, which {framework.name}'s framework.toml names, cannot be read: {error.strerror}."
+                f"{file}, which {framework.name}'s framework.toml names, cannot be read: "
+                f"{error.strerror}."
             ) from error
     if framework.debian is not None:
         digest.update(json.dumps(sorted(framework.debian.links.items())).encode())
@@ -74,16 +76,23 @@ def _directory(framework: Framework) -> Path:
 
 def _is_being_built(directory: Path) -> bool:
     """Return whether another process holds the environment's lock."""
-    with suppress(OSError), Path(f"{directory}.lock").open() as lock:  # there is none, or it is not for this user
+    with (
+        suppress(OSError),
+        Path(f"{directory}.lock").open() as lock,
+    ):  # there is none, or it is not for this user
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not see each other
+            fcntl.flock(
+                lock, fcntl.LOCK_SH | fcntl.LOCK_NB
+            )  # shared: two who look do not see each other
         except BlockingIOError:
             return True
     return False
 
 
 def locate(framework: Framework) -> Environment:
-    """Return the framework's environment as it is now, of the first of its locks that there is a Python for."""
+    """Return the framework's environment as it is now, of the first of its locks that there is a
+    Python for.
+    """
     found = _locate(framework.by_lock[0])
     for each in framework.by_lock[1:]:
         if found.state is not State.UNAVAILABLE or base_python(found.framework) is not None:
@@ -95,7 +104,9 @@ def locate(framework: Framework) -> Environment:
 def _locate(framework: Framework) -> Environment:
     if framework.unavailable:
         directory = home() / "environments" / framework.name
-        return Environment(framework, directory, State.UNAVAILABLE, None, _why_unavailable(framework, directory))
+        return Environment(
+            framework, directory, State.UNAVAILABLE, None, _why_unavailable(framework, directory)
+        )
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     try:
@@ -125,12 +136,15 @@ def announce(framework: Framework) -> str:
     )
 
 
-def build(framework: Framework, report: Report = lambda line: None, draw: Draw = lambda line: None) -> Environment:
+def build(
+    framework: Framework, report: Report = lambda line: None, draw: Draw = lambda line: None
+) -> Environment:
     """Build the framework's environment unless it is ready, and return it.
 
-    ``report`` takes lines that stay, ``draw`` lines of progress that the next may overwrite.
-    Raises FrameworkEnvironmentError, with the remedy, if this machine lacks something, the folder cannot be written, or
-    a package is unavailable or does not match the lock; nothing half-built is left behind.
+    ``report`` takes lines that stay, ``draw`` lines of progress that the next may overwrite. Raises
+    FrameworkEnvironmentError, with the remedy, if this machine lacks something, the folder cannot
+    be written, or a package is unavailable or does not match the lock; nothing half-built is left
+    behind.
     """
     current = locate(framework)
     if current.state is State.READY:
@@ -138,7 +152,11 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
         shutil.rmtree(downloads(current.directory), ignore_errors=True)
         return current
     framework, directory = current.framework, current.directory
-    reason = current.reason if current.state is State.UNAVAILABLE else _why_unavailable(framework, directory)
+    reason = (
+        current.reason
+        if current.state is State.UNAVAILABLE
+        else _why_unavailable(framework, directory)
+    )
     if reason:
         raise FrameworkEnvironmentError(reason)
     with written(directory):
@@ -164,11 +182,15 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
     if not framework.interpreter:
         python = base_python(framework)
         assert python is not None  # looked at before
-        report(f"{framework.title}: making an environment with {python}, {framework.lock_file.name} (log: {log})")
+        report(
+            f"{framework.title}: making an environment with {python}, {framework.lock_file.name} "
+            f"(log: {log})"
+        )
         packages.install(framework, python, directory, kept, log, draw)
     if framework.debian is not None:
         report(
-            f"{framework.title}: packages of Debian {framework.debian.release}, {framework.debian.lock} (log: {log})"
+            f"{framework.title}: packages of Debian {framework.debian.release}, "
+            f"{framework.debian.lock} (log: {log})"
         )
         from_debian = debian.install(framework, directory, kept, log, draw)
     if framework.interpreter:
@@ -179,7 +201,8 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
     inspection = inspect(directory / "bin" / "python", (framework.imports,))
     if inspection.missing:
         raise FrameworkEnvironmentError(
-            f"The environment of {framework.title} was installed but lacks the module {framework.imports}."
+            f"The environment of {framework.title} was installed but lacks the module "
+            f"{framework.imports}."
         )
     manifest = {
         "framework": framework.name,
@@ -193,20 +216,29 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
 
 
 def remove(framework: Framework, releases: bool = False) -> bool:
-    """Remove the framework's environments, their downloads and its adapter's cache; False where there was none.
+    """Remove the framework's environments, their downloads and its adapter's cache; False where
+    there was none.
 
     With ``releases`` those of its releases (`releases.build_release`) instead, and no cache. Raises
-    FrameworkEnvironmentError where one is being built now, before anything is removed, or cannot be removed.
+    FrameworkEnvironmentError where one is being built now, before anything is removed, or cannot be
+    removed.
     """
     if framework.unavailable:
         return False
     if framework.environment == "host":
-        raise FrameworkEnvironmentError(f"{framework.name} uses dlbench's own environment; there is nothing to remove.")
+        raise FrameworkEnvironmentError(
+            f"{framework.name} uses dlbench's own environment; there is nothing to remove."
+        )
     pattern = _pattern(framework, releases)
     places = (home() / "environments", home() / "downloads")
     try:
         with ExitStack() as locks:
-            names = {each.name.removesuffix(".lock") for place in places if place.is_dir() for each in place.iterdir()}
+            names = {
+                each.name.removesuffix(".lock")
+                for place in places
+                if place.is_dir()
+                for each in place.iterdir()
+            }
             environments = [places[0] / name for name in sorted(names) if pattern.fullmatch(name)]
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
@@ -221,18 +253,22 @@ def remove(framework: Framework, releases: bool = False) -> bool:
                 directory.with_name(f"{directory.name}.log").unlink(missing_ok=True)
     except filelock.Timeout as error:
         raise FrameworkEnvironmentError(
-            f"{framework.title} is being built now ({error.lock_file} is taken). Wait for that build to end, then run "
-            f"`dlbench env remove {framework.name}{' --releases' if releases else ''}`."
+            f"{framework.title} is being built now ({error.lock_file} is taken). Wait for that "
+            "build to end, then run `dlbench env remove "
+            f"{framework.name}{' --releases' if releases else ''}`."
         ) from error
     except OSError as error:
         raise FrameworkEnvironmentError(
-            f"{framework.title} cannot be removed: {error.filename or home()}: {error.strerror or error}."
+            f"{framework.title} cannot be removed: {error.filename or home()}: "
+            f"{error.strerror or error}."
         ) from error
     return bool(there)
 
 
 def _pattern(framework: Framework, releases: bool) -> re.Pattern[str]:
-    """Return what matches the folders of its environments, or of those of its releases (`jax-0.4.20-1a2b3c4d`)."""
+    """Return what matches the folders of its environments, or of those of its releases
+    (`jax-0.4.20-1a2b3c4d`).
+    """
     version = "-[^-]+" if releases else ""
     return re.compile(rf"{re.escape(framework.name)}{version}-[0-9a-f]{{8}}")
 
@@ -248,12 +284,15 @@ def size_of_releases(framework: Framework) -> tuple[int, int]:
 
 
 def base_python(framework: Framework) -> Path | None:
-    """Return an interpreter of a version that this framework can live in, None where there is none."""
+    """Return an interpreter of a version that this framework can live in, None where there is
+    none.
+    """
     return next((found for version in framework.python if (found := find_python(version))), None)
 
 
 def _why_unavailable(framework: Framework, directory: Path) -> str:
-    """Return why this machine cannot have the framework's environment, with the remedy; "" if it can.
+    """Return why this machine cannot have the framework's environment, with the remedy; "" if it
+    can.
 
     Uses no network: the answer is known before the first byte is downloaded.
     """
@@ -264,12 +303,16 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
     give = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
     if framework.debian is not None:
         try:
-            kind = debian.architecture(debian.read_lock(framework.directory / framework.debian.lock))
+            kind = debian.architecture(
+                debian.read_lock(framework.directory / framework.debian.lock)
+            )
         except SuiteError as error:
             return str(error)
         machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
         if sys.platform != "linux" or kind not in ("", machine):
-            return f"{here} its packages are for Linux on {kind}, this is {sys.platform} on {machine}."
+            return (
+                f"{here} its packages are for Linux on {kind}, this is {sys.platform} on {machine}."
+            )
         if reason := debian.missing():
             return f"{here} {reason} {give}"
     if not framework.python and not framework.interpreter:
@@ -278,28 +321,36 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
     if framework.python and base_python(framework) is None:
         newest = framework.python[0]
         return (
-            f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none is on PATH, under "
-            f"pyenv or under uv. Install one (for example `uv python install {newest}`, `pyenv install {newest}` or "
-            f"your system's python{newest} package), or give an interpreter that has it: "
-            f"--python {framework.name}=/path/to/python."
+            f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none "
+            "is on PATH, under pyenv or under uv. Install one (for example `uv python install "
+            f"{newest}`, `pyenv install {newest}` or your system's python{newest} package), or "
+            f"give an interpreter that has it: --python {framework.name}=/path/to/python."
         )
     for program in framework.programs:
         if shutil.which(program) is None:
             return f"{here} it needs {program}, which is not on PATH. Install it. {give}"
     needed = framework.disk_megabytes
-    if framework.debian is not None or (not framework.interpreter and packages.is_hashed(framework.lock_file)):
+    if framework.debian is not None or (
+        not framework.interpreter and packages.is_hashed(framework.lock_file)
+    ):
         needed += framework.download_megabytes  # kept beside the environment until it is ready
     free = free_megabytes(directory)
-    if free is None or free >= needed or free + sum(map(_used_megabytes, (downloads(directory), directory))) >= needed:
+    if (
+        free is None
+        or free >= needed
+        or free + sum(map(_used_megabytes, (downloads(directory), directory))) >= needed
+    ):
         return ""
     return (
-        f"{here} it needs about {needed} MB and {directory.parent} has {free:.0f} MB free. Free some, or set "
-        "DLBENCH_HOME to a folder on a larger disk."
+        f"{here} it needs about {needed} MB and {directory.parent} has {free:.0f} MB free. Free "
+        "some, or set DLBENCH_HOME to a folder on a larger disk."
     )
 
 
 def free_megabytes(folder: Path) -> float | None:
-    """Return the room on the disk that this folder lies on or would lie on; None where that is not known."""
+    """Return the room on the disk that this folder lies on or would lie on; None where that is not
+    known.
+    """
     for candidate in (folder, *folder.parents):
         try:
             return shutil.disk_usage(candidate).free / MEGABYTE
@@ -328,7 +379,9 @@ class Source:
     name: str  # "CPython 3.11.7"; "" where there is none
     digest: str  # of the interpreter and its packages' files; "" where there is none
     reason: str = ""
-    folder: Path | None = None  # of the environment: what {environment} in a framework's variables stands for
+    folder: Path | None = (
+        None  # of the environment: what {environment} in a framework's variables stands for
+    )
 
 
 def look_into(build: Build, interpreter: Path) -> Inspection:
@@ -339,7 +392,8 @@ def look_into(build: Build, interpreter: Path) -> Inspection:
 def external_source(build: Build) -> Source:
     """Look into an interpreter that the user gave.
 
-    Raises FrameworkEnvironmentError when it does not start, is too old, or lacks the framework or NumPy.
+    Raises FrameworkEnvironmentError when it does not start, is too old, or lacks the framework or
+    NumPy.
     """
     assert build.interpreter is not None
     if build.framework.unavailable:
@@ -347,24 +401,34 @@ def external_source(build: Build) -> Source:
     found = look_into(build, build.interpreter)
     if found.missing:
         raise FrameworkEnvironmentError(
-            f"The interpreter given for {build.name}, {build.interpreter}, lacks {' and '.join(found.missing)}. "
-            f"Install it there (`{build.interpreter} -m pip install ...`) or give another interpreter."
+            f"The interpreter given for {build.name}, {build.interpreter}, lacks "
+            f"{' and '.join(found.missing)}. Install it there (`{build.interpreter} -m pip install "
+            "...`) or give another interpreter."
         )
     folder = found.prefix or build.interpreter.parent.parent
     return Source(build, build.interpreter, found.name, build_digest(found), folder=folder)
 
 
-def prepare_sources(builds: Iterable[Build], report: Report, build_missing: bool = True) -> dict[str, Source]:
-    """Return a source for every build, by row name, building the environments that are not there yet.
+def prepare_sources(
+    builds: Iterable[Build], report: Report, build_missing: bool = True
+) -> dict[str, Source]:
+    """Return a source for every build, by row name, building the environments that are not there
+    yet.
 
-    An environment that cannot be built gives a source without an interpreter, with the reason: the other frameworks
-    still run. An unusable interpreter that the user named is an error.
+    An environment that cannot be built gives a source without an interpreter, with the reason: the
+    other frameworks still run. An unusable interpreter that the user named is an error.
     """
     distinct = {build.name: build for build in builds}
-    found = {name: external_source(build) for name, build in distinct.items() if build.interpreter is not None}
+    found = {
+        name: external_source(build)
+        for name, build in distinct.items()
+        if build.interpreter is not None
+    }
     own = {name: each for name, each in distinct.items() if name not in found}
     states = {name: locate(each.framework).state for name, each in own.items()}
-    missing = [name for name, state in states.items() if state not in (State.READY, State.UNAVAILABLE)]
+    missing = [
+        name for name, state in states.items() if state not in (State.READY, State.UNAVAILABLE)
+    ]
     missing = missing if build_missing else []
     for name in missing:
         report(announce(own[name].framework))
@@ -377,7 +441,9 @@ def prepare_sources(builds: Iterable[Build], report: Report, build_missing: bool
             if located.interpreter is None:
                 raise FrameworkEnvironmentError(located.reason)
             seen = look_into(each, located.interpreter)
-            found[name] = Source(each, located.interpreter, seen.name, build_digest(seen), folder=located.directory)
+            found[name] = Source(
+                each, located.interpreter, seen.name, build_digest(seen), folder=located.directory
+            )
         except FrameworkEnvironmentError as error:
             report(f"{each.framework.title} is left out. {error}")
             found[name] = Source(each, None, "", "", str(error))

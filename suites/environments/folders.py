@@ -22,7 +22,8 @@ _REMEDY = "Set DLBENCH_HOME to a folder with room that you may write to."
 
 def given_path(text: str) -> Path:
     """Return a path that a variable gives, absolute: programs that take it run in other folders."""
-    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - Path's own raises where there is no such user
+    # Path's own raises where there is no such user
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111
 
 
 def home() -> Path:
@@ -34,41 +35,62 @@ def home() -> Path:
 def fleets() -> Path:
     """Return the folder of fleets' descriptions and logs, a folder for each fleet: not a cache."""
     given = os.environ.get("DLBENCH_HOME")
-    return (given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()) / "fleets"
+    return (
+        given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
+    ) / "fleets"
 
 
 @functools.cache
 def processor() -> str:
-    """Return a short name for this kind of processor: another model, or another instruction set, has another."""
+    """Return a short name for this kind of processor: another model, or another instruction set,
+    has another.
+    """
     cpu = probe_cpu()
-    kind = (cpu.architecture, cpu.vendor, cpu.family, cpu.model_number, cpu.model, cpu.instruction_sets)
+    kind = (
+        cpu.architecture,
+        cpu.vendor,
+        cpu.family,
+        cpu.model_number,
+        cpu.model,
+        cpu.instruction_sets,
+    )
     return hashlib.sha256(repr(kind).encode()).hexdigest()[:8]
 
 
 def cache_directory(framework: Framework) -> Path:
-    """Return the folder where this framework's adapter may cache costly results, such as compiled programs.
+    """Return the folder where this framework's adapter may cache costly results, such as compiled
+    programs.
 
-    Each kind of processor has its own: machines may share a home, and programs are compiled for the one they run on.
+    Each kind of processor has its own: machines may share a home, and programs are compiled for the
+    one they run on.
     """
     return home() / "cache" / framework.name / processor()
 
 
 def downloads(environment: Path) -> Path:
-    """Return the folder of downloads for an environment that is not ready yet, named by its folder."""
+    """Return the folder of downloads for an environment that is not ready yet, named by its
+    folder.
+    """
     return home() / "downloads" / environment.name
 
 
 def exists(path: Path) -> bool:
-    """Return whether a path can be seen: one in a folder that this user may not enter is not there."""
+    """Return whether a path can be seen: one in a folder that this user may not enter is not
+    there.
+    """
     return os.path.exists(path)  # noqa: PTH110 - Path's own raises for such a folder
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError where it cannot be."""
+    """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError where it
+    cannot be.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FrameworkEnvironmentError(f"The folder {folder} cannot be made: {error.strerror}. {_REMEDY}") from error
+        raise FrameworkEnvironmentError(
+            f"The folder {folder} cannot be made: {error.strerror}. {_REMEDY}"
+        ) from error
     return folder
 
 
@@ -80,17 +102,23 @@ def file_digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """Raise FrameworkEnvironmentError where something below a folder of dlbench's own cannot be written."""
+    """Raise FrameworkEnvironmentError where something below a folder of dlbench's own cannot be
+    written.
+    """
     try:
         yield
     except TimeoutError:
         raise  # filelock's, where another process holds the lock
     except OSError as error:
-        raise FrameworkEnvironmentError(f"{folder} cannot be written: {error.strerror or error}. {_REMEDY}") from error
+        raise FrameworkEnvironmentError(
+            f"{folder} cannot be written: {error.strerror or error}. {_REMEDY}"
+        ) from error
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, even if this process is killed or another writes it at the same time."""
+    """Write a file whole or not at all, even if this process is killed or another writes it at the
+    same time.
+    """
     path = path.resolve()  # a symbolic link is followed
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -101,7 +129,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def remembered(file: Path, key: str, stamp: str, find: Callable[[], str]) -> str:
-    """Return the answer for a key from a file of answers; if its stamp has changed, find it again."""
+    """Return the answer for a key from a file of answers; if its stamp has changed, find it
+    again.
+    """
     known: dict[str, list[str]] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         known = dict(json.loads(file.read_text(encoding="utf-8")))

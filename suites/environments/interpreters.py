@@ -1,4 +1,6 @@
-"""Finding Python interpreters on this machine, and looking into one without importing a framework."""
+"""Finding Python interpreters on this machine, and looking into one without importing a
+framework.
+"""
 
 import contextlib
 import functools
@@ -18,13 +20,16 @@ from .folders import exists, home, remembered
 
 MANIFEST = "dlbench-environment.json"  # describes a built environment, in its folder
 OLDEST, NEWEST = 7, 20
-"""Minor versions of Python 3 that are looked for: pip resolves for no older one, and no newer one is near."""
+"""Minor versions of Python 3 that are looked for: pip resolves for no older one, and no newer one
+is near."""
 
-# Lists importable packages by the names of metadata folders: works from Python 3.6 on, and imports nothing.
+# Lists importable packages by the names of metadata folders: works from Python 3.6 on, and imports
+# nothing.
 _INSPECT = """
 import importlib.util, json, os, platform, sys
 found = {}
-folders = [each for each in sys.path if os.path.basename(each) in ("site-packages", "dist-packages")]
+installed = "site-packages", "dist-packages"
+folders = [folder for folder in sys.path if os.path.basename(folder) in installed]
 for folder in sys.path:
     if os.path.isdir(folder):
         for name in os.listdir(folder):
@@ -56,7 +61,9 @@ class Inspection:
     missing: tuple[str, ...]
     prefix: Path | None = None  # the folder that its packages are in
     executable: Path | None = None
-    folders: tuple[Path, ...] = ()  # what packages are imported from, and those of the modules asked for
+    folders: tuple[
+        Path, ...
+    ] = ()  # what packages are imported from, and those of the modules asked for
 
     @property
     def name(self) -> str:
@@ -81,7 +88,8 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
         found = TypeAdapter(Inspection).validate_json(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise FrameworkEnvironmentError(
-            f"{interpreter} is not a Python interpreter that starts. Give the path of its python executable."
+            f"{interpreter} is not a Python interpreter that starts. Give the path of its python "
+            "executable."
         ) from error
     # No metadata folder of Python lists the Debian packages of an environment built here.
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -92,14 +100,17 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
 
 
 def name_of(interpreter: Path) -> str:
-    """Return the name of an interpreter ("CPython 3.11.7"); it is started only where it changed since the last time.
+    """Return the name of an interpreter ("CPython 3.11.7"); it is started only where it changed
+    since the last time.
 
     Raises FrameworkEnvironmentError when it is not a Python interpreter that starts.
     """
     stamp = ""
     with contextlib.suppress(OSError, ValueError):
         status = interpreter.resolve(strict=True).stat()
-        stamp = f"{interpreter.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        stamp = (
+            f"{interpreter.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        )
     file = home() / "cache" / "interpreters.json"
     return remembered(file, str(interpreter), stamp, lambda: inspect(interpreter).name)
 
@@ -109,17 +120,24 @@ def _candidates(version: str) -> Iterator[Path]:
         yield Path(sys.executable)
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     on_path = shutil.which(f"python{version}")
-    if on_path and Path(on_path).parent != pyenv / "shims":  # they start slowly, and stand for the versions below
+    if (
+        on_path and Path(on_path).parent != pyenv / "shims"
+    ):  # they start slowly, and stand for the versions below
         yield Path(on_path)
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
     for folder, pattern in ((pyenv / "versions", f"{version}.*"), (uv, f"cpython-{version}*")):
         with contextlib.suppress(OSError):  # of another user
-            yield from (found / "bin" / f"python{version}" for found in sorted(folder.glob(pattern), reverse=True))
+            yield from (
+                found / "bin" / f"python{version}"
+                for found in sorted(folder.glob(pattern), reverse=True)
+            )
 
 
 @functools.cache
 def find_python(version: str) -> Path | None:
-    """Return an interpreter of this minor version ("3.11"), from this process, PATH, pyenv or uv; None if none."""
+    """Return an interpreter of this minor version ("3.11"), from this process, PATH, pyenv or uv;
+    None if none.
+    """
     for candidate in _candidates(version):
         with contextlib.suppress(FrameworkEnvironmentError):
             if exists(candidate) and f" {version}." in name_of(candidate):
@@ -128,6 +146,8 @@ def find_python(version: str) -> Path | None:
 
 
 def pythons_at_hand() -> dict[str, Path]:
-    """Return every interpreter of another minor version that can be found here, the newest first."""
+    """Return every interpreter of another minor version that can be found here, the newest
+    first.
+    """
     versions = [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
     return {version: found for version in versions if (found := find_python(version))}

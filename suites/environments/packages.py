@@ -1,4 +1,6 @@
-"""A virtual environment with a framework's locked Python packages, by pip; and the programs that build environments."""
+"""A virtual environment with a framework's locked Python packages, by pip; and the programs that
+build environments.
+"""
 
 import ctypes
 import email
@@ -28,10 +30,16 @@ ONLY_WHERE = "\n# Only where"
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _NO_NETWORK = (
-    *("NewConnectionError", "Temporary failure in name resolution", "ConnectTimeoutError", "Max retries"),
+    *(
+        "NewConnectionError",
+        "Temporary failure in name resolution",
+        "ConnectTimeoutError",
+        "Max retries",
+    ),
     *("Network is unreachable", "ProxyError", "NameResolutionError"),
 )
-"""Printed by pip when no package index can be reached, as against an index that lacks the package."""
+"""Printed by pip when no package index can be reached, as against an index that lacks the
+package."""
 _NO_ROOM = (
     *("No space left on device", "have enough free space", "Disk quota exceeded", "File too large"),
     *("File size limit exceeded", f"received signal {int(signal.SIGXFSZ)}"),
@@ -39,7 +47,8 @@ _NO_ROOM = (
 _A_LINE = 100_000  # bytes; with less a log ends in the middle of a word
 _LOOK_SECONDS, _GRACE_SECONDS = 0.5, 5.0
 SILENT_SECONDS = 1800.0
-"""A program without output for this long is hanging: pip prints nothing while it downloads one file."""
+"""A program without output for this long is hanging: pip prints nothing while it downloads one
+file."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -63,9 +72,9 @@ def run(
 ) -> tuple[int, str]:
     """Run a command and append its output to the log; return its exit code and output.
 
-    ``watch`` gets the output so far now and then. A command without output for `SILENT_SECONDS` is ended, or with a
-    ``limit`` one that takes more seconds than that. The command ends with this process, however that ends: a later
-    build must not find it still writing.
+    ``watch`` gets the output so far now and then. A command without output for `SILENT_SECONDS` is
+    ended, or with a ``limit`` one that takes more seconds than that. The command ends with this
+    process, however that ends: a later build must not find it still writing.
     """
     with log.open("a", encoding="utf-8") as output:
         output.write("$ " + " ".join(command)[:2000] + "\n")
@@ -96,7 +105,9 @@ def run(
                 elif time.monotonic() - spoke > (limit or SILENT_SECONDS):
                     _end(child)
                     why = (
-                        f"took more than {limit:g} s" if limit else f"said nothing for {SILENT_SECONDS / 60:g} minutes"
+                        f"took more than {limit:g} s"
+                        if limit
+                        else f"said nothing for {SILENT_SECONDS / 60:g} minutes"
                     )
                     output.write(f"ERROR: it {why} and was ended\n")
                     output.flush()
@@ -126,7 +137,9 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def out_of_room(text: str, log: Path) -> bool:
-    """Return whether a program failed because a disk or quota is full: it said so, or could not write it."""
+    """Return whether a program failed because a disk or quota is full: it said so, or could not
+    write it.
+    """
     return any(sign in text for sign in _NO_ROOM) or shutil.disk_usage(log.parent).free < _A_LINE
 
 
@@ -137,15 +150,19 @@ def last_line(text: str) -> str:
     return (errors or lines or ["no output"])[-1].strip()[:300]
 
 
-def install(framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw) -> None:
-    """Make a virtual environment with this interpreter and install the framework's locked requirements.
+def install(
+    framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw
+) -> None:
+    """Make a virtual environment with this interpreter and install the framework's locked
+    requirements.
 
-    The files of a lock with checksums are kept in ``kept``, where a later attempt finds them. Raises
-    FrameworkEnvironmentError with the reason.
+    The files of a lock with checksums are kept in ``kept``, where a later attempt finds them.
+    Raises FrameworkEnvironmentError with the reason.
     """
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
     if run([str(python), "-m", "venv", str(directory)], log)[0] != 0:
-        # Debian's Python without python3-venv lacks ensurepip: install with the pip that installed us.
+        # Debian's Python without python3-venv lacks ensurepip: install with the pip that installed
+        # us.
         shutil.rmtree(directory, ignore_errors=True)
         code, text = run([str(python), "-m", "venv", "--without-pip", str(directory)], log)
         if code != 0:
@@ -167,7 +184,9 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
 
 
 def is_hashed(lock: Path) -> bool:
-    """Return whether a lock has the checksum of every file: only then are files verified and kept."""
+    """Return whether a lock has the checksum of every file: only then are files verified and
+    kept.
+    """
     return all(_HASH.search(line) for line in _requirements(lock.read_text(encoding="utf-8")))
 
 
@@ -181,12 +200,16 @@ def by_name(lines: list[str]) -> dict[str, list[str]]:
     """Return the lines of each package, by its name; several are alternatives."""
     found: dict[str, list[str]] = {}
     for line in lines:
-        found.setdefault(canonicalize_name(re.split(r"[ =@]", line, maxsplit=1)[0]), []).append(line)
+        found.setdefault(canonicalize_name(re.split(r"[ =@]", line, maxsplit=1)[0]), []).append(
+            line
+        )
     return found
 
 
 def _requirements(text: str) -> list[str]:
-    """Return the requirements of a lock, one a line: continued lines joined and comments left out, as pip does."""
+    """Return the requirements of a lock, one a line: continued lines joined and comments left out,
+    as pip does.
+    """
     lines = text.replace("\\\n", " ").splitlines()
     return [line for each in lines if (line := _COMMENT.sub("", each).strip())]
 
@@ -194,10 +217,11 @@ def _requirements(text: str) -> list[str]:
 def _download(
     framework: Framework, command: list[str], files: Path, environment: Path, log: Path, draw: Draw
 ) -> list[str]:
-    """Download the file of each requirement, one by one, except verified ones that are there; return the requirements.
+    """Download the file of each requirement, one by one, except verified ones that are there;
+    return the requirements.
 
-    With one command for all, pip would keep nothing before it has everything. Of several lines of one package the first
-    that pip finds is taken (``torch==2.13.0+cpu`` before ``torch==2.13.0``).
+    With one command for all, pip would keep nothing before it has everything. Of several lines of
+    one package the first that pip finds is taken (``torch==2.13.0+cpu`` before ``torch==2.13.0``).
     """
     files.mkdir(parents=True, exist_ok=True)
     one = files.parent / "requirement.txt"
@@ -224,7 +248,9 @@ def _download(
 
 
 def _asked_for(files: Path, environment: Path) -> set[str]:
-    """Return the names of packages that wheels require in this environment, also by each other's extras."""
+    """Return the names of packages that wheels require in this environment, also by each other's
+    extras.
+    """
     python = next((path.name[6:] for path in (environment / "lib").glob("python3.*")), "")
     here = {"python_version": python, "python_full_version": f"{python}.0"} if python else {}
     wheels: dict[str, list[Requirement]] = {}
@@ -242,7 +268,8 @@ def _asked_for(files: Path, environment: Path) -> set[str]:
             each
             for name, requirements in wheels.items()
             for each in requirements
-            if each.marker is None or any(each.marker.evaluate({**here, "extra": extra}) for extra in extras[name])
+            if each.marker is None
+            or any(each.marker.evaluate({**here, "extra": extra}) for extra in extras[name])
         ]
         for each in needed:
             extras.setdefault(canonicalize_name(each.name), {""}).update(each.extras)
@@ -250,7 +277,8 @@ def _asked_for(files: Path, environment: Path) -> set[str]:
 
 
 def run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
-    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it fails.
+    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it
+    fails.
 
     Where the package index cannot be reached that is an IndexUnreachableError.
     """
@@ -272,13 +300,14 @@ def _why_pip_failed(framework: Framework, text: str, log: Path) -> FrameworkEnvi
         return FrameworkEnvironmentError(f"{tried}: {NO_ROOM}")
     if "DO NOT MATCH THE HASHES" in text:
         return FrameworkEnvironmentError(
-            f"{tried}: the package index served a file that does not match its checksum in {framework.lock_file}. "
-            f"Check pip's index settings (full log: {log}); or give an interpreter with another build: "
-            f"--python {framework.name}=/path/to/python."
+            f"{tried}: the package index served a file that does not match its checksum in "
+            f"{framework.lock_file}. Check pip's index settings (full log: {log}); or give an "
+            f"interpreter with another build: --python {framework.name}=/path/to/python."
         )
     if any(sign in text for sign in _NO_NETWORK):
         return IndexUnreachableError(
-            f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
-            f"`dlbench env build {framework.name}`; or give an interpreter: --python {framework.name}=/path/to/python."
+            f"{tried}: the package index could not be reached. Check the network and pip's index "
+            f"settings, then `dlbench env build {framework.name}`; or give an interpreter: "
+            f"--python {framework.name}=/path/to/python."
         )
     return FrameworkEnvironmentError(f"{tried}: {last_line(text)} (full log: {log}).")

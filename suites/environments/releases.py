@@ -1,8 +1,10 @@
-"""Releases of a framework on the package index: the Pythons here that they are for, and an environment for each.
+"""Releases of a framework on the package index: the Pythons here that they are for, and an
+environment for each.
 
-A release is resolved once, as pip would have resolved it at the time: each of its dependencies is no newer than a week
-after it, where the index says when files were uploaded. The files, with their checksums, are kept as the release's
-lock; from it the environment is built like any other, and built again with the same files.
+A release is resolved once, as pip would have resolved it at the time: each of its dependencies is
+no newer than a week after it, where the index says when files were uploaded. The files, with their
+checksums, are kept as the release's lock; from it the environment is built like any other, and
+built again with the same files.
 """
 
 import contextlib
@@ -40,7 +42,8 @@ from .interpreters import pythons_at_hand
 
 EVERY = ("minor", "all")
 LATER = timedelta(days=7)
-"""A dependency may be so much newer than the release: packages of one project come out within some days."""
+"""A dependency may be so much newer than the release: packages of one project come out within some
+days."""
 _HEADING = re.compile(r"^# \S+, uploaded (\S+), for Python (3\.\d+), (\d+) MB\n")
 _REPORTING_PIP = Version("22.2")
 _ROUNDS = 4
@@ -55,7 +58,8 @@ class Release:
     uploaded: date | None = None
     """None where the index does not say."""
     pythons: tuple[str, ...] = ()
-    """Those here that it is for. Its environment is made with the first that its dependencies have files for."""
+    """Those here that it is for. Its environment is made with the first that its dependencies have
+    files for."""
     problem: str = ""
     """Why it cannot be built here."""
     locked: Framework | None = None
@@ -68,28 +72,44 @@ class Release:
 
 
 def package_of(framework: Framework) -> Requirement:
-    """Return the package whose releases are the framework's; raises UsageError for one that is no such package."""
-    if framework.environment != "own" or framework.interpreter or framework.unavailable or not framework.packages:
+    """Return the package whose releases are the framework's; raises UsageError for one that is no
+    such package.
+    """
+    if (
+        framework.environment != "own"
+        or framework.interpreter
+        or framework.unavailable
+        or not framework.packages
+    ):
         raise UsageError(
-            f"{framework.title} is not installed from the package index, so it has no releases to choose from. "
-            "Give interpreters instead: --python OLD=PATH,NEW=PATH."
+            f"{framework.title} is not installed from the package index, so it has no releases to "
+            "choose from. Give interpreters instead: --python OLD=PATH,NEW=PATH."
         )
     return Requirement(framework.packages[0])
 
 
 def elsewhere(framework: Framework) -> str:
-    """Return a sentence with the row of the package that has this framework's name; empty where it is its own."""
+    """Return a sentence with the row of the package that has this framework's name; empty where it
+    is its own.
+    """
     other = row_of_package(framework.name)
     if other is None:
         return ""
     return (
-        f" The row {framework.name} is the package {package_of(framework).name}; the releases of the package "
-        f"{framework.name} are those of the row {other.name}."
+        f" The row {framework.name} is the package {package_of(framework).name}; the releases of "
+        f"the package {framework.name} are those of the row {other.name}."
     )
 
 
-def row_of(framework: Framework, release: Release, python: Path | None = None, step: Framework | None = None) -> Build:
-    """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it; of a user's own ``step`` with it."""
+def row_of(
+    framework: Framework,
+    release: Release,
+    python: Path | None = None,
+    step: Framework | None = None,
+) -> Build:
+    """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it; of a user's own
+    ``step`` with it.
+    """
     return Build(f"{framework.name}-{release.version}", step or framework, python, release.uploaded)
 
 
@@ -105,15 +125,16 @@ def releases_on_index(
     pre: bool = False,
     report: Report = say,
 ) -> list[Release]:
-    """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
+    """Return the releases that the index has wheels of, the oldest first, from ``first`` to
+    ``last``.
 
-    With ``every`` "minor", only ``first`` and the last release of each minor version; with ``pre`` pre-releases too.
-    They share as few Pythons as
-    possible, so that little else differs; resolved releases keep theirs. If the index cannot be reached, the releases
-    that are built here are returned, and ``report`` gets a line.
+    With ``every`` "minor", only ``first`` and the last release of each minor version; with ``pre``
+    pre-releases too. They share as few Pythons as possible, so that little else differs; resolved
+    releases keep theirs. If the index cannot be reached, the releases that are built here are
+    returned, and ``report`` gets a line.
 
-    Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError if none
-    is built either.
+    Raises UsageError for a framework that is not on the index or has no such release, and
+    IndexUnreachableError if none is built either.
     """
     package = package_of(framework)
     low, high = _version(first), _version(last)
@@ -123,27 +144,37 @@ def releases_on_index(
     try:
         (found,) = index.wheels([package.name]).values()
     except IndexUnreachableError as error:
-        built = chosen_versions((version for version, each in known.items() if each.is_built), low, high, "all")
+        built = chosen_versions(
+            (version for version, each in known.items() if each.is_built), low, high, "all"
+        )
         if not built:
             raise
-        report(f"{error} Only the releases that are built here are used: {', '.join(map(str, built))}.")
+        report(
+            f"{error} Only the releases that are built here are used: {', '.join(map(str, built))}."
+        )
         return [known[each] for each in built]
     found = tuple(each for each in found if pre or not each.version.is_prerelease)
     files = grouped(found, lambda each: Version(each.version.public))
     versions = chosen_versions(files, low, high, every)
     if not versions:
-        raise UsageError(f"The package index has no wheels of {package.name} in this range.{elsewhere(framework)}")
+        raise UsageError(
+            f"The package index has no wheels of {package.name} in this "
+            f"range.{elsewhere(framework)}"
+        )
     here = pythons_at_hand()
     order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
     fitting = {
-        version: known[version].pythons if version in known else _fitting(files[version], order) for version in versions
+        version: known[version].pythons if version in known else _fitting(files[version], order)
+        for version in versions
     }
     best = fewest_pythons(fitting)
 
     def release(version: Version) -> Release:
         pythons = sorted(fitting[version], key=lambda each: each != best[version])
         uploaded = min((each.uploaded for each in files[version] if each.uploaded), default=None)
-        return Release(str(version), uploaded, tuple(pythons), "" if pythons else _unfit(files[version], here))
+        return Release(
+            str(version), uploaded, tuple(pythons), "" if pythons else _unfit(files[version], here)
+        )
 
     return [known.get(version) or release(version) for version in versions]
 
@@ -152,31 +183,45 @@ def _version(word: str | None) -> Version | None:
     try:
         return None if word is None else Version(word)
     except InvalidVersion as error:
-        raise UsageError(f"{word!r} is not a version. Name a release by its version, as in 0.4.20.") from error
+        raise UsageError(
+            f"{word!r} is not a version. Name a release by its version, as in 0.4.20."
+        ) from error
 
 
-def chosen_versions(known: Iterable[Version], low: Version | None, high: Version | None, every: str) -> list[Version]:
+def chosen_versions(
+    known: Iterable[Version], low: Version | None, high: Version | None, every: str
+) -> list[Version]:
     """Return those of the versions that are asked for, rising."""
-    within = sorted(each for each in known if (low is None or low <= each) and (high is None or each <= high))
+    within = sorted(
+        each for each in known if (low is None or low <= each) and (high is None or each <= high)
+    )
     newest = {each.release[:2]: each for each in within}
-    return within if every == "all" else sorted({*newest.values(), *(each for each in within if each == low)})
+    return (
+        within
+        if every == "all"
+        else sorted({*newest.values(), *(each for each in within if each == low)})
+    )
 
 
 def _fitting(files: Sequence[Wheel], pythons: Iterable[str]) -> list[str]:
     """Return those of the Pythons that a release was made for, else those that it may run on."""
     of_its_time, any_time = (
-        [each for each in pythons if any(wheel.fits(each, later) for wheel in files)] for later in (False, True)
+        [each for each in pythons if any(wheel.fits(each, later) for wheel in files)]
+        for later in (False, True)
     )
     return of_its_time or any_time
 
 
 def fewest_pythons(fitting: Mapping[Version, Sequence[str]]) -> dict[Version, str]:
-    """Return a Python for each version that has one: the Python of the most versions, then of the most others.
+    """Return a Python for each version that has one: the Python of the most versions, then of the
+    most others.
 
     On a tie, the one named first.
     """
     found: dict[Version, str] = {}
-    while left := {version: pythons for version, pythons in fitting.items() if pythons and version not in found}:
+    while left := {
+        version: pythons for version, pythons in fitting.items() if pythons and version not in found
+    }:
         counts = Counter(each for pythons in left.values() for each in pythons)
         best = max(counts, key=counts.__getitem__)  # the first of several
         found |= {version: best for version, pythons in left.items() if best in pythons}
@@ -207,7 +252,11 @@ def _read(framework: Framework, version: str) -> Release | None:
         return None
     if python not in pythons_at_hand():
         return None
-    unpacked = framework.disk_megabytes / framework.download_megabytes if framework.download_megabytes else 4.0
+    unpacked = (
+        framework.disk_megabytes / framework.download_megabytes
+        if framework.download_megabytes
+        else 4.0
+    )
     changed = {
         "name": f"{framework.name}-{version}",
         "title": f"{framework.title} {version}",
@@ -241,7 +290,9 @@ def _in_short() -> Iterator[None]:
 
 
 @_in_short()
-def source_of(framework: Framework, release: Release, step: Framework | None = None, report: Report = say) -> Source:
+def source_of(
+    framework: Framework, release: Release, step: Framework | None = None, report: Report = say
+) -> Source:
     """Return the source of a release's row, after resolving and building its environment if needed.
 
     Raises FrameworkEnvironmentError with the reason, or IndexUnreachableError.
@@ -260,11 +311,12 @@ def sources(
     report: Report = say,
     build_missing: bool = True,
 ) -> list[Source]:
-    """Return the sources of the releases' rows, in their order, after building missing environments.
+    """Return the sources of the releases' rows, in their order, after building missing
+    environments.
 
-    All are resolved first, and ``report`` gets a line with their downloads and disk space. An unreachable index is not
-    asked again. Raises FrameworkEnvironmentError if the disk is too small, before anything is built, and if no release
-    has an environment.
+    All are resolved first, and ``report`` gets a line with their downloads and disk space. An
+    unreachable index is not asked again. Raises FrameworkEnvironmentError if the disk is too small,
+    before anything is built, and if no release has an environment.
     """
     away = None if build_missing else FrameworkEnvironmentError("it is not built.")
     known: list[Release] = []
@@ -293,8 +345,8 @@ def sources(
     if not any(each.interpreter for each in found):
         if not build_missing and not any(each.is_built for each in known):
             raise FrameworkEnvironmentError(
-                f"No environment of these releases of {framework.title} is built on this machine. Leave --no-build out "
-                "to build them."
+                f"No environment of these releases of {framework.title} is built on this machine. "
+                "Leave --no-build out to build them."
             )
         reason = found[-1].reason
         reason = reason[:1].upper() + reason[1:]
@@ -303,19 +355,24 @@ def sources(
 
 
 def _announce(framework: Framework, missing: Sequence[Framework], report: Report) -> None:
-    """Say what is downloaded and how much room it takes; raises FrameworkEnvironmentError where there is less."""
+    """Say what is downloaded and how much room it takes; raises FrameworkEnvironmentError where
+    there is less.
+    """
     folder, several = home() / "environments", counted(len(missing), "release")
     downloads = [each.download_megabytes for each in missing]
-    needed = sum(each.disk_megabytes for each in missing) + max(downloads)  # of one release: kept until it is ready
+    needed = sum(each.disk_megabytes for each in missing) + max(
+        downloads
+    )  # of one release: kept until it is ready
     report(
-        f"{framework.title}: {several} to build; downloads about {sum(downloads)} MB, takes about {needed} MB in "
-        f"{folder}"
+        f"{framework.title}: {several} to build; downloads about {sum(downloads)} MB, takes about "
+        f"{needed} MB in {folder}"
     )
     free = environment.free_megabytes(folder)
     if free is not None and free < needed:
         raise FrameworkEnvironmentError(
-            f"{several} of {framework.title} take about {needed} MB, and {folder} has {free:.0f} MB free. Name fewer "
-            "(--from, --to), free some, or set DLBENCH_HOME to a folder on a larger disk."
+            f"{several} of {framework.title} take about {needed} MB, and {folder} has {free:.0f} "
+            "MB free. Name fewer (--from, --to), free some, or set DLBENCH_HOME to a folder on a "
+            "larger disk."
         )
 
 
@@ -343,7 +400,9 @@ def resolved(framework: Framework, release: Release) -> Release:
 
 
 def _resolve(framework: Framework, release: Release, log: Path) -> str:
-    """Return the lock of a release for the first of its Pythons that all its dependencies have files for."""
+    """Return the lock of a release for the first of its Pythons that all its dependencies have
+    files for.
+    """
     log.unlink(missing_ok=True)
     errors: list[FrameworkEnvironmentError] = []
     for python in release.pythons:
@@ -372,30 +431,41 @@ def _resolve_for(framework: Framework, release: Release, python: str, log: Path)
         except FrameworkEnvironmentError:
             if not limits:
                 raise
-            found = found or _ask_pip(framework, python, wanted, {}, log)  # it needs something newer
+            found = found or _ask_pip(
+                framework, python, wanted, {}, log
+            )  # it needs something newer
             break
         if release.uploaded is None or found.keys() <= names:
             break
         names |= found.keys()
     lines, files = zip(*(found[name] for name in sorted(found)), strict=True)
-    size = sum(wheel.size for of in index.wheels(found).values() for wheel in of if wheel.file in files)
+    size = sum(
+        wheel.size for of in index.wheels(found).values() for wheel in of if wheel.file in files
+    )
     megabytes = math.ceil(size / 1e6) or framework.download_megabytes
-    heading = f"# {release.version}, uploaded {release.uploaded or '-'}, for Python {python}, {megabytes} MB\n"
+    heading = (
+        f"# {release.version}, uploaded {release.uploaded or '-'}, for Python {python}, "
+        f"{megabytes} MB\n"
+    )
     return heading + "".join(lines)
 
 
 def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[str, Version]:
     """Return the newest allowed version of each of these packages for a release of that day.
 
-    This is the newest one of the time that fits the Python; if the Python is too new for all of them, the oldest that
-    fits.
+    This is the newest one of the time that fits the Python; if the Python is too new for all of
+    them, the oldest that fits.
     """
     if uploaded is None:
         return {}
     found = {}
     for name, of in index.wheels(sorted(names)).items():
         final = [each for each in of if not each.version.is_prerelease]
-        fitting = [(each.uploaded, each.version) for each in final if each.uploaded and each.fits(python, later=True)]
+        fitting = [
+            (each.uploaded, each.version)
+            for each in final
+            if each.uploaded and each.fits(python, later=True)
+        ]
         if fitting:
             then = [version for day, version in fitting if day <= uploaded + LATER]
             found[name] = max(then) if then else min(version for _, version in fitting)
@@ -403,7 +473,11 @@ def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[
 
 
 def _ask_pip(
-    framework: Framework, python: str, wanted: Sequence[str], limits: Mapping[str, Version], log: Path
+    framework: Framework,
+    python: str,
+    wanted: Sequence[str],
+    limits: Mapping[str, Version],
+    log: Path,
 ) -> dict[str, tuple[str, str]]:
     """Return the line of a lock and the file of each package that pip would install.
 
@@ -411,16 +485,36 @@ def _ask_pip(
     """
     with tempfile.TemporaryDirectory() as folder:
         constraints, answer = Path(folder, "constraints.txt"), Path(folder, "report.json")
-        constraints.write_text("".join(f"{name}<={limit}\n" for name, limit in sorted(limits.items())))
+        constraints.write_text(
+            "".join(f"{name}<={limit}\n" for name, limit in sorted(limits.items()))
+        )
         command = [*_pip(pythons_at_hand()[python]), "install", "--dry-run", "--ignore-installed"]
-        command += ["--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-        command += ["--retries", "2", "--report", str(answer), "--constraint", str(constraints), *wanted]
+        command += [
+            "--only-binary",
+            ":all:",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar",
+            "off",
+        ]
+        command += [
+            "--retries",
+            "2",
+            "--report",
+            str(answer),
+            "--constraint",
+            str(constraints),
+            *wanted,
+        ]
         with StatusLine(err) as status:
             packages.run_pip(framework, command, log, f"resolving {wanted[0]}", status.draw)
         items = json.loads(answer.read_bytes())["install"]
     found = {}
     for each in items:
-        name, archive = str(canonicalize_name(each["metadata"]["name"])), each["download_info"]["archive_info"]
+        name, archive = (
+            str(canonicalize_name(each["metadata"]["name"])),
+            each["download_info"]["archive_info"],
+        )
         digest = archive.get("hashes", {}).get("sha256") or archive["hash"].removeprefix("sha256=")
         line = f"{name}=={each['metadata']['version']} --hash=sha256:{digest}\n"
         found[name] = line, index.file_name(each["download_info"]["url"])
@@ -429,9 +523,14 @@ def _ask_pip(
 
 @cache
 def _pip(python: Path) -> list[str]:
-    """Return the command of a pip that resolves for this Python: its own where that is new enough, else dlbench's."""
+    """Return the command of a pip that resolves for this Python: its own where that is new enough,
+    else dlbench's.
+    """
     done = subprocess.run(
-        [str(python), "-I", "-m", "pip", "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [str(python), "-I", "-m", "pip", "--version"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     words = done.stdout.split()
     if done.returncode == 0 and len(words) > 1 and Version(words[1]) >= _REPORTING_PIP:

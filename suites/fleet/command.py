@@ -28,9 +28,14 @@ from ..planning.framework import find
 from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
-fleet_app = CommandLine(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
+fleet_app = CommandLine(
+    no_args_is_help=True, help="Measure a suite on many machines, into one store."
+)
 
-_WATCH_SECONDS = 1.0, 10.0  # the first and the longest pause between two queries of scheduler and store
+_WATCH_SECONDS = (
+    1.0,
+    10.0,
+)  # the first and the longest pause between two queries of scheduler and store
 _SCHEDULERS = ("slurm", "local")
 
 _NEWEST = "The fleet's id. Without it, the newest."
@@ -39,21 +44,36 @@ _NODE: options.Options = {"node": option("--node", "Only this node's job.", meta
 _WAIT = flag("--wait", "Wait until all jobs have ended.")
 _FLEET: options.Options = {
     "on": option(
-        "--on", "Where jobs run: on Slurm (default), or as processes on this machine.", metavar="|".join(_SCHEDULERS)
+        "--on",
+        "Where jobs run: on Slurm (default), or as processes on this machine.",
+        metavar="|".join(_SCHEDULERS),
     ),
     "nodes": option("--nodes", "Number of nodes; idle ones first.", int | None, min=1),
     "nodelist": option("--nodelist", "Use these nodes: n1,n2.", metavar="NAMES"),
     "partition": option("--partition", "Slurm's partition.", str, ""),
-    "exclusive": option("--exclusive/--shared", "Whether a job has its node to itself (default: yes).", bool | None),
+    "exclusive": option(
+        "--exclusive/--shared", "Whether a job has its node to itself (default: yes).", bool | None
+    ),
     "time_limit": option("--time-limit", "Slurm ends a job after this: 90m, 8h.", str, ""),
     "account": option("--account", "Slurm's account.", str, ""),
     "qos": option("--qos", "Slurm's quality of service.", str, ""),
-    "slurm_option": several("--slurm-option", "A further option of sbatch: constraint=zen4.", "KEY=VALUE"),
+    "slurm_option": several(
+        "--slurm-option", "A further option of sbatch: constraint=zen4.", "KEY=VALUE"
+    ),
     "node_python": option(
-        "--node-python", "The Python that has dlbench on the nodes (default: this one).", str, "", metavar="PATH"
+        "--node-python",
+        "The Python that has dlbench on the nodes (default: this one).",
+        str,
+        "",
+        metavar="PATH",
     ),
     "store_file": options.STORE,
-    "folder": option("--folder", "For logs; all nodes must see it under this path.", Path | None, metavar="FOLDER"),
+    "folder": option(
+        "--folder",
+        "For logs; all nodes must see it under this path.",
+        Path | None,
+        metavar="FOLDER",
+    ),
     "resume": flag("--resume", "Resubmit the unfinished jobs of the suite's newest fleet."),
     "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
     "wait": _WAIT,
@@ -70,7 +90,9 @@ _OF_RUN: options.Options = {  # each job gets them
 
 
 def settings_of(given: Given, scheduler: str) -> dict[str, str]:
-    """Return the settings of every job, by name; raises UsageError, also for options that only Slurm has."""
+    """Return the settings of every job, by name; raises UsageError, also for options that only
+    Slurm has.
+    """
     found = {"partition": given.partition, "account": given.account, "qos": given.qos}
     if given.time_limit:
         found["minutes"] = f"{values.duration(given.time_limit) / 60:g}"
@@ -79,26 +101,35 @@ def settings_of(given: Given, scheduler: str) -> dict[str, str]:
     found |= further_options(given.slurm_option or ())
     found = {name: text for name, text in found.items() if text or name.startswith("further.")}
     if found and scheduler != "slurm":
-        raise UsageError(f"--on {scheduler} takes no partition, account, time limit or the like. Leave them out.")
+        raise UsageError(
+            f"--on {scheduler} takes no partition, account, time limit or the like. Leave them out."
+        )
     return found | ({"python": given.node_python} if given.node_python else {})
 
 
 def _scheduler(fleet: Fleet) -> Slurm | Local:
-    return Slurm(Path(fleet.folder), fleet.settings) if fleet.scheduler == "slurm" else Local(Path(fleet.folder))
+    return (
+        Slurm(Path(fleet.folder), fleet.settings)
+        if fleet.scheduler == "slurm"
+        else Local(Path(fleet.folder))
+    )
 
 
 @fleet_app.command("run")
 @takes({"name": options.SUITE}, _FLEET, _OF_RUN)
 def run_command(given: Given) -> None:
-    """Measure a suite on several machines: one job for each, a plain `dlbench run` of the whole suite on that node.
+    """Measure a suite on several machines: one job for each, a plain `dlbench run` of the whole
+    suite on that node.
 
-    Each job writes to a store on its node, and delivers it to the server that --store names. All options of `dlbench
-    run` are passed on. Environments are built in DLBENCH_HOME: a folder that all nodes see, or one on each node's own
-    disk. The command ends once the jobs are submitted; `dlbench fleet status` follows them.
+    Each job writes to a store on its node, and delivers it to the server that --store names. All
+    options of `dlbench run` are passed on. Environments are built in DLBENCH_HOME: a folder that
+    all nodes see, or one on each node's own disk. The command ends once the jobs are submitted;
+    `dlbench fleet status` follows them.
 
     Examples:
 
-    - `dlbench fleet run quick --on slurm --partition cpu --nodes 4 --store postgresql+psycopg://me@host/results`
+    - `dlbench fleet run quick --on slurm --partition cpu --nodes 4 --store
+      postgresql+psycopg://me@host/results`
     - `dlbench fleet run quick --on slurm --nodelist n1,n2 --frameworks torch --launches 5`
     - `dlbench fleet run quick --on slurm --resume`
     - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
@@ -119,12 +150,19 @@ def run_command(given: Given) -> None:
     of_own_steps = [find(row) for row in (chosen_axes.own.names if chosen_axes.own else ())]
     if left := variables.left_behind(chosen_axes.variables, of_own_steps):
         say(left)
-    fleet = Fleet.new(name, words, on, {"python": sys.executable, **settings_of(given, on)}, given.folder)
+    fleet = Fleet.new(
+        name, words, on, {"python": sys.executable, **settings_of(given, on)}, given.folder
+    )
     scheduler = _scheduler(fleet)
-    nodes = scheduler.nodes(given.nodes, [] if given.nodelist is None else values.words(given.nodelist))
+    nodes = scheduler.nodes(
+        given.nodes, [] if given.nodelist is None else values.words(given.nodelist)
+    )
     fleet.jobs = dict.fromkeys(nodes, "")
     Store.open(given.store_file).close()  # refused before anything is submitted
-    say(f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {name} for {', '.join(nodes)}, in {fleet.folder}")
+    say(
+        f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {name} for {', '.join(nodes)}, in "
+        f"{fleet.folder}"
+    )
     _submit(fleet, scheduler, nodes, given)
 
 
@@ -148,21 +186,29 @@ def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given:
     broken = bool(fleet.errors)
     if given.wait:
         with Store.open(given.store_file, create=False) as store:
-            broken = broken or any(job["state"] in BROKEN for job in _statuses(fleet, store, wait=True))
+            broken = broken or any(
+                job["state"] in BROKEN for job in _statuses(fleet, store, wait=True)
+            )
     if broken:
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
 def _resume(given: Given, words: list[str]) -> None:
     if given.nodes is not None or given.nodelist is not None or given.folder is not None:
-        raise UsageError("--nodes, --nodelist and --folder are not for --resume: it submits the same nodes' jobs.")
+        raise UsageError(
+            "--nodes, --nodelist and --folder are not for --resume: it submits the same nodes' "
+            "jobs."
+        )
     fleet = chosen(given.fleet, given.name)
     if given.on not in (None, fleet.scheduler):
-        raise UsageError(f"The fleet was started with --on {fleet.scheduler}, and cannot be resumed elsewhere.")
+        raise UsageError(
+            f"The fleet was started with --on {fleet.scheduler}, and cannot be resumed elsewhere."
+        )
     if words and words != fleet.options:
         raise UsageError(
-            f"Fleet {fleet.id} was started with other options: {shlex.join(fleet.options) or 'none'}. Leave options "
-            "out to resume it, or leave --resume out to start another."
+            f"Fleet {fleet.id} was started with other options: "
+            f"{shlex.join(fleet.options) or 'none'}. Leave options out to resume it, or leave "
+            "--resume out to start another."
         )
     _check_store(given.store_file, fleet.scheduler)
     fleet.settings |= settings_of(given, fleet.scheduler)
@@ -176,12 +222,14 @@ def _resume(given: Given, words: list[str]) -> None:
 
 
 def _check_secrets(given: Given) -> None:
-    """Raise UsageError for a secret among the variables whose value a job would need in its command."""
+    """Raise UsageError for a secret among the variables whose value a job would need in its
+    command.
+    """
     for name, value in variables.read(given.env or ()).items():
         if variables.is_secret(name) and os.environ.get(name) != value:
             raise UsageError(
-                f"The value of {name} in --env would be in every job's command, where others can read it. Set it in "
-                f"the shell, and give --env {name}."
+                f"The value of {name} in --env would be in every job's command, where others can "
+                f"read it. Set it in the shell, and give --env {name}."
             )
 
 
@@ -190,13 +238,14 @@ def _check_store(target: str, scheduler: str) -> None:
     if servers.is_served(target):
         if servers.has_password(target) and os.environ.get("DLBENCH_STORE") != target:
             raise UsageError(
-                "A password in --store would be in every job's command, where others can read it. Put it into "
-                "~/.pgpass, PGPASSWORD or DLBENCH_STORE."
+                "A password in --store would be in every job's command, where others can read it. "
+                "Put it into ~/.pgpass, PGPASSWORD or DLBENCH_STORE."
             )
     elif scheduler != "local":
         raise UsageError(
-            f"{target} is a file, and several machines cannot write to one SQLite file safely. Name a database on a "
-            "server: --store postgresql+psycopg://USER@HOST/DATABASE (suites/README.md, A store on a server)."
+            f"{target} is a file, and several machines cannot write to one SQLite file safely. "
+            "Name a database on a server: --store postgresql+psycopg://USER@HOST/DATABASE "
+            "(suites/README.md, A store on a server)."
         )
 
 
@@ -222,7 +271,9 @@ def status_command(given: Given) -> None:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
         rows = []
         for job in jobs:
-            age = datetime.now(UTC) - datetime.fromisoformat(job["newest"]) if job["newest"] else None
+            age = (
+                datetime.now(UTC) - datetime.fromisoformat(job["newest"]) if job["newest"] else None
+            )
             newest = "" if age is None else f"{age.total_seconds():.0f} s ago"
             launches = f"{job['launches']} of {job['planned']}" if job["planned"] else ""
             rows.append([job["node"], job["state"], launches, newest, job["text"]])
@@ -230,7 +281,10 @@ def status_command(given: Given) -> None:
     if any(job["state"] in BROKEN for job in jobs):
         if not given.as_json:
             words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
-            show(f"Resume: {shlex.join([*words, *options.words_of_store(given.store_file)])}", whole=True)
+            show(
+                f"Resume: {shlex.join([*words, *options.words_of_store(given.store_file)])}",
+                whole=True,
+            )
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
@@ -246,8 +300,14 @@ def cancel_command(given: Given) -> None:
     """
     fleet = chosen(given.fleet_id)
     scheduler = _scheduler(fleet)
-    jobs = {handle: name for name, handle in fleet.jobs.items() if handle and given.node in (None, name)}
-    alive = [handle for handle, (state, _) in scheduler.seen(list(jobs)).items() if state not in ("ended", "gone")]
+    jobs = {
+        handle: name for name, handle in fleet.jobs.items() if handle and given.node in (None, name)
+    }
+    alive = [
+        handle
+        for handle, (state, _) in scheduler.seen(list(jobs)).items()
+        if state not in ("ended", "gone")
+    ]
     if not alive:
         say(f"No job of fleet {fleet.id} {f'on {given.node} ' if given.node else ''}is active.")
         return
@@ -281,16 +341,25 @@ def logs_command(given: Given) -> None:
 
 
 def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, Any]]:
-    """Return the status of each job; with ``wait`` once none is active, showing progress until then."""
+    """Return the status of each job; with ``wait`` once none is active, showing progress until
+    then.
+    """
     scheduler = _scheduler(fleet)
     pause, longest = _WATCH_SECONDS
     with StatusLine(err) as line:
         while True:
-            jobs = statuses(fleet, scheduler.seen([handle for handle in fleet.jobs.values() if handle]), store)
+            jobs = statuses(
+                fleet, scheduler.seen([handle for handle in fleet.jobs.values() if handle]), store
+            )
             at_work = [job for job in jobs if job["state"] in AT_WORK]
             if not (wait and at_work):
                 return jobs
-            done, planned = sum(job["launches"] for job in jobs), sum(job["planned"] or 0 for job in jobs)
-            line.draw(f"  {counted(len(at_work), 'job')} active, {done} of {planned or '?'} launches")
+            done, planned = (
+                sum(job["launches"] for job in jobs),
+                sum(job["planned"] or 0 for job in jobs),
+            )
+            line.draw(
+                f"  {counted(len(at_work), 'job')} active, {done} of {planned or '?'} launches"
+            )
             time.sleep(pause)
             pause = min(1.5 * pause, longest)

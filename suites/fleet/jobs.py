@@ -1,4 +1,5 @@
-"""A fleet and its jobs: stored in the fleet's folder; job states come from the scheduler and the store.
+"""A fleet and its jobs: stored in the fleet's folder; job states come from the scheduler and the
+store.
 
 `Local` runs them on this machine, one process tree each, to try a fleet without a cluster.
 """
@@ -31,8 +32,9 @@ BROKEN = ("ended early", "not submitted")
 _FILE = "fleet.json"
 
 Seen = tuple[str, str]
-"""A scheduler's view of a job: waiting, running, ended, gone (the scheduler does not know it) or unknown (the scheduler
-does not answer now); and its own words, such as "PENDING (Resources)", or why it does not answer."""
+"""A scheduler's view of a job: waiting, running, ended, gone (the scheduler does not know it) or
+unknown (the scheduler does not answer now); and its own words, such as "PENDING (Resources)", or
+why it does not answer."""
 
 
 @dataclass
@@ -56,9 +58,16 @@ class Fleet:
 
     @classmethod
     def new(
-        cls, suite: str, options: list[str], scheduler: str, settings: dict[str, str], folder: Path | None
+        cls,
+        suite: str,
+        options: list[str],
+        scheduler: str,
+        settings: dict[str, str],
+        folder: Path | None,
     ) -> "Fleet":
-        """Make a fleet with a folder of its own; raises FrameworkEnvironmentError where that cannot be made."""
+        """Make a fleet with a folder of its own; raises FrameworkEnvironmentError where that cannot
+        be made.
+        """
         now = datetime.now(UTC)
         id_ = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
         place = folders.make_folder((folder.absolute() if folder else folders.fleets()) / id_)
@@ -75,7 +84,9 @@ class Fleet:
 
 
 def chosen(id_: str | None, suite: str | None = None) -> Fleet:
-    """Return the fleet with this id, or the newest submitted here, of a suite if one is named; raises UsageError."""
+    """Return the fleet with this id, or the newest submitted here, of a suite if one is named;
+    raises UsageError.
+    """
     fleets = []
     for path in sorted(folders.fleets().glob(f"*/{_FILE}")):
         try:
@@ -86,7 +97,9 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
             fleets.append(fleet)
     if not fleets:
         of_suite = f" of {suite}" if suite else ""
-        raise UsageError(f"No fleet{of_suite} was submitted from here. `dlbench fleet run` starts one.")
+        raise UsageError(
+            f"No fleet{of_suite} was submitted from here. `dlbench fleet run` starts one."
+        )
     if id_ is None:
         return fleets[-1]
     by_id = {fleet.id: fleet for fleet in fleets}
@@ -96,8 +109,14 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
 
 
 def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[str, Any]]:
-    """Return each job's state, and its progress by the store: launches and newest record; raises StoreError."""
-    runs = {run.node.name: run for run in store.runs() if run.node is not None and run.node.fleet == fleet.id}
+    """Return each job's state, and its progress by the store: launches and newest record; raises
+    StoreError.
+    """
+    runs = {
+        run.node.name: run
+        for run in store.runs()
+        if run.node is not None and run.node.fleet == fleet.id
+    }
     table = schema.records.c
     asked = (
         sa.select(table.run, sa.func.count(), sa.func.max(table.started))
@@ -110,7 +129,9 @@ def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[
     for number, (node, handle) in enumerate(fleet.jobs.items(), start=1):
         run, error = runs.get(node), fleet.errors.get(node, "")
         launches, newest = counted.get(run.id, (0, "")) if run else (0, "")
-        state, text = job_state(seen.get(handle), error, run is not None and run.finished is not None)
+        state, text = job_state(
+            seen.get(handle), error, run is not None and run.finished is not None
+        )
         rows.append(
             {
                 "job": number,
@@ -128,7 +149,9 @@ def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[
 
 
 def job_state(seen: Seen | None, error: str, finished: bool) -> tuple[str, str]:
-    """Return a job's state and the words for it, by the scheduler's view and whether its run has finished."""
+    """Return a job's state and the words for it, by the scheduler's view and whether its run has
+    finished.
+    """
     if finished:
         return "finished", ""
     if seen is None:
@@ -149,29 +172,44 @@ class Local:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []  # referenced, so that ended ones are collected
+        self._processes: list[
+            subprocess.Popen[bytes]
+        ] = []  # referenced, so that ended ones are collected
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
         """Return local-1, local-2, ...: as many as are asked for, else one."""
         for name in named:
             if not _NODE.fullmatch(name):
-                raise UsageError(f"There is no node {name!r}: this machine's are called local-1, local-2 and so on.")
-        pool = list(dict.fromkeys(named)) or [f"local-{number}" for number in range(1, (count or 1) + 1)]
+                raise UsageError(
+                    f"There is no node {name!r}: this machine's are called local-1, local-2 and so "
+                    "on."
+                )
+        pool = list(dict.fromkeys(named)) or [
+            f"local-{number}" for number in range(1, (count or 1) + 1)
+        ]
         if count is not None and len(pool) < count:
             raise UsageError(f"{counted(count, 'node')} asked for, {len(pool)} named.")
         return pool[:count]
 
     def submit(self, node: str, command: Sequence[str]) -> str:
-        """Start a job in a session of its own: it outlives this process and its terminal, as a cluster's jobs do."""
+        """Start a job in a session of its own: it outlives this process and its terminal, as a
+        cluster's jobs do.
+        """
         try:
             with self.log(node).open("ab") as log:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
                 )
             self._processes.append(process)
             return f"{process.pid}:{psutil.Process(process.pid).create_time():.2f}:{node}"
         except (OSError, psutil.Error) as error:
-            raise FrameworkEnvironmentError(f"The job on {node} could not be started: {error}.") from error
+            raise FrameworkEnvironmentError(
+                f"The job on {node} could not be started: {error}."
+            ) from error
 
     def seen(self, handles: Sequence[str]) -> dict[str, Seen]:
         """Return whether each job's process exists."""

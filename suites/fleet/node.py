@@ -1,4 +1,6 @@
-"""A run as one job of a fleet: its node's name, whether it has the node to itself, and the run that it resumes."""
+"""A run as one job of a fleet: its node's name, whether it has the node to itself, and the run that
+it resumes.
+"""
 
 import os
 import platform
@@ -20,9 +22,11 @@ from .slurm import ask
 
 _GIB = 1024**3
 _LEAST_MEMORY = 0.9
-"""A memory limit above this share is a scheduler's reserve for the system, and costs a job nothing."""
+"""A memory limit above this share is a scheduler's reserve for the system, and costs a job
+nothing."""
 _LOOK_SECONDS = 300.0
-"""Interval at which other jobs are looked for: a query to the controller of a large cluster is not free."""
+"""Interval at which other jobs are looked for: a query to the controller of a large cluster is not
+free."""
 
 
 def lacking(machine: Machine, gpus_given: int | None = None) -> list[str]:
@@ -37,20 +41,27 @@ def lacking(machine: Machine, gpus_given: int | None = None) -> list[str]:
     elif cpu.quota_cpus is not None and cpu.quota_cpus < cpu.logical_cpus:
         found.append(f"a quota of {cpu.quota_cpus:.3g} of {cpu.logical_cpus} CPUs' time")
     if memory.limit_bytes is not None and memory.limit_bytes < _LEAST_MEMORY * memory.total_bytes:
-        found.append(f"it may use {memory.limit_bytes / _GIB:.3g} of {memory.total_bytes / _GIB:.3g} GiB of memory")
+        found.append(
+            f"it may use {memory.limit_bytes / _GIB:.3g} of {memory.total_bytes / _GIB:.3g} GiB of "
+            "memory"
+        )
     if gpus_given is not None and gpus_given < gpus:
         found.append(f"it may use {gpus_given} of {gpus} GPUs")
     return found
 
 
 def gpus_of_job(variables: Mapping[str, str] = os.environ) -> int | None:
-    """Return how many GPUs Slurm gave this job; None outside Slurm, and where Slurm does not manage GPUs."""
+    """Return how many GPUs Slurm gave this job; None outside Slurm, and where Slurm does not manage
+    GPUs.
+    """
     given = variables.get("SLURM_JOB_GPUS") or variables.get("SLURM_STEP_GPUS")
     return len(given.split(",")) if given else None
 
 
 def other_jobs(node: str, variables: Mapping[str, str] = os.environ) -> list[str] | None:
-    """Return Slurm's numbers of the other jobs that are on a node now; None where Slurm cannot be asked."""
+    """Return Slurm's numbers of the other jobs that are on a node now; None where Slurm cannot be
+    asked.
+    """
     own = variables.get("SLURM_JOB_ID")
     if own is None:
         return None
@@ -75,7 +86,9 @@ class FleetNode:
     _others: list[str] = field(default_factory=list)
 
     def now(self) -> Node:
-        """Return the node with the reasons why the job does not have it to itself at this moment."""
+        """Return the node with the reasons why the job does not have it to itself at this
+        moment.
+        """
         if self._looked_at is None or self.clock() - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = self.clock()
             seen = self.others(self.name)
@@ -84,13 +97,21 @@ class FleetNode:
         return Node(self.fleet, self.name, (*self.lacking, *jobs))
 
     def newest_run(self, target: str, suite: str) -> Run | None:
-        """Return the newest run of a suite that this node began for its fleet; None where it began none."""
+        """Return the newest run of a suite that this node began for its fleet; None where it began
+        none.
+        """
         try:
             with Store.open(delivery.local_or(target), create=False) as store:
                 runs = [run for run in store.runs() if run.suite == suite and run.node is not None]
-        except StoreError:  # none yet; whatever else is wrong is reported when it is opened for writing
+        except (
+            StoreError
+        ):  # none yet; whatever else is wrong is reported when it is opened for writing
             return None
-        mine = [run for run in runs if run.node and (run.node.fleet, run.node.name) == (self.fleet, self.name)]
+        mine = [
+            run
+            for run in runs
+            if run.node and (run.node.fleet, run.node.name) == (self.fleet, self.name)
+        ]
         return mine[-1] if mine else None
 
     def resume_command(self, suite: str) -> str:
@@ -99,11 +120,16 @@ class FleetNode:
 
 
 def fleet_node(
-    given: str | None, machine: Machine, report: Callable[[str], None], variables: Mapping[str, str] = os.environ
+    given: str | None,
+    machine: Machine,
+    report: Callable[[str], None],
+    variables: Mapping[str, str] = os.environ,
 ) -> FleetNode | None:
-    """Return the node that ``--node FLEET/NODE`` names, and report why it is shared; None without the option.
+    """Return the node that ``--node FLEET/NODE`` names, and report why it is shared; None without
+    the option.
 
-    Slurm's own name for the node takes precedence: several of its nodes may be one host. Raises UsageError.
+    Slurm's own name for the node takes precedence: several of its nodes may be one host. Raises
+    UsageError.
     """
     if given is None:
         return None

@@ -1,4 +1,6 @@
-"""Jobs on a Slurm cluster: submitted by submitit, followed by squeue and sinfo, with or without accounting."""
+"""Jobs on a Slurm cluster: submitted by submitit, followed by squeue and sinfo, with or without
+accounting.
+"""
 
 import contextlib
 import importlib.util
@@ -20,25 +22,61 @@ from ..errors import FrameworkEnvironmentError, UsageError, unknown_name
 from .jobs import Seen
 
 _STATES = {
-    "waiting": "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT POWER_UP_NODE",
+    "waiting": (
+        "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT "
+        "POWER_UP_NODE"
+    ),
     "running": "RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING UPDATE_DB",
-    "ended": "COMPLETED FAILED CANCELLED TIMEOUT DEADLINE NODE_FAIL BOOT_FAIL LAUNCH_FAILED RECONFIG_FAIL OUT_OF_MEMORY"
-    " PREEMPTED REVOKED",
+    "ended": (
+        "COMPLETED FAILED CANCELLED TIMEOUT DEADLINE NODE_FAIL BOOT_FAIL LAUNCH_FAILED "
+        "RECONFIG_FAIL OUT_OF_MEMORY PREEMPTED REVOKED"
+    ),
 }
-_AWAY = ("Unable to contact", "Socket timed out", "Connection refused", "Protocol authentication", "srun")
+_AWAY = (
+    "Unable to contact",
+    "Socket timed out",
+    "Connection refused",
+    "Protocol authentication",
+    "srun",
+)
 _NO_SUCH_JOB = "Invalid job id"
-_NOTICE_SECONDS = 120  # before the time limit a job gets SIGTERM, so that `dlbench run` ends in order
-_PATIENCE_SECONDS = 60.0  # Slurm's programs themselves wait some twenty seconds for a controller that is away
+_NOTICE_SECONDS = (
+    120  # before the time limit a job gets SIGTERM, so that `dlbench run` ends in order
+)
+_PATIENCE_SECONDS = (
+    60.0  # Slurm's programs themselves wait some twenty seconds for a controller that is away
+)
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
 _KEEPS_JOBS_AWAY = frozenset("*$!%")
-"""Marks behind a state in sinfo: the node does not respond, is under maintenance, or is being taken away."""
+"""Marks behind a state in sinfo: the node does not respond, is under maintenance, or is being taken
+away."""
 _MARKS = "*~#!%$@^-"
 
-_NEVER_FROM_OUTSIDE = ("ARRAY_INX", "ERROR", "INPUT", "OPEN_MODE", "OUTPUT", "REQUEUE", "SIGNAL", "WAIT")
+_NEVER_FROM_OUTSIDE = (
+    "ARRAY_INX",
+    "ERROR",
+    "INPUT",
+    "OPEN_MODE",
+    "OUTPUT",
+    "REQUEUE",
+    "SIGNAL",
+    "WAIT",
+)
 _KEY = re.compile(r"[a-z][a-z0-9-]*")
 _OF_THE_FLEET = frozenset(
-    {"array", "error", "input", "job-name", "nodelist", "nodes", "open-mode", "output", "parsable", "requeue"}
+    {
+        "array",
+        "error",
+        "input",
+        "job-name",
+        "nodelist",
+        "nodes",
+        "open-mode",
+        "output",
+        "parsable",
+        "requeue",
+    }
     | {"signal", "wait", "wrap"}
 )
 _HAS_AN_OPTION = ("account", "exclusive", "partition", "qos", "time")
@@ -46,17 +84,22 @@ FURTHER = "further."  # prefix of the settings that are further options of sbatc
 
 
 def further_options(texts: Sequence[str]) -> dict[str, str]:
-    """Return the settings for options of sbatch given as KEY=VALUE, or as KEY alone; raises UsageError."""
+    """Return the settings for options of sbatch given as KEY=VALUE, or as KEY alone; raises
+    UsageError.
+    """
     found = {}
     for text in texts:
         key, _, value = text.partition("=")
         key = key.strip().removeprefix("--").replace("_", "-")
         if not _KEY.fullmatch(key) or not value.isprintable():
             raise UsageError(
-                f"--slurm-option {text!r} is not an option of sbatch: write KEY=VALUE, such as constraint=zen4."
+                f"--slurm-option {text!r} is not an option of sbatch: write KEY=VALUE, such as "
+                "constraint=zen4."
             )
         if key in _HAS_AN_OPTION:
-            raise UsageError(f"--slurm-option {key}: dlbench has its own option for it; see --help.")
+            raise UsageError(
+                f"--slurm-option {key}: dlbench has its own option for it; see --help."
+            )
         if key.removeprefix("no-") in _OF_THE_FLEET:
             raise UsageError(f"--slurm-option {key}: dlbench sets it for each job. Leave it out.")
         found[FURTHER + key] = value
@@ -64,16 +107,21 @@ def further_options(texts: Sequence[str]) -> dict[str, str]:
 
 
 class Slurm:
-    """Slurm as a scheduler; a handle is a job's number, and logs lie in a folder that every node sees."""
+    """Slurm as a scheduler; a handle is a job's number, and logs lie in a folder that every node
+    sees.
+    """
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self._folder, self._settings = folder, settings
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
-        """Return nodes of the partition: those named, else all that take jobs; with ``count`` idle ones first."""
+        """Return nodes of the partition: those named, else all that take jobs; with ``count`` idle
+        ones first.
+        """
         if importlib.util.find_spec("submitit") is None:
             raise FrameworkEnvironmentError(
-                "Fleets on Slurm need submitit here and on every node: pip install '.[fleet]' in a clone of dlbench."
+                "Fleets on Slurm need submitit here and on every node: pip install '.[fleet]' in a "
+                "clone of dlbench."
             )
         known = nodes_of(self._partition())
         if any("[" in name for name in named):  # Slurm's short form: n[1-2,5]
@@ -85,8 +133,9 @@ class Slurm:
         self._partition()
         import submitit
 
-        # The shell that sbatch starts becomes the command: it alone gets the signal before the time limit. In the job
-        # the command replaces submitit's process, so that it gets signals and its output goes straight into the log.
+        # The shell that sbatch starts becomes the command: it alone gets the signal before the time
+        # limit. In the job the command replaces submitit's process, so that it gets signals and its
+        # output goes straight into the log.
         python = f"exec {shlex.quote(self._settings.get('python') or sys.executable)}"
         try:
             executor = submitit.SlurmExecutor(self._folder, python=python)
@@ -97,10 +146,14 @@ class Slurm:
             text = f"Slurm refused the job on {node}: {_last_line(str(error))}."
             if any(sign in text for sign in _AWAY):
                 raise FrameworkEnvironmentError(text) from error
-            raise UsageError(f"{text} Check the partition, the node and the other options for Slurm.") from error
+            raise UsageError(
+                f"{text} Check the partition, the node and the other options for Slurm."
+            ) from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            raise FrameworkEnvironmentError(f"The job on {node} was not submitted: {where}{error.strerror}.") from error
+            raise FrameworkEnvironmentError(
+                f"The job on {node} was not submitted: {where}{error.strerror}."
+            ) from error
 
     def seen(self, handles: Sequence[str]) -> dict[str, Seen]:
         """Return the controller's view of each job; it forgets one some minutes after its end."""
@@ -125,23 +178,36 @@ class Slurm:
     def _partition(self) -> str:
         """Return the partition that jobs will go to; "" = the cluster's default. Raises UsageError.
 
-        sbatch prefers environment variables to its script's options: one that contradicts is refused.
+        sbatch prefers environment variables to its script's options: one that contradicts is
+        refused.
         """
-        given = {name.upper(): self._settings.get(name, "") for name in ("partition", "account", "qos")}
+        given = {
+            name.upper(): self._settings.get(name, "") for name in ("partition", "account", "qos")
+        }
         given["TIMELIMIT"] = "set" if "minutes" in self._settings else ""
-        wrong = [name for name, value in given.items() if value and os.environ.get(f"SBATCH_{name}", value) != value]
+        wrong = [
+            name
+            for name, value in given.items()
+            if value and os.environ.get(f"SBATCH_{name}", value) != value
+        ]
         wrong += [name for name in _NEVER_FROM_OUTSIDE if f"SBATCH_{name}" in os.environ]
         if wrong:
-            raise UsageError(f"The environment variable SBATCH_{wrong[0]} would change every job. Unset it.")
+            raise UsageError(
+                f"The environment variable SBATCH_{wrong[0]} would change every job. Unset it."
+            )
         return given["PARTITION"] or os.environ.get("SBATCH_PARTITION", "")
 
 
 def parameters(settings: Mapping[str, str], node: str) -> dict[str, Any]:
     """Return the parameters of submitit's Slurm executor for the job of one node."""
-    # sbatch alone starts the job: a step by srun may be bound to some CPUs. None leaves a parameter to the cluster,
-    # also where submitit has a default of its own.
+    # sbatch alone starts the job: a step by srun may be bound to some CPUs. None leaves a parameter
+    # to the cluster, also where submitit has a default of its own.
     alone = settings.get("shared") != "yes"
-    further = {key.removeprefix(FURTHER): value or True for key, value in settings.items() if key.startswith(FURTHER)}
+    further = {
+        key.removeprefix(FURTHER): value or True
+        for key, value in settings.items()
+        if key.startswith(FURTHER)
+    }
     return {
         "job_name": f"dlbench-{node}",
         **{name: settings.get(name) or None for name in ("partition", "account", "qos")},
@@ -153,16 +219,22 @@ def parameters(settings: Mapping[str, str], node: str) -> dict[str, Any]:
         "wckey": None,
         "stderr_to_stdout": True,
         "use_srun": False,
-        "additional_parameters": {"ntasks": 1, "no-requeue": True, "signal": f"B:TERM@{_NOTICE_SECONDS}", **further},
+        "additional_parameters": {
+            "ntasks": 1,
+            "no-requeue": True,
+            "signal": f"B:TERM@{_NOTICE_SECONDS}",
+            **further,
+        },
     }
 
 
 def nodes_of(partition: str) -> dict[str, tuple[str, str]]:
-    """Return state and reason of a partition's nodes by name; for "" those of the default one, else all.
+    """Return state and reason of a partition's nodes by name; for "" those of the default one, else
+    all.
 
-    The state is in its long form, with marks behind it ("idle", "down*", "idle~"), the reason why an administrator or
-    Slurm took the node out. Raises UsageError for a partition that does not exist, FrameworkEnvironmentError where
-    Slurm cannot be asked.
+    The state is in its long form, with marks behind it ("idle", "down*", "idle~"), the reason why
+    an administrator or Slurm took the node out. Raises UsageError for a partition that does not
+    exist, FrameworkEnvironmentError where Slurm cannot be asked.
     """
     rows = _table(ask("sinfo", "-h", "-a", "-N", "-o", "%P|%N|%T|%E"), 4)
     partitions = {row[0].rstrip("*"): row[0] for row in rows}
@@ -170,7 +242,11 @@ def nodes_of(partition: str) -> dict[str, tuple[str, str]]:
         raise unknown_name("Slurm partition", partition, partitions)
     default = [written for written in partitions.values() if written.endswith("*")]
     wanted = {partitions[partition]} if partition else set(default or partitions.values())
-    return {name: (state, "" if reason == "none" else reason) for of, name, state, reason in rows if of in wanted}
+    return {
+        name: (state, "" if reason == "none" else reason)
+        for of, name, state, reason in rows
+        if of in wanted
+    }
 
 
 def takes_jobs(state: str) -> bool:
@@ -178,8 +254,12 @@ def takes_jobs(state: str) -> bool:
     return state.rstrip(_MARKS) in _TAKES_JOBS and not _KEEPS_JOBS_AWAY & set(state)
 
 
-def choose(known: Mapping[str, tuple[str, str]], count: int | None, named: Sequence[str]) -> list[str]:
-    """Return the nodes to use of those known; raises UsageError for one that takes no jobs, or for too few."""
+def choose(
+    known: Mapping[str, tuple[str, str]], count: int | None, named: Sequence[str]
+) -> list[str]:
+    """Return the nodes to use of those known; raises UsageError for one that takes no jobs, or for
+    too few.
+    """
     for name in named:
         if name not in known:
             raise unknown_name("node", name, known)
@@ -187,29 +267,48 @@ def choose(known: Mapping[str, tuple[str, str]], count: int | None, named: Seque
         if not takes_jobs(state):
             because = f" ({reason})" if reason else ""
             raise UsageError(f"No job can run on {name}: it is {state}{because}. Name other nodes.")
-    pool = list(dict.fromkeys(named)) or [name for name, (state, _) in known.items() if takes_jobs(state)]
+    pool = list(dict.fromkeys(named)) or [
+        name for name, (state, _) in known.items() if takes_jobs(state)
+    ]
     if not pool or (count is not None and len(pool) < count):
         asked = "Nodes" if count is None else counted(count, "node")
         states = Counter(known[name][0] for name in dict.fromkeys(named or known))
-        there = ", ".join(f"{number} {state}" for state, number in states.most_common()) or "there are none"
+        there = (
+            ", ".join(f"{number} {state}" for state, number in states.most_common())
+            or "there are none"
+        )
         raise UsageError(f"{asked} asked for, {len(pool) or 'none'} can be used: {there}.")
     return sorted(pool, key=lambda name: known[name][0].rstrip(_MARKS) != "idle")[:count]
 
 
 def ask(*words: str) -> str:
-    """Return the output of one of Slurm's programs; raises FrameworkEnvironmentError, also without the program."""
+    """Return the output of one of Slurm's programs; raises FrameworkEnvironmentError, also without
+    the program.
+    """
     # A user's own settings for these programs would narrow or sort the output.
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_", "SCANCEL_"))}
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("SQUEUE_", "SINFO_", "SCANCEL_"))
+    }
     try:
         done = subprocess.run(
-            words, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_SECONDS
+            words,
+            env=kept,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
         )
     except FileNotFoundError as error:
         raise FrameworkEnvironmentError(
-            f"Slurm's {words[0]} was not found here: run this on a machine that submits to the cluster."
+            f"Slurm's {words[0]} was not found here: run this on a machine that submits to the "
+            "cluster."
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise FrameworkEnvironmentError(f"{words[0]} did not respond within {_PATIENCE_SECONDS:.0f} s") from error
+        raise FrameworkEnvironmentError(
+            f"{words[0]} did not respond within {_PATIENCE_SECONDS:.0f} s"
+        ) from error
     if done.returncode != 0:
         raise FrameworkEnvironmentError(
             _last_line(done.stderr) or f"{words[0]} failed with exit code {done.returncode}"
@@ -219,7 +318,11 @@ def ask(*words: str) -> str:
 
 def _last_line(complaint: str) -> str:
     """Return the last line of a program's complaint, without the program's name before it."""
-    lines = [line.strip() for line in complaint.splitlines() if line.strip() and not line.startswith("Try ")]
+    lines = [
+        line.strip()
+        for line in complaint.splitlines()
+        if line.strip() and not line.startswith("Try ")
+    ]
     text = re.sub(r"^\w+( error)?: (error: )?", "", lines[-1]) if lines else ""
     return text.removeprefix("Batch job submission failed: ").rstrip(".")
 
@@ -240,9 +343,16 @@ def _queue(jobs: Sequence[str]) -> dict[str, Seen]:
         # For several jobs squeue leaves out those it does not know; for a single one it fails.
         if _NO_SUCH_JOB not in str(error):
             raise
-        return {} if len(jobs) == 1 else {job: seen for each in jobs for job, seen in _queue([each]).items()}
+        return (
+            {}
+            if len(jobs) == 1
+            else {job: seen for each in jobs for job, seen in _queue([each]).items()}
+        )
     found = {}
     for job, word, reason in _table(answer, 3):
         text = word if reason in ("None", "") else f"{word} ({reason})"
-        found[job] = next((state for state, words in _STATES.items() if word in words.split()), "unknown"), text
+        found[job] = (
+            next((state for state, words in _STATES.items() if word in words.split()), "unknown"),
+            text,
+        )
     return found

@@ -1,7 +1,9 @@
-"""The judgement of a session's benchmarks against a baseline; `verdict` loads it once there is something to judge.
+"""The judgement of a session's benchmarks against a baseline; `verdict` loads it once there is
+something to judge.
 
-Every benchmark is judged by its launches. The baseline was measured in another session: intervals allow for a shift of
-the machine (`compare.verdict`), and fewer than three launches on a side give no verdict.
+Every benchmark is judged by its launches. The baseline was measured in another session: intervals
+allow for a shift of the machine (`compare.verdict`), and fewer than three launches on a side give
+no verdict.
 """
 
 from collections import Counter
@@ -37,8 +39,9 @@ from .options import ENOUGH_PROCESSES
 Key = Cell | str
 """A benchmark's cell, or the full name of a plain benchmark."""
 _OTHER_ROOT = (
-    "pytest's root folder is not that of the baseline, whose benchmarks were looked up {}. Write a file after an "
-    "equals sign (--dlbench-baseline=FILE): pytest takes a path in a word of its own for a test."
+    "pytest's root folder is not that of the baseline, whose benchmarks were looked up {}. Write "
+    "a file after an equals sign (--dlbench-baseline=FILE): pytest takes a path in a word of its "
+    "own for a test."
 )
 CLOCK_SECONDS = 1e-9
 """What clocks of Python resolve; no ratio is formed of shorter times."""
@@ -58,7 +61,9 @@ class Candidate:
 
 @dataclass
 class Baselines:
-    """Launches by benchmark and machine; later ones of the same cell on the same machine replace earlier ones."""
+    """Launches by benchmark and machine; later ones of the same cell on the same machine replace
+    earlier ones.
+    """
 
     sides: dict[tuple[Key, str], SideOfCell] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -66,7 +71,9 @@ class Baselines:
     _sessions: Sessions = field(default_factory=Sessions)
 
     def add(self, target: str) -> None:
-        """Add a JSON file of pytest-benchmark, a folder of these, or a store; raises DlbenchError."""
+        """Add a JSON file of pytest-benchmark, a folder of these, or a store; raises
+        DlbenchError.
+        """
         if "://" not in target and Path(target).is_dir():
             self._add_folder(target)
         elif "://" not in target and _is_json(Path(target)):
@@ -92,9 +99,13 @@ class Baselines:
         for launch in launches_of(file):
             for benchmark in launch.foreign:
                 if benchmark.fullname not in repeated:
-                    self._add_launch(benchmark.fullname, launch.fingerprint, benchmark.stats.median, disturbed)
+                    self._add_launch(
+                        benchmark.fullname, launch.fingerprint, benchmark.stats.median, disturbed
+                    )
         if repeated:
-            self.notes.append(f"{file.name} repeats measurements of an earlier file; they count once.")
+            self.notes.append(
+                f"{file.name} repeats measurements of an earlier file; they count once."
+            )
 
     def find(self, key: Key, machine: str) -> tuple[SideOfCell, str] | None:
         """Return the launches of a benchmark, preferably on this machine, and their machine."""
@@ -121,14 +132,19 @@ class Baselines:
     def _add_folder(self, target: str) -> None:
         files = sorted(Path(target).glob("*.json"))
         if not files:
-            raise FileError(f"{target} is a folder without a pytest-benchmark JSON. Name a file, or another folder.")
+            raise FileError(
+                f"{target} is a folder without a pytest-benchmark JSON. Name a file, or another "
+                "folder."
+            )
         for file in files:
             self._add_named(str(file))
 
     def _add_named(self, target: str) -> None:
         file = read(target)
         if not (file.benchmarks or file.records):
-            raise FileError(f"{target} holds no benchmark. Save the baseline again, or name another file.")
+            raise FileError(
+                f"{target} holds no benchmark. Save the baseline again, or name another file."
+            )
         self.add_file(file)
 
     def _add_store(self, target: str) -> None:
@@ -160,10 +176,13 @@ class Judged:
 
     @property
     def outcome(self) -> GateOutcome:
-        """The outcome of the session; a comparison with another machine says nothing about a change."""
+        """The outcome of the session; a comparison with another machine says nothing about a
+        change.
+        """
         verdicts = (judgement.verdict for _, judgement in self.judgements)
         counts: Counter[Verdict] = Counter(
-            Verdict.INCONCLUSIVE if verdict is Verdict.COMPARISON else verdict for verdict in verdicts
+            Verdict.INCONCLUSIVE if verdict is Verdict.COMPARISON else verdict
+            for verdict in verdicts
         )
         return outcome_of(counts, "benchmark")
 
@@ -175,28 +194,47 @@ class Judged:
         width = max(map(len, counts), default=0)
         shown = sorted(self.judgements, key=lambda pair: (order.index(pair[1].verdict), pair[0]))
         lines = [
-            (f"{judgement.verdict:{width}}  {name}: {sentence_of(judgement)}", judgement.verdict is Verdict.REGRESSION)
+            (
+                f"{judgement.verdict:{width}}  {name}: {sentence_of(judgement)}",
+                judgement.verdict is Verdict.REGRESSION,
+            )
             for name, judgement in shown
         ]
         if counts:
-            lines.append((", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict]), False))
+            lines.append(
+                (
+                    ", ".join(
+                        f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict]
+                    ),
+                    False,
+                )
+            )
         if self.added:
             lines.append((f"Not in the baseline (new or renamed): {listed(self.added, 10)}", False))
         if self.gone:
             lines.append(
-                (f"In the baseline, not measured now (removed, renamed or failed): {listed(self.gone, 10)}", False)
+                (
+                    (
+                        "In the baseline, not measured now (removed, renamed or failed): "
+                        f"{listed(self.gone, 10)}"
+                    ),
+                    False,
+                )
             )
         lines += [(note, False) for note in self.notes]
         return lines
 
 
 def judge_all(
-    baselines: Baselines, candidates: Sequence[Candidate], left_out: Callable[[str], bool], in_turns: bool = False
+    baselines: Baselines,
+    candidates: Sequence[Candidate],
+    left_out: Callable[[str], bool],
+    in_turns: bool = False,
 ) -> Judged:
     """Judge the benchmarks of a session.
 
-    ``left_out`` tells whether the session chose not to run a benchmark of the baseline, ``in_turns`` whether the
-    baseline was measured meanwhile, on the same machine.
+    ``left_out`` tells whether the session chose not to run a benchmark of the baseline,
+    ``in_turns`` whether the baseline was measured meanwhile, on the same machine.
     """
     judged: dict[str, Judgement] = {}
     for candidate in candidates:
@@ -213,17 +251,24 @@ def judge_all(
 
 def sentence_of(judgement: Judgement) -> str:
     """Return the reason of a judgement, with its ratio where the reason has none."""
-    if judgement.ratio is None or (judgement.low is not None and judgement.verdict is not Verdict.COMPARISON):
+    if judgement.ratio is None or (
+        judgement.low is not None and judgement.verdict is not Verdict.COMPARISON
+    ):
         return judgement.sentence
     return f"{change_in_words(judgement.ratio, None, None)}; {judgement.sentence}"
 
 
 def candidates_of_session(
-    benchmarks: Iterable[Mapping[str, Any]], baselines: Baselines, host: Host, foreign_machine: Callable[[], str]
+    benchmarks: Iterable[Mapping[str, Any]],
+    baselines: Baselines,
+    host: Host,
+    foreign_machine: Callable[[], str],
 ) -> list[Candidate]:
-    """Return the benchmarks that pytest-benchmark measured in this session; the last of those that ran again.
+    """Return the benchmarks that pytest-benchmark measured in this session; the last of those that
+    ran again.
 
-    ``foreign_machine`` returns this machine's fingerprint as in pytest-benchmark's own files. That takes a second.
+    ``foreign_machine`` returns this machine's fingerprint as in pytest-benchmark's own files. That
+    takes a second.
     """
     candidates: dict[str, Candidate] = {}
     for benchmark in benchmarks:
@@ -261,12 +306,16 @@ def candidates_of_processes(
     for name, seconds in times.items():
         known = baselines.machines_of(name)
         machine = host.fingerprint if host.fingerprint in known else files[0].fingerprint
-        candidates.append(Candidate(name, name, plain_side(*seconds, disturbed=lost[name]), machine))
+        candidates.append(
+            Candidate(name, name, plain_side(*seconds, disturbed=lost[name]), machine)
+        )
     return candidates
 
 
 def save(contents: Sequence[dict[str, Any]], path: Path) -> int:
-    """Write the files of several processes as one; return how many benchmarks it holds. Raises OSError."""
+    """Write the files of several processes as one; return how many benchmarks it holds. Raises
+    OSError.
+    """
     content = merged(contents)
     half = path.with_name(f"{path.name}.part")
     half.write_text(json_text(content, indent=4), encoding="utf-8")
@@ -275,11 +324,15 @@ def save(contents: Sequence[dict[str, Any]], path: Path) -> int:
 
 
 def plain_side(*seconds: float, disturbed: int = 0) -> SideOfCell:
-    """Return the launches of a plain benchmark by the median of each; beside them so many were ``disturbed``."""
+    """Return the launches of a plain benchmark by the median of each; beside them so many were
+    ``disturbed``.
+    """
     return SideOfCell(Status.OK, "", len(seconds), seconds, disturbed)
 
 
-def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool, same_session: bool) -> Judgement:
+def _judge(
+    before: SideOfCell, after: SideOfCell, same_machine: bool, same_session: bool
+) -> Judgement:
     times = (*before.launch_medians, *after.launch_medians)
     if times and min(times) < CLOCK_SECONDS:
         words = "shorter than the clock resolves: no ratio. Let the benchmark do more in each call"
@@ -287,7 +340,9 @@ def _judge(before: SideOfCell, after: SideOfCell, same_machine: bool, same_sessi
     return judge_sides(before, after, DEFAULT, same_machine, same_session)
 
 
-def _remedies(judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[Candidate]) -> list[str]:
+def _remedies(
+    judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[Candidate]
+) -> list[str]:
     """Return how to get a verdict where plain benchmarks have too few processes on a side."""
     plain = {candidate.name for candidate in candidates if isinstance(candidate.key, str)}
     few = [judgement for name, judgement in judgements if name in plain and judgement.low is None]
@@ -296,13 +351,13 @@ def _remedies(judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[
     remedies = []
     if now:
         remedies.append(
-            f"{_processes(max(now))} on this side: no verdict; `--dlbench-processes {ENOUGH_PROCESSES}` measures "
-            "enough."
+            f"{_processes(max(now))} on this side: no verdict; `--dlbench-processes "
+            f"{ENOUGH_PROCESSES}` measures enough."
         )
     if before:
         remedies.append(
-            f"{_processes(max(before))} in the baseline: no verdict; `--dlbench-processes {ENOUGH_PROCESSES} "
-            "--dlbench-save=FILE` saves enough."
+            f"{_processes(max(before))} in the baseline: no verdict; `--dlbench-processes "
+            f"{ENOUGH_PROCESSES} --dlbench-save=FILE` saves enough."
         )
     return remedies
 
@@ -312,11 +367,13 @@ def _processes(count: int) -> str:
 
 
 def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path) -> None:
-    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's, and note it.
+    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's,
+    and note it.
 
-    Ids of tests begin at the root folder. That is what the tests on the command line have in common, and pytest takes
-    an existing path in a word of its own for a test. ``names`` are the benchmarks of this session, ``root`` is its root
-    folder, and ``started`` the folder in which pytest was started. Nothing is renamed where a name fits as it is.
+    Ids of tests begin at the root folder. That is what the tests on the command line have in
+    common, and pytest takes an existing path in a word of its own for a test. ``names`` are the
+    benchmarks of this session, ``root`` is its root folder, and ``started`` the folder in which
+    pytest was started. Nothing is renamed where a name fits as it is.
     """
     if names & set(baselines.names):
         return
@@ -330,7 +387,9 @@ def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path
     above = root.parts[1:]
     for count in range(1, len(above) + 1):
         start = "/".join(above[-count:]) + "/"
-        shorter = {name: name.removeprefix(start) for name in baselines.names if name.startswith(start)}
+        shorter = {
+            name: name.removeprefix(start) for name in baselines.names if name.startswith(start)
+        }
         if names & set(shorter.values()):
             baselines.rename(shorter)
             baselines.notes.append(_OTHER_ROOT.format(f"without {start}"))
@@ -346,11 +405,15 @@ def _is_json(path: Path) -> bool:
 
 
 def _newest(records: Iterable[Record]) -> dict[tuple[Cell, str], list[Record]]:
-    """Return by cell and machine the records of the newest run that gave a number; of a comparison its candidate's."""
+    """Return by cell and machine the records of the newest run that gave a number; of a comparison
+    its candidate's.
+    """
     runs: dict[tuple[Cell, str], dict[str, list[Record]]] = {}
     for record in sorted(records, key=lambda record: record.started):
         if record.side in ("", CANDIDATE):
-            runs.setdefault((record.cell, record.machine), {}).setdefault(record.run, []).append(record)
+            runs.setdefault((record.cell, record.machine), {}).setdefault(record.run, []).append(
+                record
+            )
     newest = {}
     for place, by_run in runs.items():
         timed = [of_run for of_run in by_run.values() if counted(of_run)]

@@ -1,14 +1,17 @@
-"""The pytest plugin: a suite's cells as benchmarks of pytest-benchmark, and dlbench's verdict instead of a percentage.
+"""The pytest plugin: a suite's cells as benchmarks of pytest-benchmark, and dlbench's verdict
+instead of a percentage.
 
-`pytest --dlbench-suite quick` adds a benchmark for every cell of the suite, unless the user's tests take the fixture
-`dlbench_cell` and run over the cells instead. The launches are made first, in separate processes as by `dlbench run`; a
-benchmark then replays its cell's samples, so that all of pytest-benchmark works on them.
+`pytest --dlbench-suite quick` adds a benchmark for every cell of the suite, unless the user's tests
+take the fixture `dlbench_cell` and run over the cells instead. The launches are made first, in
+separate processes as by `dlbench run`; a benchmark then replays its cell's samples, so that all of
+pytest-benchmark works on them.
 
-`pytest --dlbench-processes 5 --dlbench-baseline FILE` judges the benchmarks of a session's own tests: `processes` runs
-them in fresh processes of pytest, `verdict` judges those against the baseline.
+`pytest --dlbench-processes 5 --dlbench-baseline FILE` judges the benchmarks of a session's own
+tests: `processes` runs them in fresh processes of pytest, `verdict` judges those against the
+baseline.
 
-This module is loaded into every pytest session of an environment with dlbench. So it imports only pytest and the table
-of axes; the rest is loaded when an option needs it.
+This module is loaded into every pytest session of an environment with dlbench. So it imports only
+pytest and the table of axes; the rest is loaded when an option needs it.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config.hook, "pytest_benchmark_update_json"):
         if not (asked.suite or asked.save or config.getoption("dlbench_baseline")):
             return  # the ini option applies to every session, and this one has nothing to judge
-        raise pytest.UsageError("dlbench: this needs pytest-benchmark. Install it: pip install pytest-benchmark.")
+        raise pytest.UsageError(
+            "dlbench: this needs pytest-benchmark. Install it: pip install pytest-benchmark."
+        )
     if asked.suite:
         from .session import SuiteSession
 
@@ -77,8 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def dlbench_cell(request: pytest.FixtureRequest) -> MeasuredCell:
     """One measured cell of the suite that --dlbench-suite names; the test is run once for each.
 
-    A `dlbench.suites.in_pytest.session.MeasuredCell`: ``cell``, ``samples`` and ``launch_medians`` in seconds, and
-    ``replay(benchmark)``.
+    A `dlbench.suites.in_pytest.session.MeasuredCell`: ``cell``, ``samples`` and ``launch_medians``
+    in seconds, and ``replay(benchmark)``.
     """
     plugin: Any = request.config.pluginmanager.get_plugin(SUITE_PLUGIN)
     if plugin is None:

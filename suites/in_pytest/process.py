@@ -1,8 +1,10 @@
-"""One process of `--dlbench-processes`, seen from inside: it measures chosen benchmarks and reports how they ended.
+"""One process of `--dlbench-processes`, seen from inside: it measures chosen benchmarks and reports
+how they ended.
 
-It is a session of pytest with the arguments of the session that started it, so that the tests have the same ids and
-settings. An order names the tests; everything that writes files of the user's, or that stops to ask, is off. Nothing
-of dlbench is loaded: what lies in memory can change the time of a benchmark.
+It is a session of pytest with the arguments of the session that started it, so that the tests have
+the same ids and settings. An order names the tests; everything that writes files of the user's, or
+that stops to ask, is off. Nothing of dlbench is loaded: what lies in memory can change the time of
+a benchmark.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _OFF: dict[str, Any] = {
     "benchmark_cprofile": None,
     "benchmark_cprofile_dump": [],
 }
-"""Options of pytest and its plugins, by their names in `config.option`, and the values that turn them off."""
+"""Options of pytest and its plugins, by their names in `config.option`, and the values that turn
+them off."""
 _WRITERS_OF_THE_CACHE = "lfplugin", "nfplugin"
 
 
@@ -71,11 +74,14 @@ class ProcessOutcome:
     measured: int = 0
     """Tests that were chosen."""
     wrong_code: str = ""
-    """A module that is not of this side's code, though it should be; the sides then measure the same."""
+    """A module that is not of this side's code, though it should be; the sides then measure the
+    same."""
 
 
 def set_options(config: pytest.Config) -> None:
-    """Turn off what must happen once in a session; to be called before any plugin reads its options."""
+    """Turn off what must happen once in a session; to be called before any plugin reads its
+    options.
+    """
     for name, value in _OFF.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
@@ -88,7 +94,9 @@ class Process:
         try:
             self._order = Order(**json.loads(Path(order).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            raise pytest.UsageError("dlbench: --dlbench-process is for dlbench alone. Leave it out.") from error
+            raise pytest.UsageError(
+                "dlbench: --dlbench-process is for dlbench alone. Leave it out."
+            ) from error
         self._chosen = frozenset(self._order.tests)
         self._outcome = ProcessOutcome()
         self._config = config
@@ -101,7 +109,9 @@ class Process:
                 manager.unregister(plugin)
 
     @pytest.hookimpl(trylast=True)  # after -k and -m
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         """Choose the benchmarks of the order."""
         chosen = [item for item in items if item.nodeid in self._chosen and takes_benchmark(item)]
         others = [item for item in items if item not in set(chosen)]
@@ -113,7 +123,10 @@ class Process:
         """Name the test that runs; end if the session that started this process is gone."""
         Path(self._order.running).write_text(nodeid, encoding="utf-8")
         if os.getppid() != self._order.parent:
-            pytest.exit("the session that started this process has ended", returncode=pytest.ExitCode.INTERRUPTED)
+            pytest.exit(
+                "the session that started this process has ended",
+                returncode=pytest.ExitCode.INTERRUPTED,
+            )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that cannot be collected."""
@@ -132,15 +145,17 @@ class Process:
         """Write how the tests ended."""
         if self._order.other:
             own = self._config.invocation_params.dir.resolve()
-            self._outcome.wrong_code = wrong_code(own, Path(self._order.other), self._order.environment_shared)
+            self._outcome.wrong_code = wrong_code(
+                own, Path(self._order.other), self._order.environment_shared
+            )
         Path(self._order.outcome).write_text(json.dumps(asdict(self._outcome)), encoding="utf-8")
 
 
 def wrong_code(own: Path, other: Path, environment_shared: bool) -> str:
     """Return the file of a loaded module that is not of this checkout's code; empty where all are.
 
-    That is a module in the other checkout. With an environment that both share it is also a module that this checkout
-    has, and that was loaded from elsewhere: one that is installed.
+    That is a module in the other checkout. With an environment that both share it is also a module
+    that this checkout has, and that was loaded from elsewhere: one that is installed.
     """
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -160,7 +175,10 @@ def wrong_code(own: Path, other: Path, environment_shared: bool) -> str:
 def _has_module(folder: Path, name: str) -> bool:
     """Tell whether a checkout has a module or package of this name, at its top or in src."""
     places = (folder, folder / "src")
-    return any((place / f"{name}.py").is_file() or (place / name / "__init__.py").is_file() for place in places)
+    return any(
+        (place / f"{name}.py").is_file() or (place / name / "__init__.py").is_file()
+        for place in places
+    )
 
 
 def takes_benchmark(item: pytest.Item) -> bool:

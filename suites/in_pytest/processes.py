@@ -1,15 +1,18 @@
-"""The processes of `--dlbench-processes`: a session's benchmarks, each time in a fresh process of pytest.
+"""The processes of `--dlbench-processes`: a session's benchmarks, each time in a fresh process of
+pytest.
 
-The launch is the unit of every verdict, and a session is but one. So once the tests are done, the benchmarks among
-those that passed run again in processes of their own, one after another. The session itself is not one of them: it may
-have run other tests before, under coverage, or spread over workers, and the processes must differ by chance alone.
+The launch is the unit of every verdict, and a session is but one. So once the tests are done, the
+benchmarks among those that passed run again in processes of their own, one after another. The
+session itself is not one of them: it may have run other tests before, under coverage, or spread
+over workers, and the processes must differ by chance alone.
 
-With `--dlbench-baseline-checkout` as many processes run in another checkout of the code, the baseline. Both sides take
-turns, in random order, so that a machine that becomes slower meanwhile slows both.
+With `--dlbench-baseline-checkout` as many processes run in another checkout of the code, the
+baseline. Both sides take turns, in random order, so that a machine that becomes slower meanwhile
+slows both.
 
-A process gets the arguments, the folder and the environment of the session (`process` turns off what may happen only
-once). It writes a pytest-benchmark JSON with all samples, and how its tests ended. Its output is kept in case it
-crashes, and is never parsed.
+A process gets the arguments, the folder and the environment of the session (`process` turns off
+what may happen only once). It writes a pytest-benchmark JSON with all samples, and how its tests
+ended. Its output is kept in case it crashes, and is never parsed.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ _OF_COVERAGE = "COV_CORE_", "COVERAGE_PROCESS_"
 
 
 _SEPARATE = (
-    "Install each checkout in an environment of its own, and name the baseline's: --dlbench-baseline-python=PATH"
+    "Install each checkout in an environment of its own, and name the baseline's: "
+    "--dlbench-baseline-python=PATH"
 )
 
 
@@ -58,11 +62,15 @@ class CpuUse(NamedTuple):
     def now(cls) -> CpuUse:
         """Read the clock and what the kernel counted."""
         times = psutil.cpu_times()
-        busy = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+        busy = sum(
+            getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")
+        )
         return cls(time.monotonic(), busy, sum(os.times()[:4]))
 
     def of_others_since(self, before: CpuUse) -> float:
-        """Return the share of the machine's CPUs that other programs used since an earlier reading."""
+        """Return the share of the machine's CPUs that other programs used since an earlier
+        reading.
+        """
         others = self.all_programs - before.all_programs - (self.own - before.own)
         return others / max(1e-9, self.clock - before.clock) / (psutil.cpu_count() or 1)
 
@@ -94,7 +102,8 @@ class Processes:
     baseline_files: list[Path] = field(default_factory=list)
     """The same of the baseline's code."""
     disturbed: dict[Path, float] = field(default_factory=dict)
-    """Files of processes beside which other programs computed, and these programs' share of the CPUs."""
+    """Files of processes beside which other programs computed, and these programs' share of the
+    CPUs."""
     failures: list[Failure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Benchmarks that were skipped in a process, and why."""
@@ -106,7 +115,9 @@ class Processes:
 
     def __post_init__(self) -> None:
         self._passed: dict[str, bool] = {}
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(_OF_COVERAGE)}
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(_OF_COVERAGE)
+        }
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Note the tests that this session leaves out."""
@@ -164,12 +175,17 @@ class Processes:
                     return
 
     def _run_one(self, number: int, tests: list[str], place: Path, checkout: Path | None) -> bool:
-        """Run a process, in a checkout of the baseline or in this one; return whether others may follow.
+        """Run a process, in a checkout of the baseline or in this one; return whether others may
+        follow.
 
         None may where a process came to no test, or did not measure the code that it should.
         """
         place.mkdir()
-        file, order_file, output = place / "benchmarks.json", place / "order.json", place / "output.txt"
+        file, order_file, output = (
+            place / "benchmarks.json",
+            place / "order.json",
+            place / "output.txt",
+        )
         here = self.config.invocation_params.dir
         python_of_baseline = self.config.getoption("dlbench_baseline_python")
         other = self.checkout if checkout is None else here.resolve()
@@ -182,7 +198,11 @@ class Processes:
             environment_shared=not python_of_baseline,
         )
         order_file.write_text(json.dumps(asdict(order)), encoding="utf-8")
-        further = [f"--dlbench-process={order_file}", f"--benchmark-json={file}", f"--basetemp={place / 'temporary'}"]
+        further = [
+            f"--dlbench-process={order_file}",
+            f"--benchmark-json={file}",
+            f"--basetemp={place / 'temporary'}",
+        ]
         python = sys.executable
         if checkout is not None and python_of_baseline:
             # By its path from here, since the process starts in another folder.
@@ -220,7 +240,9 @@ class Processes:
         return outcome.measured > 0 or of_baseline
 
     def _wait_for(self, command: list[str], folder: Path, output: Path) -> int:
-        """Run a command in a folder and return its exit code; it ends if something interrupts this session."""
+        """Run a command in a folder and return its exit code; it ends if something interrupts this
+        session.
+        """
         with output.open("wb") as stream:
             process = subprocess.Popen(
                 command,
@@ -247,7 +269,9 @@ class Processes:
 
 
 def measures(config: pytest.Config) -> bool:
-    """Tell whether pytest-benchmark may measure; pytest-xdist, which turns it off, is off in the processes."""
+    """Tell whether pytest-benchmark may measure; pytest-xdist, which turns it off, is off in the
+    processes.
+    """
     option = config.getoption
     skips = option("benchmark_skip") and not option("benchmark_only")
     return not skips and not (option("benchmark_disable") and not option("benchmark_enable"))
@@ -255,11 +279,17 @@ def measures(config: pytest.Config) -> bool:
 
 def without_group(test: str) -> str:
     """Return the id of a test without the group that pytest-xdist appends for --dist loadgroup."""
-    return test[: test.rfind("@")] if test.rfind("@") > max(test.rfind("]"), test.rfind("::")) else test
+    return (
+        test[: test.rfind("@")]
+        if test.rfind("@") > max(test.rfind("]"), test.rfind("::"))
+        else test
+    )
 
 
 def command_of(python: str) -> list[str]:
-    """Return the command that starts pytest by an interpreter as this session was, without its arguments."""
+    """Return the command that starts pytest by an interpreter as this session was, without its
+    arguments.
+    """
     flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     for name, value in sys._xoptions.items():
         flags += ["-X", name if value is True else f"{name}={value}"]
@@ -290,14 +320,18 @@ def _read_outcome(file: Path) -> ProcessOutcome | None:
 def _crash(number: int, code: int, order: Order, output: Path) -> Failure:
     running = Path(order.running)
     test = running.read_text(encoding="utf-8") if running.exists() else ""
-    reason = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    reason = (
+        f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    )
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = tuple(line for line in lines if line.strip())[-_LAST_LINES:]
     return Failure(number, test, f"the process {reason} before it reported", kept)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process: Ctrl-C in a terminal has reached it already, so that it is asked only if it goes on."""
+    """End a process: Ctrl-C in a terminal has reached it already, so that it is asked only if it
+    goes on.
+    """
     for ask in (None, signal.SIGINT, signal.SIGTERM):
         if ask is not None:
             process.send_signal(ask)

@@ -1,4 +1,6 @@
-"""One pytest session over a suite: plans the cells, has them measured before the first test, hands them out."""
+"""One pytest session over a suite: plans the cells, has them measured before the first test, hands
+them out.
+"""
 
 import os
 import re
@@ -38,7 +40,9 @@ FIXTURE = "dlbench_cell"
 
 
 class ReplayClock:
-    """A timer in seconds: the real one, except during a replay, when it advances only by the recorded times."""
+    """A timer in seconds: the real one, except during a replay, when it advances only by the
+    recorded times.
+    """
 
     __name__ = "replay"
     nanoseconds: Fraction | None = None
@@ -46,7 +50,11 @@ class ReplayClock:
 
     def __call__(self) -> float:
         """Return the time now."""
-        return time.perf_counter() if self.nanoseconds is None else float(self.nanoseconds * Fraction(1, 10**9))
+        return (
+            time.perf_counter()
+            if self.nanoseconds is None
+            else float(self.nanoseconds * Fraction(1, 10**9))
+        )
 
 
 clock = ReplayClock()
@@ -64,18 +72,24 @@ class MeasuredCell:
 
     @property
     def samples(self) -> list[float]:
-        """Seconds of a step for every timed sample; a cell without a number fails or skips the test here."""
+        """Seconds of a step for every timed sample; a cell without a number fails or skips the test
+        here.
+        """
         self.check()
         return files.samples_of(files.counted(self.records))
 
     @property
     def launch_medians(self) -> list[float]:
-        """The median of each launch, seconds; a cell without a number fails or skips the test here."""
+        """The median of each launch, seconds; a cell without a number fails or skips the test
+        here.
+        """
         self.check()
         return files.launch_medians(files.counted(self.records))
 
     def check(self) -> None:
-        """Skip the test if the cell is not possible here, fail it if a launch went wrong, each with the reason."""
+        """Skip the test if the cell is not possible here, fail it if a launch went wrong, each with
+        the reason.
+        """
         if not self.records:
             pytest.skip("not measured: the time budget was spent before")
         status, reason = files.failure(self.records)
@@ -102,8 +116,8 @@ def _replay(benchmark: Any, timed: Sequence[Record]) -> None:
     called = 0
 
     def step() -> None:
-        # A round is so many calls; its whole time passes in the first. Calls beyond the last round (for a result, for
-        # a profile) take no time.
+        # A round is so many calls; its whole time passes in the first. Calls beyond the last round
+        # (for a result, for a profile) take no time.
         nonlocal called
         place, within = divmod(called, iterations)
         called += 1
@@ -123,10 +137,11 @@ def dlbench(dlbench_cell: MeasuredCell, benchmark: Any) -> None:
 
 
 class CellsModule(pytest.Module):
-    """The collector of this module's one benchmark, whatever names the user's settings give to tests.
+    """The collector of this module's one benchmark, whatever names the user's settings give to
+    tests.
 
-    Its place is the name "dlbench" in pytest's root folder, so that the ids of its tests do not depend on where dlbench
-    is installed: pytest-benchmark compares by them.
+    Its place is the name "dlbench" in pytest's root folder, so that the ids of its tests do not
+    depend on where dlbench is installed: pytest-benchmark compares by them.
     """
 
     def _getobj(self) -> ModuleType:
@@ -149,14 +164,17 @@ class SuiteSession:
         if os.environ.get("PYTEST_XDIST_WORKER") or config.getoption("dist", "no") != "no":
             # Their launches would measure each other.
             raise pytest.UsageError(
-                "dlbench: --dlbench-suite measures one launch after another; run it without pytest-xdist (-n 0)."
+                "dlbench: --dlbench-suite measures one launch after another; run it without "
+                "pytest-xdist (-n 0)."
             )
         try:
             self._machine = probe()
             self._plan = _plan(config, self._machine)
             budget = config.getoption("dlbench_budget")
             self._budget = None if budget is None else values.duration(budget)
-            preparation.check_interpreters(build for build in self._plan.builds if build.interpreter is not None)
+            preparation.check_interpreters(
+                build for build in self._plan.builds if build.interpreter is not None
+            )
         except DlbenchError as error:
             raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()
@@ -180,14 +198,24 @@ class SuiteSession:
             metafunc.parametrize(FIXTURE, names, ids=names, indirect=True)
 
     @pytest.hookimpl(tryfirst=True)  # before -k, -m and --benchmark-only choose among the tests
-    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Add the cells as benchmarks if no test takes them, and give every test that does the replaying timer."""
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> None:
+        """Add the cells as benchmarks if no test takes them, and give every test that does the
+        replaying timer.
+        """
         if not any(True for _ in _taking(items)):
             folder = session.config.rootpath / "dlbench"
-            items.extend(session.genitems(CellsModule.from_parent(session, path=folder, name="dlbench")))
+            items.extend(
+                session.genitems(CellsModule.from_parent(session, path=folder, name="dlbench"))
+            )
         for item, name in _taking(items):
             own = item.get_closest_marker("benchmark")
-            options = {"group": group_name(self._cells[name]), **(own.kwargs if own else {}), "timer": clock}
+            options = {
+                "group": group_name(self._cells[name]),
+                **(own.kwargs if own else {}),
+                "timer": clock,
+            }
             item.add_marker(pytest.mark.benchmark(**options), append=False)
             # A cell without a number leaves the fixture unused, and says why itself.
             item.add_marker(pytest.mark.filterwarnings("ignore:Benchmark fixture was not used"))
@@ -196,7 +224,9 @@ class SuiteSession:
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[Any]:
         """Measure the cells of the chosen tests, then run these."""
         option = session.config.getoption
-        chosen = {name for item, name in _taking(session.items) if item.get_closest_marker("skip") is None}
+        chosen = {
+            name for item, name in _taking(session.items) if item.get_closest_marker("skip") is None
+        }
         broken = session.testsfailed and not option("continue_on_collection_errors")
         idle = option("collectonly") or option("setupplan", False) or broken
         if chosen and not idle:
@@ -226,8 +256,16 @@ class SuiteSession:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
             store = stack.enter_context(delivery.opened(target, say))
-            # Environments are not built here, since that downloads files: `dlbench env build` does it.
-            run, _ = run_plan(plan, self._machine, store, profile, budget_seconds=self._budget, build_missing=False)
+            # Environments are not built here, since that downloads files: `dlbench env build` does
+            # it.
+            run, _ = run_plan(
+                plan,
+                self._machine,
+                store,
+                profile,
+                budget_seconds=self._budget,
+                build_missing=False,
+            )
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             self._run = next(each for each in store.runs() if each.id == run.id)
@@ -245,7 +283,9 @@ class SuiteSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Add the run and the records of cells that gave no number, so that the file holds all of it."""
+        """Add the run and the records of cells that gave no number, so that the file holds all of
+        it.
+        """
         if self._run is None:
             return
         shown = {
@@ -253,7 +293,12 @@ class SuiteSession:
             for benchmark in output_json["benchmarks"]
             if files.KEY in benchmark.get("extra_info", {})
         }
-        holes = [r for cell, records in self._records.items() if tuple(cell) not in shown for r in records]
+        holes = [
+            r
+            for cell, records in self._records.items()
+            if tuple(cell) not in shown
+            for r in records
+        ]
         output_json[files.KEY] = files.header(self._run, self._described, holes)
 
 
@@ -272,9 +317,12 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
     own.register_adapters(given.adapter)
     own.register_steps(given.step)
     if disabled:
-        # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
+        # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it
+        # works.
         given.launches, given.interval, given.steps = "1", None, 1
-    plan = plan_of(config.getoption("dlbench_suite"), choices(given), machine, config.getoption("dlbench_seed"))
+    plan = plan_of(
+        config.getoption("dlbench_suite"), choices(given), machine, config.getoption("dlbench_seed")
+    )
     check_count(plan, config.getoption("dlbench_yes"))
     return plan
 

@@ -1,10 +1,11 @@
-"""dlbench's verdict in a pytest session: every benchmark is judged by its launches, only a regression fails.
+"""dlbench's verdict in a pytest session: every benchmark is judged by its launches, only a
+regression fails.
 
-Where this session is the only process, its benchmarks are one launch: their ratio is shown, and how to get a verdict.
-With `--dlbench-processes` the launches are those of `processes`.
+Where this session is the only process, its benchmarks are one launch: their ratio is shown, and how
+to get a verdict. With `--dlbench-processes` the launches are those of `processes`.
 
-The ini option `dlbench_verdict` applies to every session. So what a judgement needs is loaded (`judging`) once there
-is a baseline and a benchmark that was measured.
+The ini option `dlbench_verdict` applies to every session. So what a judgement needs is loaded
+(`judging`) once there is a baseline and a benchmark that was measured.
 """
 
 from __future__ import annotations
@@ -66,13 +67,19 @@ class VerdictSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
-        """Take a file that --benchmark-compare found: the hook is given each of them, once, when it is loaded."""
+        """Take a file that --benchmark-compare found: the hook is given each of them, once, when it
+        is loaded.
+        """
         if self._compares:
             self._compared.append(dict(compared_benchmark))
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
-    def pytest_benchmark_group_stats(self, benchmarks: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
-        """Take the benchmarks of this session; those without a path are its own, the others are compared with."""
+    def pytest_benchmark_group_stats(
+        self, benchmarks: Sequence[Mapping[str, Any]]
+    ) -> Iterator[Any]:
+        """Take the benchmarks of this session; those without a path are its own, the others are
+        compared with.
+        """
         self._measured = [benchmark for benchmark in benchmarks if benchmark.get("path") is None]
         return (yield)
 
@@ -92,7 +99,9 @@ class VerdictSession:
             outcome = "undecided" if self._judged is None else self._judged.outcome.outcome
             strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
             # A process of the baseline that came to no test shows that its environment is wrong.
-            failed = any(not (failure.of_baseline and failure.test) for failure in self._processes.failures)
+            failed = any(
+                not (failure.of_baseline and failure.test) for failure in self._processes.failures
+            )
             if failed or outcome == "failed" or self._saved.startswith("not saved"):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             elif outcome == "undecided" and strict:
@@ -111,13 +120,21 @@ class VerdictSession:
     def _judge(self) -> None:
         """Judge what was measured; raises DlbenchError where a file cannot be read."""
         measured = self._processes.files if self._processes.count else self._measured
-        if not measured or not (self._baselines or self._compared or self._processes.baseline_files):
+        if not measured or not (
+            self._baselines or self._compared or self._processes.baseline_files
+        ):
             return
         from dlbench.hardware_probe import probe
         from dlbench.reports.pytest_benchmark.imported import accept, read
         from dlbench.reports.results.hosts import host_of
 
-        from .judging import Baselines, candidates_of_processes, candidates_of_session, follow_root, judge_all
+        from .judging import (
+            Baselines,
+            candidates_of_processes,
+            candidates_of_session,
+            follow_root,
+            judge_all,
+        )
 
         baselines = self._baselines or Baselines()
         for content in self._compared:
@@ -134,8 +151,12 @@ class VerdictSession:
             were_disturbed = [file in disturbed for file in self._processes.files]
             candidates = candidates_of_processes(files, were_disturbed, baselines, host)
         else:
-            candidates = candidates_of_session(self._measured, baselines, host, self._foreign_machine)
-        self._judged = judge_all(baselines, candidates, self._left_out, bool(self._processes.checkout))
+            candidates = candidates_of_session(
+                self._measured, baselines, host, self._foreign_machine
+            )
+        self._judged = judge_all(
+            baselines, candidates, self._left_out, bool(self._processes.checkout)
+        )
 
     def _write(self) -> None:
         """Save the benchmarks of all processes."""
@@ -164,7 +185,8 @@ class VerdictSession:
         collected = self._processes.collected
         if name in collected or self._config.args_source is not pytest.Config.ArgsSource.ARGS:
             return False
-        # The tests that the command line names are a part of all, and what else the baseline has is no loss.
+        # The tests that the command line names are a part of all, and what else the baseline has is
+        # no loss.
         one_by_one = any("::" in argument for argument in self._config.args)
         files = {other.partition("::")[0] for other in collected}
         return one_by_one or name.partition("::")[0] not in files
@@ -174,7 +196,9 @@ class VerdictSession:
         from dlbench.reports.pytest_benchmark.imported import fingerprint_of
 
         info = self._config.hook.pytest_benchmark_generate_machine_info(config=self._config)
-        self._config.hook.pytest_benchmark_update_machine_info(config=self._config, machine_info=info)
+        self._config.hook.pytest_benchmark_update_machine_info(
+            config=self._config, machine_info=info
+        )
         return fingerprint_of(info)
 
     def _show(self, reporter: Any) -> None:
@@ -192,8 +216,9 @@ class VerdictSession:
             all_processes = len(self._processes.files) + len(self._processes.baseline_files)
             share = max(self._processes.disturbed.values())
             reporter.write_line(
-                f"Other programs used up to {share:.0%} of the CPUs beside {len(self._processes.disturbed)} of "
-                f"{all_processes} processes, whose times do not count. Measure again when the machine is quiet."
+                f"Other programs used up to {share:.0%} of the CPUs beside "
+                f"{len(self._processes.disturbed)} of {all_processes} processes, whose times do "
+                "not count. Measure again when the machine is quiet."
             )
         if self._judged is not None:
             for text, red in self._judged.lines:
@@ -221,8 +246,8 @@ class VerdictSession:
             return "with --benchmark-disable nothing is measured"
         if option("dist", "no") != "no" and not self._processes.count:
             return (
-                "with pytest-xdist pytest-benchmark measures nothing. Leave it out (-n 0), or let fresh processes "
-                f"measure after the tests: --dlbench-processes {ENOUGH_PROCESSES}"
+                "with pytest-xdist pytest-benchmark measures nothing. Leave it out (-n 0), or let "
+                f"fresh processes measure after the tests: --dlbench-processes {ENOUGH_PROCESSES}"
             )
         if self._judged is not None:
             return "no benchmark of this session is in the baseline"

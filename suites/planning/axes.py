@@ -1,7 +1,8 @@
 """The options of the axes: what the command line and a suite file call them.
 
-One line for each axis of ``adapters/axes.py``; `values.parse_plain` reads their words. Commands, suite files, plans and
-the pytest plugin walk this table. The plugin is loaded into every pytest session, so this module imports little.
+One line for each axis of ``adapters/axes.py``; `values.parse_plain` reads their words. Commands,
+suite files, plans and the pytest plugin walk this table. The plugin is loaded into every pytest
+session, so this module imports little.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.axes import word
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, STORAGES, TASKS, Cell
+from dlbench.adapters.protocol import (
+    BOUND,
+    OVERSUBSCRIBED,
+    PLACEMENTS,
+    PRECISIONS,
+    STORAGES,
+    TASKS,
+    Cell,
+)
 
 from ..errors import UsageError
 
@@ -25,10 +34,11 @@ MOST_WORKERS = 64
 
 @dataclass(frozen=True)
 class AxisOption:
-    """How the values of an axis are chosen: ``known`` names, whole numbers up to ``most``, or words of its own.
+    """How the values of an axis are chosen: ``known`` names, whole numbers up to ``most``, or words
+    of its own.
 
-    ``key`` is the key in suite files and names the option ("world_sizes" is --world-sizes); ``example`` gives --help
-    two names if there is no list of them.
+    ``key`` is the key in suite files and names the option ("world_sizes" is --world-sizes);
+    ``example`` gives --help two names if there is no list of them.
     """
 
     axis: str
@@ -74,12 +84,15 @@ AXIS_OPTIONS = (
     AxisOption(
         "threads",
         "threads",
-        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` (no "
-        "count is set), `quota` (the CPU quota rounded up).",
+        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), "
+        "`default` (no count is set), `quota` (the CPU quota rounded up).",
         "COUNTS",
     ),
     AxisOption(
-        "batch_size", "batch_sizes", "Mini-batch sizes: `64`, `16,32,64`, `16..128` (16, 24, 32, ...).", "SIZES"
+        "batch_size",
+        "batch_sizes",
+        "Mini-batch sizes: `64`, `16,32,64`, `16..128` (16, 24, 32, ...).",
+        "SIZES",
     ),
     AxisOption(
         "device",
@@ -88,20 +101,28 @@ AXIS_OPTIONS = (
         "NAMES",
         example="cpu,cuda:0",
     ),
-    AxisOption("precision", "precisions", f"Arithmetic precision: {', '.join(PRECISIONS)}.", "NAMES", known=PRECISIONS),
+    AxisOption(
+        "precision",
+        "precisions",
+        f"Arithmetic precision: {', '.join(PRECISIONS)}.",
+        "NAMES",
+        known=PRECISIONS,
+    ),
     AxisOption(
         "placement",
         "placements",
-        "Where a step gets its mini-batch: `resident` on the device; copied to a GPU from `pinned` or `pageable` "
-        "memory; a new one at each step: `fed` from memory, `prefetched`, or from a file by the framework's `loader`.",
+        "Where a step gets its mini-batch: `resident` on the device; copied to a GPU from "
+        "`pinned` or `pageable` memory; a new one at each step: `fed` from memory, `prefetched`, "
+        "or from a file by the framework's `loader`.",
         "NAMES",
         known=PLACEMENTS,
     ),
     AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn), "
-        "`tuned+jemalloc` (a launch setting too), `launch` (each of those in turn).",
+        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` "
+        "(every one in turn), `tuned+jemalloc` (a launch setting too), `launch` (each of those in "
+        "turn).",
         "WHICH",
         example="installed,tuned",
     ),
@@ -115,56 +136,66 @@ AXIS_OPTIONS = (
     AxisOption(
         "world_size",
         "world_sizes",
-        "Number of workers that share each mini-batch equally, each on a GPU or with its own threads: `1,2`.",
+        "Number of workers that share each mini-batch equally, each on a GPU or with its own "
+        "threads: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
     ),
     AxisOption(
         "instances",
         "instances",
-        "Independent processes that run at once, each on its own CPUs; their joint throughput counts: `1,2`.",
+        "Independent processes that run at once, each on its own CPUs; their joint throughput "
+        "counts: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
     ),
     AxisOption(
         "cpu_quota",
         "cpu_quota",
-        "CPU time that a launch may use, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, 2, 3, 4, 6, ...).",
+        "CPU time that a launch may use, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, "
+        "2, 3, 4, 6, ...).",
         "CPUS",
         example="0.5,1",
     ),
     AxisOption(
         "loader_workers",
         "loader_workers",
-        "Threads or processes of a framework's loader, in addition to the step's threads: `0,1,2` (0: the step waits).",
+        "Threads or processes of a framework's loader, in addition to the step's threads: `0,1,2` "
+        "(0: the step waits).",
         "COUNTS",
     ),
     AxisOption(
         "storage",
         "storage",
-        "Where a loader finds its file: `cache` (in memory, since it was read before), `disk` (dropped from memory).",
+        "Where a loader finds its file: `cache` (in memory, since it was read before), `disk` "
+        "(dropped from memory).",
         "NAMES",
         known=STORAGES,
     ),
     AxisOption(
         "sync",
         "sync",
-        "When workers exchange: `step` (gradients at every step), `local:4` (parameters after every 4 steps), `async` "
-        "(shared parameters, without waiting).",
+        "When workers exchange: `step` (gradients at every step), `local:4` (parameters after "
+        "every 4 steps), `async` (shared parameters, without waiting).",
         "WHEN",
         example="step,local:4",
     ),
     AxisOption(
         "task",
         "task",
-        "What a step is: `training` (forward, backward, update) or `inference` (the forward pass, as in serving); both "
-        "with a comma.",
+        "What a step is: `training` (forward, backward, update) or `inference` (the forward pass, "
+        "as in serving); both with a comma.",
         "NAMES",
         known=TASKS,
     ),
 )
 LIMITS = (
-    AxisOption("threads", "threads_limit", "Leave out the suite's thread counts above this: `4*cpus`.", "COUNT"),
+    AxisOption(
+        "threads",
+        "threads_limit",
+        "Leave out the suite's thread counts above this: `4*cpus`.",
+        "COUNT",
+    ),
     AxisOption(
         "threads",
         "device_threads",
@@ -180,7 +211,9 @@ KEYS = tuple(each.key for each in (*AXIS_OPTIONS, *LIMITS))
 
 
 def joined(value: object) -> object:
-    """Return the words of a value of a suite file: text, a number, or a list of them; anything else as it is."""
+    """Return the words of a value of a suite file: text, a number, or a list of them; anything else
+    as it is.
+    """
     if isinstance(value, list):
         return ",".join(str(part) for part in value)
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -204,16 +237,20 @@ class SuiteOverrides:
     ) -> None:
         """Take the words that are given; raises UsageError for empty ones.
 
-        ``joining`` are frameworks that join the suite's rows where none are named: adapters given for this command.
-        ``own`` are steps of the user's own, which take the place of the suite's networks and rows. ``variables`` are
-        environment variables of all launches.
+        ``joining`` are frameworks that join the suite's rows where none are named: adapters given
+        for this command. ``own`` are steps of the user's own, which take the place of the suite's
+        networks and rows. ``variables`` are environment variables of all launches.
         """
         self.steps, self.builds, self.joining, self.own = steps, builds, joining, own
         self.variables = dict(variables or {})
-        self.words: Mapping[str, str] = {key: str(each) for key, each in words.items() if each is not None}
+        self.words: Mapping[str, str] = {
+            key: str(each) for key, each in words.items() if each is not None
+        }
         for key, given in self.words.items():
             if not given.strip():
-                raise UsageError(f"{option_of(key)} is empty. Give a value, or leave the option out.")
+                raise UsageError(
+                    f"{option_of(key)} is empty. Give a value, or leave the option out."
+                )
 
     def __getitem__(self, key: str) -> str:
         """Return the words of this key; empty where none were given."""

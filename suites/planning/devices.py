@@ -1,4 +1,5 @@
-"""The devices of launches: the words that name them, those of this machine, and those that a launch sees.
+"""The devices of launches: the words that name them, those of this machine, and those that a launch
+sees.
 
     cpu          the CPU
     gpus         every GPU, if any: for a suite that many machines share
@@ -7,8 +8,8 @@
     cuda:0:1     MIG device 1 of GPU 0
     GPU-8932f9   the GPU whose UUID begins so; MIG-41ac for a MIG device
 
-CUDA does not offer a GPU in MIG mode as a whole, only its MIG devices. "All" and "every" respect CUDA_VISIBLE_DEVICES,
-which batch systems set; a GPU that is named is used regardless.
+CUDA does not offer a GPU in MIG mode as a whole, only its MIG devices. "All" and "every" respect
+CUDA_VISIBLE_DEVICES, which batch systems set; a GPU that is named is used regardless.
 """
 
 import re
@@ -25,7 +26,10 @@ GPUS = "gpus"
 _ALL = "cuda:all"
 _NUMBERED = re.compile(r"cuda:([0-9]{1,4})(?::([0-9]{1,2}))?")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
-_WORDS = "cpu, cuda:0 (a GPU by its number), cuda:all, gpus (all there are, if any), or a UUID: GPU-..., MIG-..."
+_WORDS = (
+    "cpu, cuda:0 (a GPU by its number), cuda:all, gpus (all there are, if any), or a UUID: "
+    "GPU-..., MIG-..."
+)
 
 
 @dataclass(frozen=True)
@@ -55,20 +59,26 @@ def check(word: str) -> str:
 
 
 def present(gpus: Gpus) -> tuple[Device, ...]:
-    """Return every device that launches can be given, in the driver's order; one that does not answer is among them."""
+    """Return every device that launches can be given, in the driver's order; one that does not
+    answer is among them.
+    """
     found: list[Device] = []
     for gpu in gpus.devices:
         name, parts = f"cuda:{gpu.index}", gpu.mig_devices if gpu.mig_enabled else ()
-        found += [Device(f"{name}:{slot}", gpu.index, each["name"], each["uuid"]) for slot, each in enumerate(parts)]
+        found += [
+            Device(f"{name}:{slot}", gpu.index, each["name"], each["uuid"])
+            for slot, each in enumerate(parts)
+        ]
         found += [] if gpu.mig_enabled else [Device(name, gpu.index, gpu.name, gpu.uuid)]
     return tuple(found)
 
 
 def meant(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple[str, ...]:
-    """Return the names of the devices that these words mean on a machine with these GPUs, each once.
+    """Return the names of the devices that these words mean on a machine with these GPUs, each
+    once.
 
-    ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with what there is, for a word that means
-    no device, and where all of them together mean none.
+    ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with what there is, for
+    a word that means no device, and where all of them together mean none.
     """
     found: list[str] = []
     last = GPUS
@@ -88,13 +98,19 @@ def meant(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple
 
 
 def _left(devices: tuple[Device, ...], visible: str | None) -> tuple[Device, ...]:
-    """Return the devices that CUDA_VISIBLE_DEVICES leaves; numbers are taken in the order of the bus."""
+    """Return the devices that CUDA_VISIBLE_DEVICES leaves; numbers are taken in the order of the
+    bus.
+    """
     if visible is None:
         return devices
     kept: list[Device] = []
     for word in (each.strip() for each in visible.split(",")):
         number = int(word) if word.isdecimal() else None
-        of_uuid = [device for device in devices if _UUID.fullmatch(word) and (device.uuid or "").startswith(word)]
+        of_uuid = [
+            device
+            for device in devices
+            if _UUID.fullmatch(word) and (device.uuid or "").startswith(word)
+        ]
         matching = of_uuid or [device for device in devices if device.index == number]
         if not matching:
             break  # CUDA passes over what follows a word that means nothing
@@ -111,7 +127,9 @@ def _named(word: str, gpus: Gpus) -> Device:
         found = [device for device in known if (device.uuid or "").startswith(word)]
         gpu = next((gpu for gpu in gpus.devices if (gpu.uuid or "").startswith(word)), None)
         if len(found) > 1:
-            raise UsageError(f"{word} matches several GPUs: {_listed(found)}. Give more characters.")
+            raise UsageError(
+                f"{word} matches several GPUs: {_listed(found)}. Give more characters."
+            )
         if not found and gpu is None:
             raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
     else:
@@ -128,11 +146,16 @@ def _named(word: str, gpus: Gpus) -> Device:
         slices = _listed(device for device in known if device.index == gpu.index)
         if not slices:
             raise UsageError(
-                f"GPU {gpu.index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
+                f"GPU {gpu.index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), "
+                "or leave MIG mode."
             )
-        raise UsageError(f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {slices}.")
+        raise UsageError(
+            f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {slices}."
+        )
     if found[0].uuid is None:
-        raise UsageError(f"{found[0].words} does not answer ({gpus.reason or 'the driver gives no reason'}).")
+        raise UsageError(
+            f"{found[0].words} does not answer ({gpus.reason or 'the driver gives no reason'})."
+        )
     return found[0]
 
 
@@ -141,7 +164,10 @@ def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
     why = "in MIG mode without a MIG device" if gpus.devices else gpus.reason or "no driver"
     if visible is not None and present(gpus):
         why = f"CUDA_VISIBLE_DEVICES={visible[:80]} leaves none"
-    return UsageError(f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices {CPU}).")
+    return UsageError(
+        f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices "
+        f"{CPU})."
+    )
 
 
 def _listed(devices: Iterable[Device]) -> str:
@@ -149,10 +175,11 @@ def _listed(devices: Iterable[Device]) -> str:
 
 
 def variables(uuid: str | None) -> dict[str, str]:
-    """Return the environment variables by which a launch sees this device alone, or these; None: no GPU at all.
+    """Return the environment variables by which a launch sees this device alone, or these; None: no
+    GPU at all.
 
-    The framework sees a single device as number 0. A launch on the CPU sees none, so that a framework built for GPUs
-    does not initialise one or take its memory.
+    The framework sees a single device as number 0. A launch on the CPU sees none, so that a
+    framework built for GPUs does not initialise one or take its memory.
     """
     if uuid is None:
         return {"CUDA_VISIBLE_DEVICES": ""}
@@ -160,19 +187,28 @@ def variables(uuid: str | None) -> dict[str, str]:
 
 
 def locate(
-    name: str, planned: Gpus, now: Gpus, count: int = 1, named: tuple[str, ...] = (), visible: str | None = None
+    name: str,
+    planned: Gpus,
+    now: Gpus,
+    count: int = 1,
+    named: tuple[str, ...] = (),
+    visible: str | None = None,
 ) -> tuple[Device, ...] | str:
-    """Return the device of this name and the next ones, as many as counted, found again by UUID; or why there are none.
+    """Return the device of this name and the next ones, as many as counted, found again by UUID; or
+    why there are none.
 
-    A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise. The next
-    ones are the devices that the plan names or, where it names only one, those in CUDA_VISIBLE_DEVICES.
+    A board that falls off the bus leaves the list, and the boards behind it may then be numbered
+    otherwise. The next ones are the devices that the plan names or, where it names only one, those
+    in CUDA_VISIBLE_DEVICES.
     """
     known = present(planned)
     first = next((place for place, device in enumerate(known) if device.name == name), None)
     if first is None:
         return f"this machine has no {name}; it has: {_listed(known) or 'no GPU'}"
     offered = set(named) if len(named) > 1 else {device.name for device in _left(known, visible)}
-    chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
+    chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[
+        :count
+    ]
     if len(chosen) < count:
         return f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}"
     slices = [device.name for device in chosen if device.name.count(":") > 1]
@@ -181,7 +217,9 @@ def locate(
     if len({device.title for device in chosen}) > 1:
         # Each step lasts as long as its slowest worker's: nothing could be said of either board.
         unlike = ", ".join(device.words for device in chosen)
-        return f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices"
+        return (
+            f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices"
+        )
     answering = {device.uuid for device in present(now)} - {None}
     lost = next((device for device in chosen if device.uuid not in answering), None)
     if lost is not None:

@@ -1,6 +1,7 @@
 """The catalogue of frameworks: what each adapter folder's ``framework.toml`` says of it.
 
-The host knows a framework by this data alone. A new framework is a folder in adapters/ with such a file.
+The host knows a framework by this data alone. A new framework is a folder in adapters/ with such a
+file.
 """
 
 import datetime
@@ -35,9 +36,11 @@ _AVX2 = {"avx2", "fma"}
 
 
 def openblas_kernels(present: frozenset[str]) -> str:
-    """Return OPENBLAS_CORETYPE for a processor with these instruction sets; empty: let OpenBLAS choose.
+    """Return OPENBLAS_CORETYPE for a processor with these instruction sets; empty: let OpenBLAS
+    choose.
 
-    An OpenBLAS older than the processor does not know its model number and chooses outdated kernels.
+    An OpenBLAS older than the processor does not know its model number and chooses outdated
+    kernels.
     """
     if present >= _AVX512 | _AVX2:
         return "SkylakeX"
@@ -61,20 +64,26 @@ class Mode(TomlTable):
 
 
 def fits(table: Mode | Tuned, device: str, family: str) -> bool:
-    """Tell whether a mode or a setting is for this device and this family of networks; "" is any."""
+    """Tell whether a mode or a setting is for this device and this family of networks; "" is
+    any.
+    """
     kind = device and ("cpu" if device == "cpu" else "gpu")
     there = ((kind, table.devices), (family, table.families))
     return all(not word or not known or word in known for word, known in there)
 
 
 class Debian(TomlTable):
-    """Packages of a Debian release, unpacked without root into the folder ``debian`` of the environment."""
+    """Packages of a Debian release, unpacked without root into the folder ``debian`` of the
+    environment.
+    """
 
     release: str  # "bullseye"
     packages: tuple[str, ...]  # what was asked for; the lock has these and everything they need
     lock: str = "debian.lock"
     dependencies: bool = True  # False: the packages named and no others; the machine has the rest
-    links: dict[str, str] = {}  # symbolic link -> what it points to, both relative to the environment
+    links: dict[
+        str, str
+    ] = {}  # symbolic link -> what it points to, both relative to the environment
 
 
 class Release(TomlTable):
@@ -102,37 +111,56 @@ class Framework(TomlTable):
     name: str
     title: str
     summary: str
-    folder: str  # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of ours
+    # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of
+    # ours
+    folder: str
     directory: Path
     unavailable: str = ""  # why dlbench has no environment of it; the list keeps its row
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
-    hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
+    hidden: bool = (
+        False  # drives the project itself (the reference): not offered as a row of a matrix
+    )
     historic: bool = False  # a retired framework, from packages of its time
     large: bool = False  # more than a first look at dlbench should download
-    computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
+    computes: bool = (
+        True  # False for null: there is nothing to compare or to hold against a ceiling
+    )
     python: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
-    openmp: tuple[OpenMP, ...] = ()  # the OpenMP library that its modes compute with; empty: none, or it is not known
-    interpreter: str = ""  # a script of this folder that becomes bin/python, where the interpreter is a package's
+    openmp: tuple[
+        OpenMP, ...
+    ] = ()  # the OpenMP library that its modes compute with; empty: none, or it is not known
+    interpreter: str = (
+        ""  # a script of this folder that becomes bin/python, where the interpreter is a package's
+    )
     debian: Debian | None = None
     project: Project | None = None
     requirements: str = "requirements.lock"
-    locks: dict[str, str] = {}  # of some of these Pythons another lock: a later release, which the others cannot have
-    packages: tuple[str, ...] = ()  # what the locks are resolved from, the framework's own first; empty: all in a lock
+    locks: dict[
+        str, str
+    ] = {}  # of some of these Pythons another lock: a later release, which the others cannot have
+    packages: tuple[
+        str, ...
+    ] = ()  # what the locks are resolved from, the framework's own first; empty: all in a lock
     held: dict[str, str] = {}  # package -> why a refresh leaves its locked version
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0
-    threads_call: str = ""  # what sets its threads in its own code, with {threads}, where no variable does
+    threads_call: str = (
+        ""  # what sets its threads in its own code, with {threads}, where no variable does
+    )
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
     tuning: dict[SettingName, Tuned] = {}
-    tuned_with: dict[SettingName, tuple[str, ...]] = {}  # launch settings that are in `tuning` too, and modes
+    tuned_with: dict[
+        SettingName, tuple[str, ...]
+    ] = {}  # launch settings that are in `tuning` too, and modes
     alternatives: dict[SettingName, Tuned] = {}  # in force only when named, as launch settings are
     file: Path | None = None  # of a step of the user's own
     helpers: int = 0  # threads or processes that load its data, as that file says
-    work: str = ""  # the network that this file trains: its own name, or that of the file it is a variant of
+    # the network that this file trains: its own name, or that of the file it is a variant of
+    work: str = ""
     batch_size: int | None = None  # of that file; None: it does not say
 
     @model_validator(mode="after")
@@ -142,12 +170,21 @@ class Framework(TomlTable):
         settings = {**self.tuning, **self.alternatives}
         if len(settings) < len(self.tuning) + len(self.alternatives):
             raise ValueError("an alternative has the name of a setting in [tuning]")
-        tables: tuple[Framework | Mode | Tuned, ...] = (self, *self.modes.values(), *settings.values())
+        tables: tuple[Framework | Mode | Tuned, ...] = (
+            self,
+            *self.modes.values(),
+            *settings.values(),
+        )
         for name, value in (item for each in tables for item in each.variables.items()):
-            strange = next((each for each in _PLACEHOLDER.findall(value) if each not in _PLACEHOLDERS), None)
+            strange = next(
+                (each for each in _PLACEHOLDER.findall(value) if each not in _PLACEHOLDERS), None
+            )
             if strange is not None:
                 there_are = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
-                raise ValueError(f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}")
+                raise ValueError(
+                    f"the variable {name} has the unknown placeholder {{{strange}}}. Known: "
+                    f"{there_are}"
+                )
         for name, tuned in settings.items():
             strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
             if strange is not None:
@@ -158,7 +195,9 @@ class Framework(TomlTable):
             try:
                 Requirement(each)
             except InvalidRequirement as error:
-                raise ValueError(f"packages: {each!r} is no requirement such as 'jax' or 'jax>=0.12'") from error
+                raise ValueError(
+                    f"packages: {each!r} is no requirement such as 'jax' or 'jax>=0.12'"
+                ) from error
         for version in self.locks:
             if version not in self.python:
                 raise ValueError(f"there is a lock for Python {version}, which is not among python")
@@ -172,7 +211,9 @@ class Framework(TomlTable):
     @property
     def default_mode(self) -> str:
         """The mode meant when none is named."""
-        return next((name for name, mode in self.modes.items() if mode.default), next(iter(self.modes), ""))
+        return next(
+            (name for name, mode in self.modes.items() if mode.default), next(iter(self.modes), "")
+        )
 
     @property
     def outside(self) -> str | None:
@@ -191,7 +232,9 @@ class Framework(TomlTable):
 
     @property
     def by_lock(self) -> tuple["Framework", ...]:
-        """The framework with each of its locks, and with the Pythons that lock is for, in the order of ``python``."""
+        """The framework with each of its locks, and with the Pythons that lock is for, in the order
+        of ``python``.
+        """
         of_lock: dict[str, tuple[str, ...]] = {} if self.python else {self.requirements: ()}
         for version in self.python:
             lock = self.locks.get(version, self.requirements)
@@ -203,8 +246,14 @@ class Framework(TomlTable):
 
     @property
     def recipe_files(self) -> tuple[Path, ...]:
-        """The files that say what the environment holds: with one of them changed it is another environment."""
-        names = ("" if self.interpreter else self.requirements, self.debian and self.debian.lock, self.interpreter)
+        """The files that say what the environment holds: with one of them changed it is another
+        environment.
+        """
+        names = (
+            "" if self.interpreter else self.requirements,
+            self.debian and self.debian.lock,
+            self.interpreter,
+        )
         return tuple(self.directory / name for name in names if name)
 
     def summary_of(self, mode: str, task: str) -> str:
@@ -212,8 +261,12 @@ class Framework(TomlTable):
         found = self.modes[mode]
         return found.inference or found.summary if task == INFERENCE else found.summary
 
-    def tunable(self, mode: str, device: str = "", family: str = "", task: str = "") -> tuple[str, ...]:
-        """Return the names of the settings that mean anything there, in their order; of any task without one."""
+    def tunable(
+        self, mode: str, device: str = "", family: str = "", task: str = ""
+    ) -> tuple[str, ...]:
+        """Return the names of the settings that mean anything there, in their order; of any task
+        without one.
+        """
         return tuple(
             name
             for name, tuned in self.tuning.items()
@@ -223,7 +276,8 @@ class Framework(TomlTable):
         )
 
     def launchable(self, mode: str, device: str) -> tuple[str, ...]:
-        """Return the settings that are in force only when named: the row's alternatives, and launch settings.
+        """Return the settings that are in force only when named: the row's alternatives, and launch
+        settings.
 
         Those that mean anything there, whether they are possible on this machine or not.
         """
@@ -231,7 +285,8 @@ class Framework(TomlTable):
         alternatives = tuple(
             name
             for name, alternative in self.alternatives.items()
-            if fits(alternative, device, "") and (not alternative.modes or mode in alternative.modes)
+            if fits(alternative, device, "")
+            and (not alternative.modes or mode in alternative.modes)
         )
         return alternatives + tuple(
             name
@@ -239,7 +294,9 @@ class Framework(TomlTable):
             if fits(setting, device, "")
             and name not in self.tuning
             and (not setting.openmp or set(setting.openmp) & set(openmp))
-            and not (setting.libraries and self.interpreter)  # a script, which starts with a C library of its own
+            and not (
+                setting.libraries and self.interpreter
+            )  # a script, which starts with a C library of its own
         )
 
     def setting(self, name: str) -> Tuned:
@@ -252,19 +309,26 @@ class Framework(TomlTable):
         return any(isinstance(each, LaunchSetting) and each.one_node for each in found)
 
     def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return the adapter's settings: the mode's, and those of the chosen settings (None: all of the row)."""
+        """Return the adapter's settings: the mode's, and those of the chosen settings (None: all of
+        the row).
+        """
         found = dict(self.modes[mode].settings)
         for name in self.tunable(mode) if chosen is None else chosen:
             found.update(self.setting(name).settings)
         return found
 
     def launch_variables(
-        self, mode: str, threads: int, environment: Path | None = None, chosen: Iterable[str] | None = None
+        self,
+        mode: str,
+        threads: int,
+        environment: Path | None = None,
+        chosen: Iterable[str] | None = None,
     ) -> dict[str, str]:
-        """Return the environment variables of one launch, also those of the chosen settings (None: all of the row).
+        """Return the environment variables of one launch, also those of the chosen settings (None:
+        all of the row).
 
-        A variable with a placeholder that means nothing here is left out. Zero threads mean the framework's own
-        default: then no variable speaks of threads.
+        A variable with a placeholder that means nothing here is left out. Zero threads mean the
+        framework's own default: then no variable speaks of threads.
         """
         asked = {**self.variables, **self.modes[mode].variables}
         for name in self.tunable(mode) if chosen is None else chosen:
@@ -272,7 +336,11 @@ class Framework(TomlTable):
             if PRELOAD in asked and PRELOAD in more:
                 more = {**more, PRELOAD: f"{asked[PRELOAD]}:{more[PRELOAD]}"}
             asked.update(more)
-        meanings = {"threads": str(threads or ""), "environment": str(environment or ""), "library": ""}
+        meanings = {
+            "threads": str(threads or ""),
+            "environment": str(environment or ""),
+            "library": "",
+        }
         if any("{openblas_kernels}" in value for value in asked.values()):
             meanings["openblas_kernels"] = openblas_kernels(frozenset(probe_cpu().instruction_sets))
         return {
@@ -282,32 +350,43 @@ class Framework(TomlTable):
         }
 
     def thread_setting(self, mode: str, threads: int) -> str:
-        """Return what sets this thread count: the framework's own call, else variables; empty where unknown."""
+        """Return what sets this thread count: the framework's own call, else variables; empty where
+        unknown.
+        """
         variables = {**self.variables, **self.modes[mode].variables}
         named = [f"{name}={threads}" for name, value in variables.items() if value == "{threads}"]
         return self.threads_call.replace("{threads}", str(threads)) or " ".join(named)
 
 
 def read(path: Path) -> Framework:
-    """Return the framework that this framework.toml describes; raises SuiteError naming file and key.
+    """Return the framework that this framework.toml describes; raises SuiteError naming file and
+    key.
 
-    Its folder is the adapter's identity in records: of an adapter outside dlbench it is made of the name, since a
-    folder of any name may lie there.
+    Its folder is the adapter's identity in records: of an adapter outside dlbench it is made of the
+    name, since a folder of any name may lie there.
     """
     content = parse_toml(read_text(path), str(path))
     if isinstance(content.get("tuned_with"), dict):
-        content["tuning"] = {**_tuned_with(content["tuned_with"], path), **content.get("tuning", {})}
+        content["tuning"] = {
+            **_tuned_with(content["tuned_with"], path),
+            **content.get("tuning", {}),
+        }
     ours = path.parent.parent == GUEST_DIRECTORY
     folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
     return validated({**content, "folder": folder, "directory": path.parent}, str(path), Framework)
 
 
 def _tuned_with(modes_by_name: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the launch settings that a framework's tuned rows have, as tables of settings; raises SuiteError."""
+    """Return the launch settings that a framework's tuned rows have, as tables of settings; raises
+    SuiteError.
+    """
     found = {}
     for name, modes in modes_by_name.items():
         if name not in known_launch_settings():
-            raise SuiteError(f"{path}, tuned_with: {unknown_name('launch setting', name, known_launch_settings())}")
+            raise SuiteError(
+                f"{path}, tuned_with: "
+                f"{unknown_name('launch setting', name, known_launch_settings())}"
+            )
         setting = known_launch_settings()[name]
         fields = {field: getattr(setting, field) for field in Tuned.model_fields}
         found[name] = {**fields, "modes": modes}
@@ -316,10 +395,11 @@ def _tuned_with(modes_by_name: dict[str, Any], path: Path) -> dict[str, Any]:
 
 @functools.cache
 def shipped() -> dict[str, Framework]:
-    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their folders.
+    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their
+    folders.
 
-    A folder with an unusable framework.toml is included under the folder's name, unavailable for that reason: the
-    others can be used.
+    A folder with an unusable framework.toml is included under the folder's name, unavailable for
+    that reason: the others can be used.
     """
     found: dict[str, Framework] = {}
     for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")):
@@ -327,11 +407,15 @@ def shipped() -> dict[str, Framework]:
         try:
             framework = read(path)
             if framework.name in found:
-                raise SuiteError(f"{path} has the name of {found[framework.name].directory}. Choose another.")
+                raise SuiteError(
+                    f"{path} has the name of {found[framework.name].directory}. Choose another."
+                )
         except SuiteError as error:
             named: dict[str, Any] = dict.fromkeys(("name", "title", "folder"), folder.name)
             summary = "its framework.toml cannot be used"
-            framework = Framework(**named, directory=folder, summary=summary, unavailable=str(error))
+            framework = Framework(
+                **named, directory=folder, summary=summary, unavailable=str(error)
+            )
         found[framework.name] = framework
     return found
 
@@ -340,7 +424,9 @@ _added: dict[str, Framework] = {}
 
 
 def add(framework: Framework) -> None:
-    """Add a framework whose adapter is outside dlbench to the catalogue, for the life of this process."""
+    """Add a framework whose adapter is outside dlbench to the catalogue, for the life of this
+    process.
+    """
     _added[framework.name] = framework
 
 
@@ -363,15 +449,22 @@ def find(name: str) -> Framework:
 
 
 def unknown_framework(name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a framework that does not exist: with the row of its package, else the nearest name."""
+    """Return the error for a framework that does not exist: with the row of its package, else the
+    nearest name.
+    """
     row = row_of_package(name)
     if row is None:
         return unknown_name("framework", name, known)
-    return UsageError(f"There is no framework named {name!r}. The package {name} is measured in the row {row.name}.")
+    return UsageError(
+        f"There is no framework named {name!r}. The package {name} is measured in the row "
+        f"{row.name}."
+    )
 
 
 def row_of_package(package: str) -> Framework | None:
-    """Return the framework of another name whose releases are those of this package; None where there is none."""
+    """Return the framework of another name whose releases are those of this package; None where
+    there is none.
+    """
     for framework in offered().values():
         first = Requirement(framework.packages[0]).name if framework.packages else ""
         if first == package and framework.name != package and framework.environment == "own":
@@ -381,18 +474,24 @@ def row_of_package(package: str) -> Framework | None:
 
 def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
     """Return the modes that ``wanted`` names: "" the default one, "*" all, else one by its name."""
-    if wanted == "" or framework.unavailable:  # an unavailable framework keeps one row, with the reason
+    if (
+        wanted == "" or framework.unavailable
+    ):  # an unavailable framework keeps one row, with the reason
         return (framework.default_mode,)
     if wanted == "*":
         return tuple(framework.modes)
     if wanted not in framework.modes:
         known = ", ".join(framework.modes)
-        raise UsageError(f"{framework.name} has no mode {wanted!r}. It has: {known} (or * for all).")
+        raise UsageError(
+            f"{framework.name} has no mode {wanted!r}. It has: {known} (or * for all)."
+        )
     return (wanted,)
 
 
 def release_dates() -> dict[tuple[str, str], date]:
-    """Return when the releases that the catalogue knows came out, by adapter (folder) and version."""
+    """Return when the releases that the catalogue knows came out, by adapter (folder) and
+    version.
+    """
     return {
         (framework.folder, release.version): release.date
         for framework in catalogue().values()
@@ -402,7 +501,9 @@ def release_dates() -> dict[tuple[str, str], date]:
 
 
 def counterparts_of_2016() -> "dict[str, Counterpart]":
-    """Return the framework here that is compared with each one of the 2016 paper: itself, or its successor."""
+    """Return the framework here that is compared with each one of the 2016 paper: itself, or its
+    successor.
+    """
     from dlbench.reports.results.published import SHI2016, Counterpart, study
 
     known = catalogue()

@@ -4,7 +4,8 @@
     name = "small"                      name = "mlp-{hidden}"       # left out: made of what varies
     family = "feedforward"              family = "feedforward"
     inputs = 784                        inputs = 784
-    hidden = [512, 512]                 hidden = [[128], [256, 256]]  # of a number that is a list: a list of lists
+    # of a number that is a list: a list of lists
+    hidden = [512, 512]                 hidden = [[128], [256, 256]]
     outputs = 10                        outputs = "inputs"          # the same as another number
     activation = "relu"                 activation = ["relu", "tanh"]
     batch_size = 64
@@ -33,7 +34,12 @@ FILE = "networks.toml"
 LARGEST_BATCH = 1_000_000
 LARGEST_GRID = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_ABOUT = ("name", "family", "batch_size", "summary")  # the keys of a table that are no numbers of the network
+_ABOUT = (
+    "name",
+    "family",
+    "batch_size",
+    "summary",
+)  # the keys of a table that are no numbers of the network
 _PLACE = re.compile(r"\{(\w+)\}")
 
 Table = Mapping[str, Any]
@@ -49,13 +55,16 @@ def shipped() -> Mapping[str, Network]:
 def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:
     """Return the networks of a suite's own tables, and then those that come with dlbench.
 
-    Raises SuiteError naming ``where``, the table and the key, also for a network that has the name of another.
+    Raises SuiteError naming ``where``, the table and the key, also for a network that has the name
+    of another.
     """
     own = read(tables, grids, where)
     ours = shipped()
     for name, network in own.items():
         if name in ours and digest_of(ours[name]) != digest_of(network):
-            raise SuiteError(f"{where}: {name} is a network of dlbench with other numbers. Choose another name.")
+            raise SuiteError(
+                f"{where}: {name} is a network of dlbench with other numbers. Choose another name."
+            )
     return {**own, **ours}
 
 
@@ -65,7 +74,9 @@ def read(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[st
     for kind, given in (("network", tables), ("grid", grids)):
         for number, table in enumerate(given, 1):
             place = f"{where}, [[{kind}]] {number}"
-            for network in [_network(table, place)] if kind == "network" else _of_grid(table, place):
+            for network in (
+                [_network(table, place)] if kind == "network" else _of_grid(table, place)
+            ):
                 if digest_of(found.setdefault(network.name, network)) != digest_of(network):
                     message = f"there is another network named {network.name}. Choose another name."
                     raise SuiteError(f"{place}, key name: {message}")
@@ -76,10 +87,19 @@ def _network(table: Table, place: str) -> Network:
     family = _family(table.get("family"), place)
     name = table.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
-        raise SuiteError(f"{place}, key name: give a name of letters, digits, dots and dashes, not {name!r}.")
+        raise SuiteError(
+            f"{place}, key name: give a name of letters, digits, dots and dashes, not {name!r}."
+        )
     batch_size = table.get("batch_size", USUAL_BATCH_SIZE)
-    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or not 1 <= batch_size <= LARGEST_BATCH:
-        raise SuiteError(f"{place}, key batch_size: {batch_size!r} is not a whole number from 1 to {LARGEST_BATCH}.")
+    if (
+        not isinstance(batch_size, int)
+        or isinstance(batch_size, bool)
+        or not 1 <= batch_size <= LARGEST_BATCH
+    ):
+        raise SuiteError(
+            f"{place}, key batch_size: {batch_size!r} is not a whole number from 1 to "
+            f"{LARGEST_BATCH}."
+        )
     if not family.specified and "batch_size" not in table:
         batch_size = None
     numbers = {key: value for key, value in table.items() if key not in _ABOUT}
@@ -94,7 +114,11 @@ def _network(table: Table, place: str) -> Network:
 
 def _family(name: object, place: str) -> type[Family]:
     if not isinstance(name, str) or name not in FAMILIES:
-        said = "it is missing." if name is None else str(unknown_name("family of networks", str(name), FAMILIES))
+        said = (
+            "it is missing."
+            if name is None
+            else str(unknown_name("family of networks", str(name), FAMILIES))
+        )
         raise SuiteError(f"{place}, key family: {said} The families are: {', '.join(FAMILIES)}.")
     return FAMILIES[name]
 
@@ -107,11 +131,16 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
             raise SuiteError(f"{place}, key {key}: the list is empty. Give at least one value.")
     count = math.prod(map(len, values.values()))
     if count > LARGEST_GRID:
-        raise SuiteError(f"{place}: its product is {count} networks, more than {LARGEST_GRID}. Give fewer values.")
+        raise SuiteError(
+            f"{place}: its product is {count} networks, more than {LARGEST_GRID}. Give fewer "
+            "values."
+        )
     varying = [key for key, several in values.items() if len(several) > 1]
     pattern = grid.get("name", "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)]))
     if not isinstance(pattern, str):
-        raise SuiteError(f"{place}, key name: {pattern!r} is not text. Write it as in name = 'mlp-{{hidden}}'.")
+        raise SuiteError(
+            f"{place}, key name: {pattern!r} is not text. Write it as in name = 'mlp-{{hidden}}'."
+        )
     named = _PLACE.findall(pattern)
     wrong = ""
     if re.search(r"[{}]", _PLACE.sub("", pattern)):
@@ -127,7 +156,9 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
         given = dict(zip(values, combination, strict=True))
         # A text that is another number's key stands for that number.
         numbers = {
-            key: given[value] if isinstance(value, str) and value in given and value != key else value
+            key: given[value]
+            if isinstance(value, str) and value in given and value != key
+            else value
             for key, value in given.items()
         }
         name = pattern.format_map({key: _word(value) for key, value in numbers.items()})
@@ -135,7 +166,9 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
 
 
 def _values(key: str, value: object, family: type[Family]) -> list[Any]:
-    """Return the values of a grid's key: of a number that is a list itself, those of a list of lists."""
+    """Return the values of a grid's key: of a number that is a list itself, those of a list of
+    lists.
+    """
     if not isinstance(value, list):
         return [value]
     if key in family.lists and not (value and all(isinstance(each, list) for each in value)):
@@ -146,18 +179,24 @@ def _values(key: str, value: object, family: type[Family]) -> list[Any]:
 def _word(value: object) -> str:
     if isinstance(value, list):
         return "x".join(_word(each) for each in value)
-    return f"{value:g}" if isinstance(value, float) else re.sub(r"[^A-Za-z0-9._-]+", "-", str(value))
+    return (
+        f"{value:g}" if isinstance(value, float) else re.sub(r"[^A-Za-z0-9._-]+", "-", str(value))
+    )
 
 
 def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Return the networks that these words name; a pattern as ``rnn-*`` names those of the suite that it fits.
+    """Return the networks that these words name; a pattern as ``rnn-*`` names those of the suite
+    that it fits.
 
-    A pattern without a match there is tried on all known networks. Raises UsageError with the nearest name.
+    A pattern without a match there is tried on all known networks. Raises UsageError with the
+    nearest name.
     """
     names = list(known)
     found: list[str] = []
     for word in words:
-        fitting = [word] if word in names else names_matching(word, suites) or names_matching(word, names)
+        fitting = (
+            [word] if word in names else names_matching(word, suites) or names_matching(word, names)
+        )
         if not fitting:
             raise unknown_name("network", word, names)
         found += fitting

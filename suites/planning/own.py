@@ -5,9 +5,9 @@
     [project.entry-points."dlbench.adapters"]        in an installed package's pyproject.toml
     my_framework = "my_package.dlbench_adapter"      the package that is the adapter's folder
 
-The folder has the form of an adapter's folder in ``adapters/``; adapters/TUTORIAL.md says how to write one. An unusable
-adapter is an error if this command names it. Those in the variable and in packages, which apply to every command, are
-left out with a warning.
+The folder has the form of an adapter's folder in ``adapters/``; adapters/TUTORIAL.md says how to
+write one. An unusable adapter is an error if this command names it. Those in the variable and in
+packages, which apply to every command, are left out with a warning.
 
     dlbench run threads --step train_step.py --python ~/venv/bin/python
 """
@@ -42,29 +42,43 @@ _warned: set[str] = set()
 
 
 def read_adapter(text: str, where: str) -> Framework:
-    """Return the framework meant by "my_framework=path/to/folder"; raises UsageError with what is wrong."""
+    """Return the framework meant by "my_framework=path/to/folder"; raises UsageError with what is
+    wrong.
+    """
     name, equals, path = text.partition("=")
     if not equals or not path or not _ADAPTER_NAME.fullmatch(name):
         raise UsageError(
-            f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in lower case, digits and underscores, "
-            "for example my_framework=adapters/my_framework."
+            f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in lower case, digits "
+            "and underscores, for example my_framework=adapters/my_framework."
         )
     folder = _resolved(path, where)
-    if lacking := [needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()]:
-        raise UsageError(f"{where}: {folder} has no {lacking[0]}. See adapters/TUTORIAL.md for what it must hold.")
+    if lacking := [
+        needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()
+    ]:
+        raise UsageError(
+            f"{where}: {folder} has no {lacking[0]}. See adapters/TUTORIAL.md for what it must "
+            "hold."
+        )
     found = framework.read(folder / "framework.toml")
     if found.name != name:
-        raise UsageError(f"{where}: {folder}/framework.toml describes {found.name!r}, not {name!r}. Use one name.")
+        raise UsageError(
+            f"{where}: {folder}/framework.toml describes {found.name!r}, not {name!r}. Use one "
+            "name."
+        )
     if name in framework.shipped():
-        raise UsageError(f"{where}: {name} is the name of a framework that dlbench has. Choose another in {folder}.")
+        raise UsageError(
+            f"{where}: {name} is the name of a framework that dlbench has. Choose another in "
+            f"{folder}."
+        )
     return found
 
 
 def register_adapters(texts: list[str] | None) -> list[str] | None:
-    """Add the adapters named on the command line and in DLBENCH_ADAPTERS, and those of installed packages.
+    """Add the adapters named on the command line and in DLBENCH_ADAPTERS, and those of installed
+    packages.
 
-    A callback for typer: returns its argument. Raises UsageError for the first unusable one on the command line; each
-    unusable one of the others is left out, with one line on stderr.
+    A callback for typer: returns its argument. Raises UsageError for the first unusable one on the
+    command line; each unusable one of the others is left out, with one line on stderr.
     """
     for each in _of_packages():
         framework.add(each)
@@ -90,8 +104,12 @@ def _of_packages() -> list[Framework]:
     found: dict[str, tuple[Framework, str]] = {}
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
-    except Exception as error:  # whatever lies among the installed packages must not end this command
-        _warn(f"The adapters of installed packages cannot be listed: {type(error).__name__}: {error}.")
+    except (
+        Exception
+    ) as error:  # whatever lies among the installed packages must not end this command
+        _warn(
+            f"The adapters of installed packages cannot be listed: {type(error).__name__}: {error}."
+        )
         return []
     for point in points:
         where = f"The installed package's entry point {point.name}"
@@ -99,8 +117,13 @@ def _of_packages() -> list[Framework]:
             package = point.dist.name if point.dist else "?"
             if point.name in found:
                 also = f"as the package {found[point.name][1]} has"
-                raise UsageError(f"The installed package {package} has an adapter {point.name}, {also}.")
-            found[point.name] = read_adapter(f"{point.name}={_folder(point, where)}", where), package
+                raise UsageError(
+                    f"The installed package {package} has an adapter {point.name}, {also}."
+                )
+            found[point.name] = (
+                read_adapter(f"{point.name}={_folder(point, where)}", where),
+                package,
+            )
         except UsageError as error:
             _warn(str(error))
         except Exception as error:  # as above
@@ -109,19 +132,24 @@ def _of_packages() -> list[Framework]:
 
 
 def _folder(point: EntryPoint, where: str) -> Path:
-    """Return the folder of the package that an entry point names, without importing any package on the way to it."""
+    """Return the folder of the package that an entry point names, without importing any package on
+    the way to it.
+    """
     top, *rest = point.module.split(".")
     if point.dist is not None:
         installed = Path(str(point.dist.locate_file("/".join((top, *rest)))))
         if installed.is_dir():
             return installed
-    # The files of an editable installation lie elsewhere. Only a name with a dot would import what stands before it.
+    # The files of an editable installation lie elsewhere. Only a name with a dot would import what
+    # stands before it.
     spec = importlib.util.find_spec(top)
     for place in (spec.submodule_search_locations or []) if spec else []:
         folder = Path(place, *rest)
         if folder.is_dir():
             return folder
-    raise UsageError(f"{where} names {point.module}, which is not a package here. Reinstall or remove it.")
+    raise UsageError(
+        f"{where} names {point.module}, which is not a package here. Reinstall or remove it."
+    )
 
 
 _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -132,7 +160,9 @@ MAXIMUM_WARMUP_STEPS = 30
 
 
 def searching(protocol: ProtocolSection) -> ProtocolSection:
-    """Return a suite's protocol with a search for the end of the warm-up, which suites of known networks may omit."""
+    """Return a suite's protocol with a search for the end of the warm-up, which suites of known
+    networks may omit.
+    """
     longest = max(protocol.maximum_warmup_steps, MAXIMUM_WARMUP_STEPS)
     return protocol.model_copy(update={"maximum_warmup_steps": longest})
 
@@ -175,13 +205,17 @@ def name_of(text: str, option: str = "--step") -> str:
     path = Path(text)
     if path.suffix != ".py" or not _STEP_NAME.fullmatch(path.stem):
         raise UsageError(
-            f"{option} {text[:60]!r} is not a Python file that can be imported. Name it with letters, digits and "
-            "underscores, as in train_step.py."
+            f"{option} {text[:60]!r} is not a Python file that can be imported. Name it with "
+            "letters, digits and underscores, as in train_step.py."
         )
     if path.stem in framework.shipped():
-        raise UsageError(f"{option} {text}: {path.stem} is the name of a framework of dlbench. Rename the file.")
+        raise UsageError(
+            f"{option} {text}: {path.stem} is the name of a framework of dlbench. Rename the file."
+        )
     if path.stem in networks.shipped():
-        raise UsageError(f"{option} {text}: {path.stem} is the name of a network of dlbench. Rename the file.")
+        raise UsageError(
+            f"{option} {text}: {path.stem} is the name of a network of dlbench. Rename the file."
+        )
     return path.stem
 
 
@@ -190,12 +224,21 @@ def read_step(text: str, option: str = "--step") -> Framework:
     name = name_of(text, option)
     path = _resolved(text, option)
     if not path.is_file():
-        raise UsageError(f"{option}: there is no file {text}. `dlbench new step {text}` writes one to start from.")
+        raise UsageError(
+            f"{option}: there is no file {text}. `dlbench new step {text}` writes one to start "
+            "from."
+        )
     declared = declarations(path)
     ours = framework.shipped()["step"]
     mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
     tuning = {name: setting for name, setting in ours.tuning.items() if not lacking(name)}
-    changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False, "tuning": tuning}
+    changed = {
+        "name": name,
+        "title": name,
+        "summary": f"the step in {path.name}",
+        "hidden": False,
+        "tuning": tuning,
+    }
     own = {
         "file": path,
         "modes": {"file": mode},
@@ -214,7 +257,8 @@ _MOST_HELPERS = 1024
 def declarations(path: Path) -> dict[str, object]:
     """Return the constants that a file assigns at its top level, by name.
 
-    The file is read and not run. One that cannot be read or parsed declares nothing: its launch says why.
+    The file is read and not run. One that cannot be read or parsed declares nothing: its launch
+    says why.
     """
     tree = _tree(path)
     if tree is None:
@@ -243,13 +287,15 @@ def _constant(node: ast.expr) -> object:
 
 
 def helpers_of(declared: dict[str, object], file: str, option: str = "--step") -> int:
-    """Return how many threads or processes a file says load its data; raises UsageError for anything but a number."""
+    """Return how many threads or processes a file says load its data; raises UsageError for
+    anything but a number.
+    """
     value = declared.get(HELPERS, 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_HELPERS:
         shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
         raise UsageError(
-            f"{option} {file}: {HELPERS} is {shown[:40]}. Write a whole number, as in {HELPERS} = 2: the threads or "
-            "processes that load data beside those that compute."
+            f"{option} {file}: {HELPERS} is {shown[:40]}. Write a whole number, as in {HELPERS} = "
+            "2: the threads or processes that load data beside those that compute."
         )
     return value
 
@@ -261,21 +307,26 @@ BATCH_SIZE = "BATCH_SIZE"
 
 
 def work_of(declared: dict[str, object], file: str, option: str = "--step") -> str:
-    """Return the name of the work that a file does: its own, or the one that it names. Raises UsageError."""
+    """Return the name of the work that a file does: its own, or the one that it names. Raises
+    UsageError.
+    """
     value = declared.get(VARIANT_OF, Path(file).stem)
     if not isinstance(value, str) or not _STEP_NAME.fullmatch(value) or value in networks.shipped():
         shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
         raise UsageError(
-            f"{option} {file}: {VARIANT_OF} is {shown[:40]}. Write the name of the other file without "
-            f'its suffix, as in {VARIANT_OF} = "train_step".'
+            f"{option} {file}: {VARIANT_OF} is {shown[:40]}. Write the name of the other file "
+            f'without its suffix, as in {VARIANT_OF} = "train_step".'
         )
     return value
 
 
-def batch_size_of(declared: dict[str, object], path: Path, file: str, option: str = "--step") -> int | None:
+def batch_size_of(
+    declared: dict[str, object], path: Path, file: str, option: str = "--step"
+) -> int | None:
     """Return the examples of a file's mini-batch where no option gives them; None: it does not say.
 
-    A file that reads ``cell.batch_size`` gets dlbench's usual one. Raises UsageError for a constant that is no size.
+    A file that reads ``cell.batch_size`` gets dlbench's usual one. Raises UsageError for a constant
+    that is no size.
     """
     if BATCH_SIZE not in declared:
         return USUAL_BATCH_SIZE if _reads_batch_size(path) else None
@@ -284,16 +335,18 @@ def batch_size_of(declared: dict[str, object], path: Path, file: str, option: st
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_BATCH:
         raise UsageError(
-            f"{option} {file}: {BATCH_SIZE} is {value!r:.40}. Write a whole number, as in {BATCH_SIZE} = 8: "
-            "the examples of a mini-batch."
+            f"{option} {file}: {BATCH_SIZE} is {value!r:.40}. Write a whole number, as in "
+            f"{BATCH_SIZE} = 8: the examples of a mini-batch."
         )
     return value
 
 
 def _reads_batch_size(path: Path) -> bool:
-    """Tell whether a file reads ``cell.batch_size``; a loader's or a model's attribute of that name does not count.
+    """Tell whether a file reads ``cell.batch_size``; a loader's or a model's attribute of that name
+    does not count.
 
-    Where ``prepare`` hands ``cell`` on, every variable or attribute of the same name is taken for it.
+    Where ``prepare`` hands ``cell`` on, every variable or attribute of the same name is taken for
+    it.
     """
     read = axes_read(path)
     if read is not None:
@@ -306,7 +359,11 @@ def _reads_batch_size(path: Path) -> bool:
         if isinstance(statement, ast.FunctionDef) and statement.name == "prepare":
             names.update(argument.arg for argument in statement.args.args)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr == "batch_size" and isinstance(node.ctx, ast.Load):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "batch_size"
+            and isinstance(node.ctx, ast.Load)
+        ):
             whose = node.value
             name = whose.attr if isinstance(whose, ast.Attribute) else getattr(whose, "id", "")
             if name in names:
@@ -327,20 +384,27 @@ AXES_OF_A_FILE = {"batch_sizes": "batch_size", "precisions": "precision", "place
 
 
 def axes_read(path: Path) -> set[str] | None:
-    """Return the attributes of ``cell`` that a file's ``prepare`` reads; None where that cannot be known.
+    """Return the attributes of ``cell`` that a file's ``prepare`` reads; None where that cannot be
+    known.
 
     It cannot where ``prepare`` hands ``cell`` on, or is not a function of the file.
     """
     tree = _tree(path)
     if tree is None:
         return None
-    functions = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "prepare"]
+    functions = [
+        each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "prepare"
+    ]
     if len(functions) != 1 or len(functions[0].args.args) != 1:
         return None
     cell = functions[0].args.args[0].arg
     attributes = [each for each in ast.walk(functions[0]) if isinstance(each, ast.Attribute)]
-    read = [each for each in attributes if isinstance(each.value, ast.Name) and each.value.id == cell]
-    uses = [each for each in ast.walk(functions[0]) if isinstance(each, ast.Name) and each.id == cell]
+    read = [
+        each for each in attributes if isinstance(each.value, ast.Name) and each.value.id == cell
+    ]
+    uses = [
+        each for each in ast.walk(functions[0]) if isinstance(each, ast.Name) and each.id == cell
+    ]
     return {each.attr for each in read} if len(uses) == len(read) else None
 
 
@@ -359,7 +423,9 @@ def description(path: Path) -> Description:
     if HELPERS in declared:
         said.append(f"{HELPERS} = {helpers_of(declared, path.name)}")
     else:
-        unknown.append(f"whether other threads or processes load its data ({HELPERS} = N; taken as none)")
+        unknown.append(
+            f"whether other threads or processes load its data ({HELPERS} = N; taken as none)"
+        )
     batch_size = batch_size_of(declared, path, path.name)
     if batch_size is None:
         unknown.append(f"the examples of a mini-batch ({BATCH_SIZE} = N)")
@@ -370,7 +436,10 @@ def description(path: Path) -> Description:
     else:
         unknown.append("whether a step goes on after its call (synchronize(); taken as no)")
     if read is not None:
-        said.append(f"prepare reads {', '.join(f'cell.{axis}' for axis in sorted(read)) or 'nothing of cell'}")
+        said.append(
+            "prepare reads "
+            f"{', '.join(f'cell.{axis}' for axis in sorted(read)) or 'nothing of cell'}"
+        )
     return Description(tuple(said), tuple(unknown))
 
 
@@ -394,8 +463,8 @@ def check_axes(name: str, given: Mapping[str, str | None]) -> None:
             continue
         if given[key] is not None and read is not None and axis not in read:
             raise UsageError(
-                f"{option_of(key)} changes nothing in {name}.py, which does not read cell.{axis}. Read it in prepare, "
-                "or leave the option out."
+                f"{option_of(key)} changes nothing in {name}.py, which does not read cell.{axis}. "
+                "Read it in prepare, or leave the option out."
             )
 
 
@@ -414,6 +483,8 @@ def register_steps(texts: list[str] | None) -> list[str] | None:
     for text in texts or []:
         made = read_step(text)
         if seen.setdefault(made.name, text) != text:
-            raise UsageError(f"--step: {seen[made.name]} and {text} have the same name. Rename one of the files.")
+            raise UsageError(
+                f"--step: {seen[made.name]} and {text} have the same name. Rename one of the files."
+            )
         framework.add(made)
     return texts

@@ -1,4 +1,6 @@
-"""A plan: the cells of a suite on this machine, the order in which they are launched, and how long that takes."""
+"""A plan: the cells of a suite on this machine, the order in which they are launched, and how long
+that takes.
+"""
 
 import itertools
 import random
@@ -12,7 +14,17 @@ from typing import Any
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import BLANK, order_of
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import BOUND, COPIED, EVERY_STEP, LOADER, OVERSUBSCRIBED, STORAGES, TUNED, Cell, Protocol
+from dlbench.adapters.protocol import (
+    BOUND,
+    COPIED,
+    EVERY_STEP,
+    LOADER,
+    OVERSUBSCRIBED,
+    STORAGES,
+    TUNED,
+    Cell,
+    Protocol,
+)
 from dlbench.hardware_probe import Machine
 from dlbench.reports.results.memory_evidence import KEEP_HEAP
 from dlbench.reports.results.networks import specification_of_cells
@@ -28,19 +40,23 @@ from .values import Build, Capacity, Row
 from .variables import OPTION, contradiction, of_thread_counts
 
 QUOTA_SAMPLE_SECONDS = 0.5
-"""Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
-speed, or none."""
+"""Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period
+would show the full speed, or none."""
 MOST_CALLS = 1000
 """Of a launch of inference, whose seconds end it earlier."""
 CALL_SECONDS = 1e-4
-"""Shorter calls of inference are timed several at a time: reading the clocks and counters takes about 4 us a sample."""
+"""Shorter calls of inference are timed several at a time: reading the clocks and counters takes
+about 4 us a sample."""
 GPU_SAMPLE_SECONDS = 0.1
-"""Of a cell on a GPU, at least, unless each step is a sample: twenty of them span the energy counter's ticks."""
+"""Of a cell on a GPU, at least, unless each step is a sample: twenty of them span the energy
+counter's ticks."""
 
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side."""
+    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its
+    side.
+    """
 
     cell: Cell
     block: int
@@ -68,17 +84,24 @@ class Plan:
     launches_most: int | None = None
     """Maximum number of launches per cell; None: exactly ``launches``."""
     interval: float | None = None
-    """Relative half-width at which a cell gets no further launch; None: a fixed number of launches, or a contest."""
-    left_out: tuple[Cell, ...] = ()  # not possible on this machine: bound to more CPUs than there are
+    """Relative half-width at which a cell gets no further launch; None: a fixed number of launches,
+    or a contest."""
+    left_out: tuple[
+        Cell, ...
+    ] = ()  # not possible on this machine: bound to more CPUs than there are
     curve_check_steps: int = 0
-    """Steps that rows after the first train on a text, to check the first row's; the protocol has the first row's."""
+    """Steps that rows after the first train on a text, to check the first row's; the protocol has
+    the first row's."""
     cold_start: bool = False
     """Whether each launch has an empty cache and compiles again what earlier launches compiled."""
-    networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
+    networks: dict[str, Network] = field(
+        default_factory=dict
+    )  # by name; dlbench's own may be left out
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that all launches get, as the user gave them."""
     by_worth: bool = False
-    """Whether its cells are those that a store lacks, the most useful first: launched in order, never shuffled."""
+    """Whether its cells are those that a store lacks, the most useful first: launched in order,
+    never shuffled."""
 
     @property
     def most(self) -> int:
@@ -87,7 +110,9 @@ class Plan:
 
     @property
     def decides(self) -> bool:
-        """Whether only columns whose fastest cell is not known yet get more than the fewest launches."""
+        """Whether only columns whose fastest cell is not known yet get more than the fewest
+        launches.
+        """
         return self.most > self.launches and self.interval is None
 
     @property
@@ -114,7 +139,9 @@ class Plan:
         return framework.tunable(cell.mode, cell.device, family, cell.task)
 
     def of_thread_counts(self) -> set[str]:
-        """Return the environment variables that dlbench sets from the thread counts of the cells."""
+        """Return the environment variables that dlbench sets from the thread counts of the
+        cells.
+        """
         rows = {(cell.framework, cell.mode) for cell in self.cells if cell.threads}
         names: set[str] = set()
         for row in self.rows:
@@ -126,7 +153,9 @@ class Plan:
         """Return how a launch of this cell measures, and for how many steps it trains."""
         row = self.rows[0] if self.rows else None
         first = row is None or (cell.framework, cell.mode) == (row.build.name, row.mode)
-        found = self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        found = (
+            self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        )
         if cell.infers:
             # Each call is a sample, as many as its seconds hold: percentiles are of single calls.
             found = found._replace(sample_seconds=CALL_SECONDS, steps=max(found.steps, MOST_CALLS))
@@ -137,11 +166,14 @@ class Plan:
         return found
 
     def network_of(self, cell: Cell) -> Network:
-        """Return the network of a cell; raises UsageError where the cell was planned for other numbers."""
+        """Return the network of a cell; raises UsageError where the cell was planned for other
+        numbers.
+        """
         found = self.networks.get(cell.network) or networks.shipped().get(cell.network)
         if found is None:
             raise UsageError(
-                f"{cell.network} is not a network of dlbench. Give the suite file that defines it instead of a name."
+                f"{cell.network} is not a network of dlbench. Give the suite file that defines it "
+                "instead of a name."
             )
         if cell.specification != specification_of_cells(found):
             raise UsageError(f"{cell.network} was planned with other numbers. Start a new run.")
@@ -155,11 +187,12 @@ class Plan:
     def block(self, block: int) -> Iterator[PlannedLaunch]:
         """Yield one launch of each cell, shuffled by the seed.
 
-        Within the first block, the cell with the fewest threads comes first in its group (same row, network, device
-        and mini-batch): its time shows whether the rest of the group fits the cell's budget. On a GPU, cells that
-        differ only in their mini-batch come in rising order: if one runs out of memory, larger ones would too.
-        Otherwise the order is random, so that a drift of the machine affects all cells alike; but cells that differ
-        only in the settings in force are launched one after another, as pairs.
+        Within the first block, the cell with the fewest threads comes first in its group (same row,
+        network, device and mini-batch): its time shows whether the rest of the group fits the
+        cell's budget. On a GPU, cells that differ only in their mini-batch come in rising order: if
+        one runs out of memory, larger ones would too. Otherwise the order is random, so that a
+        drift of the machine affects all cells alike; but cells that differ only in the settings in
+        force are launched one after another, as pairs.
         """
         cells = list(self.cells)
         if not self.by_worth:
@@ -192,10 +225,13 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
     for indices in _places(cells, group_of):
         fewest = min(indices, key=lambda index: cells[index].threads or values.MOST_THREADS)
         ordered[indices[0]], ordered[fewest] = ordered[fewest], ordered[indices[0]]
-    # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is undone here.
+    # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is
+    # undone here.
     for indices in _places(cells, sizes_of):
         if not cells[indices[0]].on_cpu:
-            rising = sorted((ordered[index] for index in indices), key=lambda cell: order_of(cell.batch_size))
+            rising = sorted(
+                (ordered[index] for index in indices), key=lambda cell: order_of(cell.batch_size)
+            )
             for index, cell in zip(indices, rising, strict=True):
                 ordered[index] = cell
     return ordered
@@ -223,7 +259,9 @@ LARGEST_PLAN = 100_000
 
 
 def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int) -> Plan:
-    """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
+    """Return the plan of a suite on a machine of this capacity; raises UsageError for words that
+    mean nothing.
+    """
     known = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
     named = values.words(choices["devices"]) if choices["devices"] else suite.devices
     used = devices.meant(named, capacity.gpus, capacity.visible)
@@ -236,12 +274,13 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     rows = _fitting(
         rows,
         [("", family) for family in families],
-        f"not a mode for networks of the family {', '.join(families)}. Name another mode, or other networks.",
+        f"not a mode for networks of the family {', '.join(families)}. Name another mode, or other "
+        "networks.",
     )
     if choices["threads"] and devices.CPU not in used:
         raise UsageError(
-            "--threads applies to cells on the CPU, and none of the devices is the CPU. Cells on a GPU have one thread "
-            "count, since their threads only launch kernels: --device-threads."
+            "--threads applies to cells on the CPU, and none of the devices is the CPU. Cells on a "
+            "GPU have one thread count, since their threads only launch kernels: --device-threads."
         )
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
     threads = cache(partial(_threads, suite, choices, capacity, on_gpu))
@@ -250,24 +289,30 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     left_out = {
         cell: None
         for cell in cells
-        if binds(cell) and cell.all_threads + helpers[cell.framework] * cell.instances > capacity.cpus
+        if binds(cell)
+        and cell.all_threads + helpers[cell.framework] * cell.instances > capacity.cpus
     }
     if len(left_out) == len(cells):
         raise UsageError(
-            f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, counting all "
-            "workers, instances and helpers. Give --threads, --world-sizes and --instances whose product is at most "
-            f"{capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
+            f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more "
+            "threads, counting all workers, instances and helpers. Give --threads, --world-sizes "
+            f"and --instances whose product is at most {capacity.cpus}, or --affinity "
+            f"{OVERSUBSCRIBED} and one instance."
         )
     section = suite.protocol
     if choices.steps is not None:
         if not 1 <= choices.steps <= LARGEST_COUNT:
-            raise UsageError(f"--steps {choices.steps} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
+            raise UsageError(
+                f"--steps {choices.steps} is out of range: give a whole number from 1 to "
+                f"{LARGEST_COUNT}."
+            )
         section = section.model_copy(update={"steps": choices.steps})
     longest = max(cells, key=lambda cell: cell.local_steps)
     if longest.local_steps > section.steps:
         raise UsageError(
-            f"{longest.sync} has more local steps than the {section.steps} steps that a launch times. Give --steps "
-            f"{longest.local_steps} (in a suite, steps of [protocol]), or fewer local steps."
+            f"{longest.sync} has more local steps than the {section.steps} steps that a launch "
+            f"times. Give --steps {longest.local_steps} (in a suite, steps of [protocol]), or "
+            "fewer local steps."
         )
     fewest, most, interval = _launches(suite, choices)
     plan = Plan(
@@ -276,7 +321,9 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         rows=rows,
         protocol=section.protocol(),
         launches=fewest,
-        cell_seconds=values.duration(choices["cell_budget"]) if choices["cell_budget"] else section.cell_seconds,
+        cell_seconds=values.duration(choices["cell_budget"])
+        if choices["cell_budget"]
+        else section.cell_seconds,
         seed=seed,
         settings=suite.settings,
         launches_most=most if most > fewest else None,
@@ -292,9 +339,11 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
 
 
 def check_variables(plan: Plan, variables: Mapping[str, str], option: str = OPTION) -> None:
-    """Raise UsageError for environment variables that contradict an axis of one of the plan's cells.
+    """Raise UsageError for environment variables that contradict an axis of one of the plan's
+    cells.
 
-    Those of one side of a comparison (``option`` is not --env) may replace a setting: that is then what is compared.
+    Those of one side of a comparison (``option`` is not --env) may replace a setting: that is then
+    what is compared.
     """
     if not variables:
         return
@@ -318,48 +367,82 @@ def _cells(
 
     ``threads`` gives the counts of a device under a CPU quota.
     """
-    plain = {each.axis: values.parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
-    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.mask or capacity.cpus, choices)
-    plain["loader_workers"] = _within("loader_workers", plain["loader_workers"], capacity.cpus, choices)
-    idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
+    plain = {
+        each.axis: values.parse_plain(each, choices[each.key] or suite.axes[each.key], capacity)
+        for each in PLAIN
+    }
+    plain["cpu_quota"] = _within(
+        "cpu_quota", plain["cpu_quota"], capacity.mask or capacity.cpus, choices
+    )
+    plain["loader_workers"] = _within(
+        "loader_workers", plain["loader_workers"], capacity.cpus, choices
+    )
+    idle = [
+        key
+        for key in ("loader_workers", "storage")
+        if choices[key] and set(plain[key]) - {0, STORAGES[0]}
+    ]
     if idle and LOADER not in plain["placement"]:
         raise UsageError(
-            f"{option_of(idle[0])} is for mini-batches that a framework loads from a file. Add --placements {LOADER}."
+            f"{option_of(idle[0])} is for mini-batches that a framework loads from a file. Add "
+            f"--placements {LOADER}."
         )
     apart = [word for word in plain["sync"] if word != EVERY_STEP]
     if apart and max(plain["world_size"]) == 1:
         raise UsageError(
-            f"--sync {apart[0]} is for several workers, and there is one. Give --world-sizes 2, or --sync {EVERY_STEP}."
+            f"--sync {apart[0]} is for several workers, and there is one. Give --world-sizes 2, or "
+            f"--sync {EVERY_STEP}."
         )
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
-    # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
+    # Several GPUs are the first of those named and the ones behind it: from any other on they would
+    # be fewer.
     leading = {devices.CPU, *[device for device in used if device != devices.CPU][:1]}
     begun = []
     for (name, network), row, device in itertools.product(known.items(), rows, used):
         build, family = row.build, network.family.name
         its_own = build.framework.work in ("", name)  # a user's step is the only way to do its work
         if row.fits(device, family) and its_own:
-            cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
-            cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
+            cell = BLANK._replace(
+                network=name, specification=specification_of_cells(network), device=device
+            )
+            cell = cell._replace(
+                framework=build.name, adapter=build.framework.folder, mode=row.mode
+            )
             for task in plain["task"]:
                 names = build.framework.tunable(row.mode, device, family, task)
                 begun.append((cell._replace(task=task), build.framework, names))
     if not begun:
         raise UsageError(
-            "No row here has a mode for these networks on these devices. Name others (--networks, --devices)."
+            "No row here has a mode for these networks on these devices. Name others (--networks, "
+            "--devices)."
         )
-    of_cells = [(*names, *framework.launchable(cell.mode, cell.device)) for cell, framework, names in begun]
+    of_cells = [
+        (*names, *framework.launchable(cell.mode, cell.device)) for cell, framework, names in begun
+    ]
     _check_settings(plain["tuning"], rows, of_cells if choices["tuning"] else None)
     if not any(names or plain["tuning"] != (tuning.EACH,) for _, _, names in begun):
-        raise UsageError("No row here has such settings. `dlbench list --settings` lists those of each row.")
-    if plain["tuning"] == (tuning.LAUNCH,) and not any(_possible(cell, framework) for cell, framework, _ in begun):
-        missing = {name for cell, framework, _ in begun for name in framework.launchable(cell.mode, cell.device)}
-        raise UsageError(f"No launch setting can be tried here: {not_possible(missing) or 'none suits these rows'}.")
+        raise UsageError(
+            "No row here has such settings. `dlbench list --settings` lists those of each row."
+        )
+    if plain["tuning"] == (tuning.LAUNCH,) and not any(
+        _possible(cell, framework) for cell, framework, _ in begun
+    ):
+        missing = {
+            name
+            for cell, framework, _ in begun
+            for name in framework.launchable(cell.mode, cell.device)
+        }
+        raise UsageError(
+            "No launch setting can be tried here: "
+            f"{not_possible(missing) or 'none suits these rows'}."
+        )
 
     def varied() -> Iterator[Cell]:
         for cell, framework, names in begun:
-            default = known[cell.network].batch_size if framework.file is None else framework.batch_size
+            default = (
+                known[cell.network].batch_size if framework.file is None else framework.batch_size
+            )
             usual: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
             axes = {"batch_size": sizes or of_suite, **plain}
@@ -373,7 +456,12 @@ def _cells(
                 alone = found.instances == 1 or found.on_cpu
                 # One worker exchanges with none.
                 exchanges = found.world_size > 1 or found.sync == EVERY_STEP
-                if not copied and alone and exchanges and (found.world_size == 1 or found.device in leading):
+                if (
+                    not copied
+                    and alone
+                    and exchanges
+                    and (found.world_size == 1 or found.device in leading)
+                ):
                     counts = threads(cell.device, found.cpu_quota)
                     of_counts = (found._replace(threads=count) for count in counts)
                     yield from (each for each in of_counts if each.threads or not binds(each))
@@ -381,23 +469,29 @@ def _cells(
     found = list(itertools.islice(varied(), LARGEST_PLAN + 1))
     if len(found) > LARGEST_PLAN:
         raise UsageError(
-            f"{suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it (--networks, "
-            "--frameworks, --threads, --batch-sizes)."
+            f"{suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow "
+            "it (--networks, --frameworks, --threads, --batch-sizes)."
         )
     if not found:
         if BOUND in plain["affinity"] and not set(plain["placement"]) <= set(COPIED):
             raise UsageError(
-                f"Binding threads to CPUs needs a thread count. Give --threads, or --affinity {OVERSUBSCRIBED}."
+                "Binding threads to CPUs needs a thread count. Give --threads, or --affinity "
+                f"{OVERSUBSCRIBED}."
             )
         raise UsageError(
-            f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or another placement. "
-            "Several instances are for the CPU, and need a thread count."
+            f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or "
+            "another placement. Several instances are for the CPU, and need a thread count."
         )
     return list(dict.fromkeys(found))  # what was named twice is measured once
 
 
 def _threads(
-    suite: Suite, choices: SuiteOverrides, capacity: Capacity, on_gpu: int, device: str, quota: float
+    suite: Suite,
+    choices: SuiteOverrides,
+    capacity: Capacity,
+    on_gpu: int,
+    device: str,
+    quota: float,
 ) -> tuple[int, ...]:
     """Return the thread counts of cells on a device under a CPU quota; raises UsageError."""
     if device != devices.CPU:
@@ -409,23 +503,32 @@ def _threads(
     limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
     found = tuple(count for count in counts if count <= limit)
     if not found:
-        raise UsageError(f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit.")
-    return found
-
-
-def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) -> tuple[Any, ...]:
-    """Return the values that this machine has CPUs for; raises UsageError where one that was typed is larger."""
-    found = tuple(each for each in counts if each <= most)
-    if len(found) < len(counts) and (choices[key] or not found):
         raise UsageError(
-            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use here. Give at most "
-            f"{most}."
+            f"No thread count of {list(counts)} is within the limit of {limit}. Raise "
+            "--threads-limit."
         )
     return found
 
 
-def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:
-    """Raise UsageError for a setting that no row has or, given the settings of cells, settings that no cell has."""
+def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) -> tuple[Any, ...]:
+    """Return the values that this machine has CPUs for; raises UsageError where one that was typed
+    is larger.
+    """
+    found = tuple(each for each in counts if each <= most)
+    if len(found) < len(counts) and (choices[key] or not found):
+        raise UsageError(
+            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use "
+            f"here. Give at most {most}."
+        )
+    return found
+
+
+def _check_settings(
+    words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None
+) -> None:
+    """Raise UsageError for a setting that no row has or, given the settings of cells, settings that
+    no cell has.
+    """
     frameworks = [row.build.framework for row in rows]
     settings = {each.name: [*each.tuning, *each.alternatives] for each in frameworks}
     for word in words:
@@ -434,13 +537,19 @@ def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collect
         strange = next((name for name in names if name not in known), None)
         if strange is not None:
             settings["for any launch"] = list(known_launch_settings())
-            there_are = "; ".join(f"{each}: {', '.join(its)}" for each, its in settings.items() if its)
+            there_are = "; ".join(
+                f"{each}: {', '.join(its)}" for each, its in settings.items() if its
+            )
             raise UsageError(f"No row has a setting {strange!r}. There are {there_are}.")
         if of_cells is not None and not any(set(names) <= set(each) for each in of_cells):
-            several = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
+            several = (
+                f"settings {' and '.join(names)} together"
+                if len(names) > 1
+                else f"setting {names[0]}"
+            )
             raise UsageError(
-                f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` shows where each "
-                "setting applies."
+                f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` "
+                "shows where each setting applies."
             )
         check_launch_settings(names)
 
@@ -451,8 +560,11 @@ def _possible(cell: Cell, framework: Framework) -> list[str]:
     return [name for name in names if not lacking(name)]
 
 
-def _tunings(words: Iterable[str], cell: Cell, framework: Framework, names: Sequence[str]) -> Iterator[str]:
-    """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice.
+def _tunings(
+    words: Iterable[str], cell: Cell, framework: Framework, names: Sequence[str]
+) -> Iterator[str]:
+    """Yield the words for the settings in force, each choice once; a setting that the row lacks is
+    no choice.
 
     ``names`` are the settings of the row.
     """
@@ -461,22 +573,29 @@ def _tunings(words: Iterable[str], cell: Cell, framework: Framework, names: Sequ
             yield from tuning.each(names)
         elif word == tuning.LAUNCH:
             yield TUNED
-            yield from (tuning.written({*names, name}, names) for name in _possible(cell, framework))
+            yield from (
+                tuning.written({*names, name}, names) for name in _possible(cell, framework)
+            )
         elif set(tuning.named(word)) <= {*names, *framework.launchable(cell.mode, cell.device)}:
             yield tuning.written(tuning.in_force(word, names), names)
 
 
 def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | None]:
-    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number a range.
+    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number
+    a range.
 
     A range without an interval is that of a contest (`Plan.decides`).
     """
-    fewest, most = values.launch_range(choices["launches"] or str(suite.protocol.launches), "--launches")
+    fewest, most = values.launch_range(
+        choices["launches"] or str(suite.protocol.launches), "--launches"
+    )
     if choices["interval"] and not choices["launches"] and fewest == most:
         fewest, most = values.launch_range(USUAL_RANGE, "--launches")
     if fewest == most:
         if choices["interval"]:
-            raise UsageError(f"--interval needs a range of launches, as in --launches {USUAL_RANGE}.")
+            raise UsageError(
+                f"--interval needs a range of launches, as in --launches {USUAL_RANGE}."
+            )
         return fewest, most, None
     text = choices["interval"] or suite.protocol.interval
     if text == FASTEST:
@@ -488,19 +607,28 @@ def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
     builds = list(choices.builds)
     if len({build.name for build in builds}) < len(builds):
         raise UsageError(
-            "Two --python options give the same row name. Give them different names, as in torch-a:torch=/path."
+            "Two --python options give the same row name. Give them different names, as in "
+            "torch-a:torch=/path."
         )
     chosen = choices["frameworks"]
     wanted = values.words(chosen) if chosen else list(suite.frameworks)
     # A build with another name is an additional row; one with a framework's name replaces that row.
     joining = [build.name for build in builds if not chosen or build.name != build.framework.name]
     joining += [] if chosen else choices.joining
-    wanted += [name for name in dict.fromkeys(joining) if name not in {word.partition(":")[0] for word in wanted}]
+    wanted += [
+        name
+        for name in dict.fromkeys(joining)
+        if name not in {word.partition(":")[0] for word in wanted}
+    ]
     return values.rows(wanted, builds)
 
 
-def _fitting(rows: tuple[Row, ...], uses: Sequence[tuple[str, str]], complaint: str) -> tuple[Row, ...]:
-    """Return the rows that fit one of these devices or families; raises UsageError where none does."""
+def _fitting(
+    rows: tuple[Row, ...], uses: Sequence[tuple[str, str]], complaint: str
+) -> tuple[Row, ...]:
+    """Return the rows that fit one of these devices or families; raises UsageError where none
+    does.
+    """
     found = tuple(row for row in rows if any(row.fits(*each) for each in uses))
     if not found:
         names = dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows)
@@ -517,7 +645,9 @@ _TRAINING_STEP = 0.05
 
 
 class LaunchDurations:
-    """The expected wall seconds of a plan's launches, which improve with each launch that is added."""
+    """The expected wall seconds of a plan's launches, which improve with each launch that is
+    added.
+    """
 
     def __init__(self, plan: Plan, earlier: Mapping[Cell, float] | None = None) -> None:
         self._plan = plan
@@ -538,7 +668,8 @@ class LaunchDurations:
             self._seconds[key].append(seconds)
 
     def launch_duration(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch: the mean of the most alike, else a rough estimate.
+        """Return the expected seconds of a launch: the mean of the most alike, else a rough
+        estimate.
 
         The rough one is scaled by how long the launches so far took of theirs.
         """
@@ -547,12 +678,20 @@ class LaunchDurations:
         return self._rough(cell) * pace if found is None else found
 
     def by_launches(self, cell: Cell) -> float | None:
-        """Return the mean of launches of this cell, else of its row on this network, else of others on it."""
-        return next((fmean(self._seconds[key]) for key in self._keys(cell) if key in self._seconds), None)
+        """Return the mean of launches of this cell, else of its row on this network, else of others
+        on it.
+        """
+        return next(
+            (fmean(self._seconds[key]) for key in self._keys(cell) if key in self._seconds), None
+        )
 
     def _keys(self, cell: Cell) -> Iterable[Hashable]:
         # Launches of a framework that computes nothing say nothing about any other.
-        return cell, (cell.network, cell.framework, cell.mode), (cell.network, cell.adapter in self._idle)
+        return (
+            cell,
+            (cell.network, cell.framework, cell.mode),
+            (cell.network, cell.adapter in self._idle),
+        )
 
     def _rough(self, cell: Cell) -> float:
         return rough_duration(cell, self._plan.network_of(cell), self._plan.protocol_of(cell))
@@ -561,7 +700,11 @@ class LaunchDurations:
 def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
     """Return a rough estimate of a launch's seconds, without any launch to go by."""
     # A user's own step may do anything.
-    step = 0.0 if cell.batch_size is None else network.family.flops(cell.batch_size, cell.infers) / _RATE
+    step = (
+        0.0
+        if cell.batch_size is None
+        else network.family.flops(cell.batch_size, cell.infers) / _RATE
+    )
     sample = step * cell.sample_steps
     allowed = max(protocol.seconds, protocol.minimum_steps * sample)
     timed = min(protocol.steps * max(sample, protocol.sample_seconds), allowed) if step else allowed
@@ -577,23 +720,34 @@ def check_count(plan: Plan, confirmed: bool) -> None:
     """Raise UsageError for an unconfirmed plan of very many cells."""
     if len(plan.cells) > MOST_CELLS and not confirmed:
         raise UsageError(
-            f"{plan.suite} has {len(plan.cells)} cells here, more than {MOST_CELLS}. Narrow it (--networks, "
-            "--frameworks, --threads), or give --yes to measure them all."
+            f"{plan.suite} has {len(plan.cells)} cells here, more than {MOST_CELLS}. Narrow it "
+            "(--networks, --frameworks, --threads), or give --yes to measure them all."
         )
 
 
 def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
-    """Return why a cell cannot fit into the memory of this machine or its GPU; empty where it may."""
+    """Return why a cell cannot fit into the memory of this machine or its GPU; empty where it
+    may.
+    """
     if not plan.row_of(cell).build.framework.computes:
         return ""
     family, batch_size = plan.network_of(cell).family, cell.batch_size
     if batch_size is None:
         return ""
-    there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    needed, where = family.least_bytes(batch_size, cell.world_size, cell.infers) * cell.instances, "this machine"
+    there = min(
+        machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes
+    )
+    needed, where = (
+        family.least_bytes(batch_size, cell.world_size, cell.infers) * cell.instances,
+        "this machine",
+    )
     if needed <= there and not cell.on_cpu:
-        gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
-        needed = family.least_bytes(max(1, batch_size // cell.world_size), 1, cell.infers) // 2  # half where of 16 bits
+        gpu = next(
+            (each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None
+        )
+        needed = (
+            family.least_bytes(max(1, batch_size // cell.world_size), 1, cell.infers) // 2
+        )  # half where of 16 bits
         there, where = (gpu and gpu.memory_bytes) or needed, cell.device
     if needed <= there:
         return ""
@@ -614,14 +768,23 @@ def memory_line(plan: Plan, machine: Machine) -> str:
 
 
 def heap_line(plan: Plan) -> str:
-    """Return in a sentence that steps of the user's own keep their freed memory, or why they cannot; else empty."""
-    own = [cell for cell in plan.cells if plan.row_of(cell).build.framework.file is not None and cell.on_cpu]
+    """Return in a sentence that steps of the user's own keep their freed memory, or why they
+    cannot; else empty.
+    """
+    own = [
+        cell
+        for cell in plan.cells
+        if plan.row_of(cell).build.framework.file is not None and cell.on_cpu
+    ]
     if not own:
         return ""
     if why := lacking(KEEP_HEAP):
-        return f"The setting {KEEP_HEAP} is not possible: {why}. Launches may differ by page faults."
+        return (
+            f"The setting {KEEP_HEAP} is not possible: {why}. Launches may differ by page faults."
+        )
     if any(KEEP_HEAP in tuning.in_force(cell.tuning, plan.tunable(cell)) for cell in own):
         return (
-            f"Freed memory stays with the process ({KEEP_HEAP}), so that launches are alike; --tuning installed: as is."
+            f"Freed memory stays with the process ({KEEP_HEAP}), so that launches are alike; "
+            "--tuning installed: as is."
         )
     return ""

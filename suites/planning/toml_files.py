@@ -27,7 +27,9 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would block forever."""
+    """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would block
+    forever.
+    """
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is not a file")
@@ -37,7 +39,9 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise SuiteError(f"{path} is not a text file in UTF-8.") from error
     except (OSError, ValueError) as error:
-        raise SuiteError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        raise SuiteError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from error
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -76,8 +80,10 @@ _SAID: Mapping[str, str] = {
     "too_short": "it must not be empty",
     "string_too_short": "it must not be empty",
     "literal_error": "{value!r} is not one of {expected}",
-    "string_pattern_mismatch": "{value!r} may contain only letters, digits, '.', '_' and '-', and must begin with a "
-    "letter or digit",
+    "string_pattern_mismatch": (
+        "{value!r} may contain only letters, digits, '.', '_' and '-', and must begin with a "
+        "letter or digit"
+    ),
     "finite_number": "it must be a finite number",
     "greater_than_equal": "{value!r} is out of range: it must be at least {ge:g}",
     "greater_than": "{value!r} is out of range: it must be more than {gt:g}",
@@ -90,10 +96,14 @@ _COUNTS = ("threads", "device_threads", "world_sizes", "instances")
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right."."""
+    """Return the first complaint of a validation as "key NAME: what is wrong and what would be
+    right.".
+    """
     first = error.errors()[0]
     place = list(first["loc"])
-    if len(place) > 1 and place[-1] in _TYPES:  # of several types that are allowed each has its complaint
+    if (
+        len(place) > 1 and place[-1] in _TYPES
+    ):  # of several types that are allowed each has its complaint
         place.pop()
     key = ".".join(map(str, place)) or "(the whole file)"
     said = " ".join(f"key {key}: {_what(first, place, model)}".split())
@@ -113,7 +123,13 @@ def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
     elif isinstance(value, str):
         shown = f'"{value[:40]}"'
     else:
-        shown = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value)[:40]
+        shown = (
+            "a table"
+            if isinstance(value, dict)
+            else "a list"
+            if isinstance(value, list)
+            else str(value)[:40]
+        )
     if place[-1] in _COUNTS:
         return f"{shown} is not a list of counts, as in [1, 2, 4]"
     meant = next((words for name, words in _MEANT.items() if kind.startswith(name)), "")
@@ -129,7 +145,9 @@ def _unknown_key(key: str, model: type[BaseModel]) -> str:
     } | {name: repr(name) for name in model.model_fields}
     near = difflib.get_close_matches(key, shown, n=1, cutoff=0.6)
     known = ", ".join(sorted(model.model_fields))
-    return f"unknown key. Did you mean {shown[near[0]]}?" if near else f"unknown key. Known: {known}"
+    return (
+        f"unknown key. Did you mean {shown[near[0]]}?" if near else f"unknown key. Known: {known}"
+    )
 
 
 def _inner(model: type[BaseModel], place: list[Any]) -> type[BaseModel]:
@@ -137,5 +155,7 @@ def _inner(model: type[BaseModel], place: list[Any]) -> type[BaseModel]:
     for part in place:
         if field := model.model_fields.get(part):
             kinds = (field.annotation, *typing.get_args(field.annotation))
-            model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+            model = next(
+                kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)
+            )
     return model

@@ -1,4 +1,6 @@
-"""The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m", "torch=/path"."""
+"""The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m",
+"torch=/path".
+"""
 
 import math
 import re
@@ -38,7 +40,9 @@ NO_GPUS = Gpus((), None, None, "not looked for")
 
 @dataclass(frozen=True)
 class Capacity:
-    """What this machine offers: physical cores and logical CPUs this process may use, and its GPUs."""
+    """What this machine offers: physical cores and logical CPUs this process may use, and its
+    GPUs.
+    """
 
     cores: int
     cpus: int
@@ -70,13 +74,17 @@ class Row:
     mode: str
 
     def fits(self, device: str, family: str) -> bool:
-        """Tell whether the mode is for this device and family of networks ("": any): no CUDA graphs on a CPU."""
+        """Tell whether the mode is for this device and family of networks ("": any): no CUDA graphs
+        on a CPU.
+        """
         mode = self.build.framework.modes.get(self.mode)
         return mode is None or fits(mode, device, family)
 
 
 def words(text: str) -> list[str]:
-    """Split a comma-separated list, dropping blanks around the words; raises UsageError when nothing is left."""
+    """Split a comma-separated list, dropping blanks around the words; raises UsageError when
+    nothing is left.
+    """
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found:
         raise UsageError(f"{text!r} is empty. Give one value, or several separated by commas.")
@@ -87,25 +95,39 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
     """Return the number meant by "8", "cores", "cpus", "quota" or "2*cores"."""
     named = _COUNT.fullmatch(word)
     if named:
-        of_quota = min(capacity.cpus, math.ceil(capacity.quota)) if capacity.quota else capacity.cpus
-        number = int(named[1] or 1) * {"cores": capacity.cores, "cpus": capacity.cpus, "quota": of_quota}[named[2]]
+        of_quota = (
+            min(capacity.cpus, math.ceil(capacity.quota)) if capacity.quota else capacity.cpus
+        )
+        number = (
+            int(named[1] or 1)
+            * {"cores": capacity.cores, "cpus": capacity.cpus, "quota": of_quota}[named[2]]
+        )
     else:
         number = int(word) if _NUMBER.fullmatch(word) else 0
     if number < 1:
         shown = word if len(word) < 60 else word[:50] + "..."
-        raise UsageError(f"{shown!r} is not a {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
+        raise UsageError(
+            f"{shown!r} is not a {what}. Give a whole number from 1, or cores, cpus, 2*cores, "
+            "4*cpus."
+        )
     return number
 
 
-def parse_threads(text: str, capacity: Capacity, none: str = DEFAULT, what: str = "thread count") -> tuple[int, ...]:
-    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``, which sets no count."""
+def parse_threads(
+    text: str, capacity: Capacity, none: str = DEFAULT, what: str = "thread count"
+) -> tuple[int, ...]:
+    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``, which
+    sets no count.
+    """
     counted = [word for word in words(text) if word != none]
     counts = parse_counts(",".join(counted), capacity, what) if counted else ()
     return counts if len(counted) == len(words(text)) else (0, *counts)
 
 
 def parse_quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
-    """Return the distinct CPU quotas, rising, meant by a list such as "none,0.5,1" or "0.5..cpus"; 0.0 is `none`."""
+    """Return the distinct CPU quotas, rising, meant by a list such as "none,0.5,1" or "0.5..cpus";
+    0.0 is `none`.
+    """
     found: set[float] = set()
     for word in words(text):
         if word == NO_QUOTA:
@@ -123,18 +145,23 @@ def _quota(word: str, capacity: Capacity) -> float:
     quota = float(word) if _QUOTA.fullmatch(word) else -1.0
     if quota < 0:
         raise UsageError(
-            f"{word[:40]!r} is not a CPU quota. Give CPUs such as 0.5 or 2, a range such as 0.5..cpus, or {NO_QUOTA}."
+            f"{word[:40]!r} is not a CPU quota. Give CPUs such as 0.5 or 2, a range such as "
+            f"0.5..cpus, or {NO_QUOTA}."
         )
     if quota < LEAST_QUOTA:
         least = f"Give at least {LEAST_QUOTA}, or {NO_QUOTA}."
-        raise UsageError(f"A CPU quota of {word} is less than the kernel can give, 1 ms in each 100 ms. {least}")
+        raise UsageError(
+            f"A CPU quota of {word} is less than the kernel can give, 1 ms in each 100 ms. {least}"
+        )
     return quota
 
 
 def parse_counts(
     text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS
 ) -> tuple[int, ...]:
-    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores" or "1..4*cpus"."""
+    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores" or
+    "1..4*cpus".
+    """
     found: set[int] = set()
     for word in words(text):
         sign = ".." if ".." in word else "-"
@@ -147,7 +174,9 @@ def parse_counts(
     return tuple(sorted(found))
 
 
-def _ends(word: str, sign: str, example: str, read: Callable[[str], Number]) -> tuple[Number, Number]:
+def _ends(
+    word: str, sign: str, example: str, read: Callable[[str], Number]
+) -> tuple[Number, Number]:
     """Return the ends of a range, of a single number that twice; raises UsageError."""
     first, dash, last = (part.strip() for part in word.partition(sign))
     if dash and not (first and last):
@@ -163,12 +192,17 @@ def one_count(text: str, capacity: Capacity) -> int:
     """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
     found = parse_counts(text, capacity)
     if len(found) > 1:
-        raise UsageError(f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU take a single count.")
+        raise UsageError(
+            f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU take a single "
+            "count."
+        )
     return found[0]
 
 
 def _ladder(low: int, high: int) -> set[int]:
-    """Return both ends and what lies between of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: steps of a half to a third."""
+    """Return both ends and what lies between of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: steps of a half
+    to a third.
+    """
     between = {base << shift for base in (2, 3) for shift in range(high.bit_length())} | {1}
     return {low, high} | {number for number in between if low < number < high}
 
@@ -179,7 +213,9 @@ def duration(text: str) -> float:
     if not match:
         raise UsageError(f"{text!r} is not a duration. Write for example 90s, 10m or 1.5h.")
     if match[2] is None:
-        raise UsageError(f"{text!r} needs a unit: {text.strip()}s, {text.strip()}m or {text.strip()}h.")
+        raise UsageError(
+            f"{text!r} needs a unit: {text.strip()}s, {text.strip()}m or {text.strip()}h."
+        )
     if float(match[1]) <= 0:
         raise UsageError(f"{text!r} is out of range: give more than 0.")
     return float(match[1]) * _SECONDS[match[2]]
@@ -193,22 +229,33 @@ def share(text: str, option: str, otherwise: str = "") -> float:
     match = _SHARE.fullmatch(text.strip())
     if not match:
         further = f", or {otherwise}" if otherwise else ""
-        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a percentage such as 2% or 2.5%{further}.")
+        raise UsageError(
+            f"{option} {text[:40]!r} cannot be read. Write a percentage such as 2% or "
+            f"2.5%{further}."
+        )
     value = float(match[1]) / (100 if match[2] else 1)
     if not 0 < value < 1:
-        raise UsageError(f"{option} {text[:40]} is out of range: give more than 0% and less than 100%, such as 2.5%.")
+        raise UsageError(
+            f"{option} {text[:40]} is out of range: give more than 0% and less than 100%, such as "
+            "2.5%."
+        )
     return value
 
 
 def launch_range(text: str, option: str) -> tuple[int, int]:
-    """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError for anything else."""
+    """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError for anything
+    else.
+    """
     ends = [part.strip() for part in text.split("-", 1)]
     if not all(map(_NUMBER.fullmatch, ends)):
-        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a number, or a range such as 5-20.")
+        raise UsageError(
+            f"{option} {text[:40]!r} cannot be read. Write a number, or a range such as 5-20."
+        )
     fewest, most = int(ends[0]), int(ends[-1])
     if not 1 <= fewest <= most <= MOST_LAUNCHES:
         raise UsageError(
-            f"{option} {text.strip()[:40]} is out of range. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."
+            f"{option} {text.strip()[:40]} is out of range. Give numbers from 1 to "
+            f"{MOST_LAUNCHES}, the smaller first."
         )
     return fewest, most
 
@@ -221,7 +268,9 @@ def one_of(word: str, what: str, known: tuple[str, ...]) -> str:
 
 
 def build(text: str, option: str = "--python") -> Build:
-    """Return the build meant by "torch=/path/to/python" or "torch-nightly:torch=/path/to/python"."""
+    """Return the build meant by "torch=/path/to/python" or
+    "torch-nightly:torch=/path/to/python".
+    """
     name, equals, path = text.partition("=")
     row, colon, framework = name.partition(":")
     framework = framework if colon else row
@@ -231,34 +280,47 @@ def build(text: str, option: str = "--python") -> Build:
             "for example torch-nightly:torch=/opt/nightly/bin/python."
         )
     if colon and row in catalogue() and row != framework:
-        raise UsageError(f"{option} {text!r}: {row} is the name of another framework. Choose another row name.")
+        raise UsageError(
+            f"{option} {text!r}: {row} is the name of another framework. Choose another row name."
+        )
     if framework not in offered():
         raise unknown_framework(framework, offered())
     return Build(row, find(framework), _absolute(path, option))
 
 
 def builds(texts: Iterable[str], framework: str) -> list[Build]:
-    """Return the builds of one framework that "old=/path,new=/path" mean, in their order; raises UsageError."""
+    """Return the builds of one framework that "old=/path,new=/path" mean, in their order; raises
+    UsageError.
+    """
     found = []
     for word in (word for text in texts for word in words(text)):
         name, equals, path = word.partition("=")
         found.append(build(f"{name}:{framework}={path}" if equals else word))
     if len({each.name for each in found}) < len(found):
-        raise UsageError("Two interpreters in --python have the same name. Name each: --python old=PATH,new=PATH.")
+        raise UsageError(
+            "Two interpreters in --python have the same name. Name each: --python "
+            "old=PATH,new=PATH."
+        )
     return found
 
 
 def _absolute(path: str, option: str) -> Path:
-    """Return where an interpreter lies: launches start in folders of their own. Links stay: venvs need them."""
+    """Return where an interpreter lies: launches start in folders of their own. Links stay: venvs
+    need them.
+    """
     try:
         # Without a slash it is a command, as the shell would take it.
         return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
     except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
-        raise UsageError(f"{option}: {path} is not in a known home folder. Give its full path.") from error
+        raise UsageError(
+            f"{option}: {path} is not in a known home folder. Give its full path."
+        ) from error
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
-    """Return the rows that names such as "torch", "torch:compile", "torch:*" or a build's own name mean."""
+    """Return the rows that names such as "torch", "torch:compile", "torch:*" or a build's own name
+    mean.
+    """
     own = {build.name: build for build in builds}
     found: dict[tuple[str, str], Row] = {}
     for word in wanted:
@@ -272,7 +334,9 @@ def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
 
 
 def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any, ...]:
-    """Return the distinct values that these words of an axis mean, in the order of measuring; raises UsageError."""
+    """Return the distinct values that these words of an axis mean, in the order of measuring;
+    raises UsageError.
+    """
     what = option.axis.replace("_", " ")
     if option.axis in _PARSERS:
         return _PARSERS[option.axis](text, capacity)
@@ -297,9 +361,9 @@ def _syncs(text: str, capacity: Capacity) -> tuple[str, ...]:
     for word in found:
         if word not in (EVERY_STEP, ASYNC) and not _LOCAL_STEPS.fullmatch(word):
             raise UsageError(
-                f"{word[:40]!r} is not a known sync. Give {EVERY_STEP} (workers exchange gradients at every step), "
-                f"{LOCAL}:4 (parameters after every 4 steps; a whole number from 1 to 999999) or {ASYNC} (without "
-                "waiting)."
+                f"{word[:40]!r} is not a known sync. Give {EVERY_STEP} (workers exchange gradients "
+                f"at every step), {LOCAL}:4 (parameters after every 4 steps; a whole number from 1 "
+                f"to 999999) or {ASYNC} (without waiting)."
             )
     return found
 

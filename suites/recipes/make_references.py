@@ -31,8 +31,12 @@ LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}
 def main() -> int:
     """Make the files; print the time of each."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--networks", nargs="+", default=sorted(BATCH_SIZES), choices=sorted(BATCH_SIZES))
-    parser.add_argument("--missing", action="store_true", help="leave the files that are there already")
+    parser.add_argument(
+        "--networks", nargs="+", default=sorted(BATCH_SIZES), choices=sorted(BATCH_SIZES)
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="leave the files that are there already"
+    )
     options = parser.parse_args()
     for network in options.networks:
         numbers = shipped()[network]
@@ -44,7 +48,9 @@ def main() -> int:
             if options.missing and path.exists():
                 continue
             start, threads = time.perf_counter(), len(os.sched_getaffinity(0))
-            why = compute(numbers, each.batch_size, path, threads, parts=each.parts, inference=each.inference)
+            why = compute(
+                numbers, each.batch_size, path, threads, parts=each.parts, inference=each.inference
+            )
             print(f"{path.name}: {why or f'{time.perf_counter() - start:.1f} s'}", flush=True)
     return 0
 

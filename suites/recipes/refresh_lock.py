@@ -1,10 +1,12 @@
-"""Update a framework's lock to the newest releases: resolve, build, check parity, gate against the old build.
+"""Update a framework's lock to the newest releases: resolve, build, check parity, gate against the
+old build.
 
     .venv/bin/python suites/recipes/refresh_lock.py jax [SUITE]        in a clone, with uv on PATH
 
-uv resolves `packages` of framework.toml for the oldest Python of the lock that this machine's environment is built
-from; releases named under [held] stay. If the new build cannot be installed or fails the conformance tests, the old
-lock is restored. The script exits with the gate's code; the new lock stays, to be committed or reverted.
+uv resolves `packages` of framework.toml for the oldest Python of the lock that this machine's
+environment is built from; releases named under [held] stay. If the new build cannot be installed or
+fails the conformance tests, the old lock is restored. The script exits with the gate's code; the
+new lock stays, to be committed or reverted.
 """
 
 import re
@@ -17,11 +19,22 @@ from dlbench.suites.errors import DlbenchError, FrameworkEnvironmentError, Usage
 from dlbench.suites.planning.framework import find
 
 DLBENCH = (sys.executable, "-m", "dlbench.suites")
-_COMPILE = ("uv", "pip", "compile", "--generate-hashes", "--no-annotate", "--no-header", "--quiet", "--upgrade")
+_COMPILE = (
+    "uv",
+    "pip",
+    "compile",
+    "--generate-hashes",
+    "--no-annotate",
+    "--no-header",
+    "--quiet",
+    "--upgrade",
+)
 
 
 def refresh(name: str, suite: str) -> int:
-    """Refresh the lock of a framework and return the gate's exit code; raise DlbenchError if that fails."""
+    """Refresh the lock of a framework and return the gate's exit code; raise DlbenchError if that
+    fails.
+    """
     built = environment.build(find(name), print)
     framework, lock = built.framework, built.framework.lock_file
     if framework.environment != "own" or framework.interpreter:
@@ -29,9 +42,15 @@ def refresh(name: str, suite: str) -> int:
     old = lock.read_text(encoding="utf-8")
     always, _, where_asked = old.partition(packages.ONLY_WHERE)
     lines = packages.by_name(packages.sections(lock)[0])
-    several = [package for package, builds in lines.items() if len(builds) > 1 and package not in framework.held]
+    several = [
+        package
+        for package, builds in lines.items()
+        if len(builds) > 1 and package not in framework.held
+    ]
     if several:
-        raise UsageError(f"{lock} has several builds of {', '.join(several)}: change those lines by hand.")
+        raise UsageError(
+            f"{lock} has several builds of {', '.join(several)}: change those lines by hand."
+        )
     new = _resolved(
         framework.packages or tuple(lines),
         [lines[each][0] for each in framework.held if each in lines],
@@ -39,12 +58,16 @@ def refresh(name: str, suite: str) -> int:
     )
     for package in framework.held:  # its line as it was: it may name builds that no index has
         new = [line for line in new if not line.startswith(f"{package}==")] + lines.get(package, [])
-    if {line.split()[0] for line in new} == {line.split()[0] for builds in lines.values() for line in builds}:
+    if {line.split()[0] for line in new} == {
+        line.split()[0] for builds in lines.values() for line in builds
+    }:
         print(f"{name}: nothing is newer than {lock.name}.")
         return 0
     heading = re.match(r"(#.*\n)*", always)
     text = (heading[0] if heading else "") + "\n".join(sorted(new)) + "\n"
-    lock.write_text(text + (packages.ONLY_WHERE + where_asked if where_asked else ""), encoding="utf-8")
+    lock.write_text(
+        text + (packages.ONLY_WHERE + where_asked if where_asked else ""), encoding="utf-8"
+    )
     tests = (sys.executable, "-m", "pytest", "-q", "tests/adapters/test_conformance.py", "-k", name)
     try:
         environment.build(find(name), print)
@@ -54,17 +77,32 @@ def refresh(name: str, suite: str) -> int:
         lock.write_text(old, encoding="utf-8")
         print(f"{name}: {lock} is as it was.")
         raise
-    gate = (*DLBENCH, "gate", suite, "--baseline", f"{name}={built.interpreter}", "--frameworks", f"{name}:*")
+    gate = (
+        *DLBENCH,
+        "gate",
+        suite,
+        "--baseline",
+        f"{name}={built.interpreter}",
+        "--frameworks",
+        f"{name}:*",
+    )
     return subprocess.run([*gate, "--threads", "cores", "--affinity", "bound"]).returncode
 
 
 def _resolved(packages: tuple[str, ...], held: list[str], python: str) -> list[str]:
-    """Return one line for each package of the newest set that fits together: name==version and its hashes."""
+    """Return one line for each package of the newest set that fits together: name==version and its
+    hashes.
+    """
     if shutil.which("uv") is None:
         raise FrameworkEnvironmentError("uv is not on PATH. Install it: python -m pip install uv.")
     pins = [line.split()[0] for line in held]
     wanted = "\n".join((*packages, *pins)) + "\n"
-    done = subprocess.run([*_COMPILE, "--python-version", python, "-"], input=wanted, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [*_COMPILE, "--python-version", python, "-"],
+        input=wanted,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     if done.returncode != 0:
         raise FrameworkEnvironmentError("uv could not resolve the packages; its words are above.")
     return re.sub(r"\s*\\\n\s*", " ", done.stdout).splitlines()

@@ -1,9 +1,11 @@
-"""The launches of a bisection: pairs of the good end and of the candidate that the search asks for next.
+"""The launches of a bisection: pairs of the good end and of the candidate that the search asks for
+next.
 
-Each candidate is a row of the plan, and a cell of the run whose baseline is the good end. First, the bad end is judged
-by the looks of a gate; the others are searched only if it is slower (`reports.results.posterior`). A candidate is
-built before its first pair, never within a pair. One that cannot be built is stored as a skipped launch with the
-reason, so a resumed run needs only its records.
+Each candidate is a row of the plan, and a cell of the run whose baseline is the good end. First,
+the bad end is judged by the looks of a gate; the others are searched only if it is slower
+(`reports.results.posterior`). A candidate is built before its first pair, never within a pair. One
+that cannot be built is stored as a skipped launch with the reason, so a resumed run needs only its
+records.
 """
 
 from collections import defaultdict
@@ -52,14 +54,18 @@ class Series:
     """Sources of the prepared candidates, by name."""
 
     def end(self, place: int) -> Source:
-        """Return the source of the good end (0) or the bad one (-1); raises the error of its build."""
+        """Return the source of the good end (0) or the bad one (-1); raises the error of its
+        build.
+        """
         name = self.names[place]
         if name not in self.sources:
             try:
                 self.sources[name] = self.prepare(self.names.index(name))
             except (UsageError, FrameworkEnvironmentError) as error:
                 which = "bad" if place else "good"
-                raise type(error)(f"The {which} {self.kind}, {name}, cannot be tested: {error}") from error
+                raise type(error)(
+                    f"The {which} {self.kind}, {name}, cannot be tested: {error}"
+                ) from error
         return self.sources[name]
 
     def source(self, name: str) -> Source:
@@ -70,7 +76,9 @@ class Series:
                 self.sources[name] = self.prepare(self.names.index(name))
             except (UsageError, FrameworkEnvironmentError) as error:
                 say(f"{name} cannot be tested: {error}")
-                self.sources[name] = Source(Build(name, self.end(0).build.framework), None, "", "", str(error))
+                self.sources[name] = Source(
+                    Build(name, self.end(0).build.framework), None, "", "", str(error)
+                )
         return self.sources[name]
 
     def by_side(self) -> dict[str, dict[str, Source]]:
@@ -137,8 +145,12 @@ class BisectionSchedule(PairSchedule):
         if self._left[last] or self.ends.verdict is not Verdict.REGRESSION:
             return
         places = dict(enumerate(self.plan.cells, start=1))
-        untestable = {place for place, cell in places.items() if place < count and self.problem(cell)}
-        evidence = {place: self.logs(cell) for place, cell in places.items() if place not in untestable}
+        untestable = {
+            place for place, cell in places.items() if place < count and self.problem(cell)
+        }
+        evidence = {
+            place: self.logs(cell) for place, cell in places.items() if place not in untestable
+        }
         found = posterior.assess(
             {place: logs for place, logs in evidence.items() if logs},
             count,
@@ -161,7 +173,9 @@ class BisectionSchedule(PairSchedule):
     def ends(self) -> CellComparison:
         """The bad end against the good one, by the looks of a gate."""
         last = self.plan.cells[-1]
-        return of_pairs(last, self._records[last], self._machine, True, self.rule, quantity=self._quantity)
+        return of_pairs(
+            last, self._records[last], self._machine, True, self.rule, quantity=self._quantity
+        )
 
     def logs(self, cell: Cell) -> list[float]:
         """Return the logarithms of the ratios of a candidate's undisturbed pairs."""
@@ -178,21 +192,35 @@ class BisectionSchedule(PairSchedule):
         if not failed or not given_up(records):
             return ""
         outcome, side = failed[-1].outcome, failed[-1].side
-        why = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
-        status = "" if outcome.status is Status.SKIPPED else f"{outcome.status.value.replace('_', ' ')}: "
+        why = (
+            outcome.reason
+            or (outcome.parity.reason if outcome.parity else "")
+            or "no reason was given"
+        )
+        status = (
+            ""
+            if outcome.status is Status.SKIPPED
+            else f"{outcome.status.value.replace('_', ' ')}: "
+        )
         return f"{'the good end: ' if side == BASELINE else ''}{status}{why}"
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the next pair, its sides in an order drawn by the seed; without a build, the candidate's side only."""
+        """Return the next pair, its sides in an order drawn by the seed; without a build, the
+        candidate's side only.
+        """
         return [
             tuple(
-                each for each in pair if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter
+                each
+                for each in pair
+                if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter
             )
             for pair in super().wanted(block, seconds_left)
         ]
 
     def result(self, cell: Cell, command: str) -> Bisection:
-        """Return the result so far; ``cell`` is the measured cell, under the framework's own name."""
+        """Return the result so far; ``cell`` is the measured cell, under the framework's own
+        name.
+        """
         found, series = self.assessment, self._series
         reached = dict(zip(found.candidates, np.cumsum(found.places), strict=True)) if found else {}
         tried = [
@@ -207,7 +235,11 @@ class BisectionSchedule(PairSchedule):
             if self._records[each]
         ]
         launched = (each for cell in self.plan.cells for each in self._records[cell])
-        begun = {(each.cell, each.launch) for each in launched if each.outcome.status is not Status.SKIPPED}
+        begun = {
+            (each.cell, each.launch)
+            for each in launched
+            if each.outcome.status is not Status.SKIPPED
+        }
         return Bisection(
             kind=series.kind,
             good=series.names[0],

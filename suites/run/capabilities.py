@@ -1,8 +1,9 @@
-"""What each framework can do here, found by short launches that ask it; none of them is stored or compared.
+"""What each framework can do here, found by short launches that ask it; none of them is stored or
+compared.
 
-An adapter asks its framework whether this build drives GPUs, derives gradients itself and has an engine for several
-processes; ``supports`` lists the networks. How a thread count is honoured, and the default one, are observed. Answers
-are kept for each machine and environment.
+An adapter asks its framework whether this build drives GPUs, derives gradients itself and has an
+engine for several processes; ``supports`` lists the networks. How a thread count is honoured, and
+the default one, are observed. Answers are kept for each machine and environment.
 """
 
 import contextlib
@@ -40,10 +41,11 @@ _SECONDS = 300.0
 class Capabilities:
     """The answers of a framework's default mode.
 
-    ``answers`` ("gpu", "automatic_gradients", "several_processes", "openmp", "opencl", "pretrained_models",
-    "boltzmann_machines") come with how each was found out. ``networks`` has the reason why each network is refused,
-    empty if it is supported. ``threads`` has the number of threads that the operating system saw working for a count
-    requested in each way, with a summary in ``words``.
+    ``answers`` ("gpu", "automatic_gradients", "several_processes", "openmp", "opencl",
+    "pretrained_models", "boltzmann_machines") come with how each was found out. ``networks`` has
+    the reason why each network is refused, empty if it is supported. ``threads`` has the number of
+    threads that the operating system saw working for a count requested in each way, with a summary
+    in ``words``.
     """
 
     version: str  # of the framework's distribution; "" where its metadata lack it
@@ -70,15 +72,23 @@ def ask(
 ) -> Outcome:
     """Launch a mode of a framework (else its default one) for a few steps, tuned or as installed.
 
-    ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that the environment
-    variables name; 0 leaves each out. ``given`` are variables that the user gives.
+    ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that
+    the environment variables name; 0 leaves each out. ``given`` are variables that the user gives.
     """
     known, mode = networks.shipped(), mode or framework.default_mode
     network = known[_NETWORK]
     # A build's capabilities must not depend on a setting that it may lack.
     chosen = () if installed or only_capabilities else None
     launch = Launch(
-        Cell(framework.name, framework.folder, mode, network.name, devices.CPU, calls, network.batch_size),
+        Cell(
+            framework.name,
+            framework.folder,
+            mode,
+            network.name,
+            devices.CPU,
+            calls,
+            network.batch_size,
+        ),
         _PROTOCOL,
         framework.launch_settings(mode, chosen),
         str(folders.make_folder(folders.cache_directory(framework))),
@@ -88,7 +98,11 @@ def ask(
         queried_networks=[to_data(each) for each in known.values()] if only_capabilities else None,
     )
     assert source.interpreter is not None
-    named = {**framework.launch_variables(mode, variables, source.folder, chosen), **given, **devices.variables(None)}
+    named = {
+        **framework.launch_variables(mode, variables, source.folder, chosen),
+        **given,
+        **devices.variables(None),
+    }
     return launcher(LaunchRequest(launch, source.interpreter, named, _SECONDS), no_tick).outcome
 
 
@@ -97,25 +111,30 @@ def _seen(outcome: Outcome) -> int | None:
 
 
 def place_of(machine: Machine) -> str:
-    """Return the part of a stored answer's key besides the framework: the machine and the CPUs it may use."""
+    """Return the part of a stored answer's key besides the framework: the machine and the CPUs it
+    may use.
+    """
     return f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
 
 
 def threads_by_default(
     plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
 ) -> dict[tuple[str, str, str], int]:
-    """Return the default thread count of each framework's mode and tuning with a cell on the CPU, where known.
+    """Return the default thread count of each framework's mode and tuning with a cell on the CPU,
+    where known.
 
-    It is observed in one short launch that sets no thread count: the framework's report counts if it has one, else the
-    threads that the operating system saw working. As installed, a framework may compute its products with another
-    library, so those cells have their own answer. Answers are kept for each place (see `place_of`), environment,
-    adapter code and mode.
+    It is observed in one short launch that sets no thread count: the framework's report counts if
+    it has one, else the threads that the operating system saw working. As installed, a framework
+    may compute its products with another library, so those cells have their own answer. Answers are
+    kept for each place (see `place_of`), environment, adapter code and mode.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
     answers: dict[str, int | None] = _read(path, TypeAdapter(dict[str, int])) or {}
     family = networks.shipped()[_NETWORK].family.name
     found: dict[tuple[str, str, str], int] = {}
-    for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
+    for name, mode, tuning in dict.fromkeys(
+        (c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu
+    ):
         source = sources[name]
         framework = source.build.framework
         # A user's own step may be slow; releases are not compared over threads.
@@ -128,7 +147,9 @@ def threads_by_default(
         key = f"{where}:{environment}:{code_digest(framework)}:{framework.name}:{mode}{words}"
         if key not in answers:
             report(f"asking {name} {mode}{words} for its default thread count, once")
-            outcome = ask(framework, source, launcher, mode, installed=installed, given=plan.variables)
+            outcome = ask(
+                framework, source, launcher, mode, installed=installed, given=plan.variables
+            )
             says = outcome.threads.framework_says if outcome.threads is not None else None
             answers[key] = says or _seen(outcome)
             _keep(path, {each: count for each, count in answers.items() if count})
@@ -156,11 +177,18 @@ _KEPT = TypeAdapter(tuple[str, Capabilities])
 
 
 def probe(
-    framework: Framework, source: Source, machine: str, cpus: int, launcher: Launcher, report: Report
+    framework: Framework,
+    source: Source,
+    machine: str,
+    cpus: int,
+    launcher: Launcher,
+    report: Report,
 ) -> Capabilities:
-    """Return what the framework's default mode can do, asked once for each machine, environment and adapter.
+    """Return what the framework's default mode can do, asked once for each machine, environment and
+    adapter.
 
-    ``machine`` is a key of the machine and the CPUs that this process may use. Without an environment here: why not.
+    ``machine`` is a key of the machine and the CPUs that this process may use. Without an
+    environment here: why not.
     """
     if source.interpreter is None:
         return Capabilities("", problem=source.reason)
@@ -187,10 +215,16 @@ def probe(
     except DlbenchError as error:
         return Capabilities("", problem=str(error))
     answers = outcome.software["capabilities"]
-    refused = {key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)}
+    refused = {
+        key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)
+    }
     found = Capabilities(
         _version(framework, outcome),
-        {key: (bool(pair[0]), str(pair[1])) for key, pair in answers.items() if not key.startswith(NETWORK)},
+        {
+            key: (bool(pair[0]), str(pair[1]))
+            for key, pair in answers.items()
+            if not key.startswith(NETWORK)
+        },
         {name: "" if pair[0] else str(pair[1]) for name, pair in refused.items()},
         threads,
         {str(key): str(text) for key, text in outcome.software.get("project", {}).items()},
@@ -205,12 +239,16 @@ def _version(framework: Framework, outcome: Outcome) -> str:
     if not framework.computes:
         return ""  # its environment is another's
     distributions = outcome.software.get("distributions", {})
-    known = {release.version for release in framework.project.releases} if framework.project else set()
+    known = (
+        {release.version for release in framework.project.releases} if framework.project else set()
+    )
     for name in (framework.imports, framework.name):
         if version := distributions.get(name.replace("_", "-")):
             return str(version)
     found = next((str(version) for version in distributions.values() if version in known), "")
-    return found or str(outcome.software.get("version", ""))  # of one that is no Python distribution
+    return found or str(
+        outcome.software.get("version", "")
+    )  # of one that is no Python distribution
 
 
 def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[str, Any]:
@@ -227,7 +265,11 @@ def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[s
     by_calls = seen(asked, 0)
     by_both = seen(asked, asked) if names else by_calls
     listed, own = ", ".join(names), "its own setting"
-    through = [way for way, count in ((listed, by_variables if names else None), (own, by_calls)) if count == asked]
+    through = [
+        way
+        for way, count in ((listed, by_variables if names else None), (own, by_calls))
+        if count == asked
+    ]
     if None in (by_variables, by_calls, by_both):
         words = "not seen"
     elif by_nothing == asked:
@@ -236,5 +278,10 @@ def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[s
         words = ", or ".join(through)
     else:
         words = f"{listed} and {own}, together" if by_both == asked else "not honoured"
-    seen_by = {"by_nothing": by_nothing, "by_variables": by_variables, "by_calls": by_calls, "by_both": by_both}
+    seen_by = {
+        "by_nothing": by_nothing,
+        "by_variables": by_variables,
+        "by_calls": by_calls,
+        "by_both": by_both,
+    }
     return {"asked": asked, **seen_by, "variables": names, "words": words}

@@ -1,7 +1,9 @@
-"""The capabilities of builds here in the columns of Gurari 2021's table of platforms, and where the two differ.
+"""The capabilities of builds here in the columns of Gurari 2021's table of platforms, and where the
+two differ.
 
-The lecture took its table from Wikipedia. Each column is asked of the build: of the framework itself, of what its
-process has loaded, or of its distribution's metadata; only the dates of releases come from the catalogue.
+The lecture took its table from Wikipedia. Each column is asked of the build: of the framework
+itself, of what its process has loaded, or of its distribution's metadata; only the dates of
+releases come from the catalogue.
 """
 
 import csv
@@ -16,7 +18,9 @@ NAME = "gurari2021"
 _FILE = "data/gurari2021_capabilities.csv"
 _ACTIVE = timedelta(days=548)
 """18 months: a project with a newer release is actively developed."""
-_FREE = re.compile(r"apache|bsd|mit\b|mit license|mozilla|mpl|gpl|isc|osi approved|zlib|unlicense", re.IGNORECASE)
+_FREE = re.compile(
+    r"apache|bsd|mit\b|mit license|mozilla|mpl|gpl|isc|osi approved|zlib|unlicense", re.IGNORECASE
+)
 UNKNOWN = "-"
 Found = tuple[str, str]
 """A build's answer in a column: "yes", "no", a text, or "-"; and how it was found out."""
@@ -25,7 +29,9 @@ Row = Mapping[str, Any]
 
 
 def columns(row: Row) -> dict[str, Found]:
-    """Return the columns of the table but the software's name, in its order, as the build shows them."""
+    """Return the columns of the table but the software's name, in its order, as the build shows
+    them.
+    """
     project = row["project"]
     licence = project.get("licence", "")
 
@@ -80,19 +86,28 @@ def _active(last: Mapping[str, str] | None) -> Found:
 def published() -> Mapping[str, Mapping[str, str]]:
     """Return the rows of the table that stand for a framework here, by its name."""
     text = resources.files("dlbench.reports").joinpath(_FILE).read_text(encoding="utf-8")
-    return {line["framework"]: line for line in csv.DictReader(text.splitlines()) if line["framework"]}
+    return {
+        line["framework"]: line for line in csv.DictReader(text.splitlines()) if line["framework"]
+    }
 
 
 def differs(then: str, here: str) -> bool:
-    """Tell whether an answer differs from the table's; unknown answers, and answers in words, do not."""
+    """Tell whether an answer differs from the table's; unknown answers, and answers in words, do
+    not.
+    """
     first = then.strip().lower()
     return first not in ("", "?") and here in ("yes", "no") and first.split(",")[0] != here
 
 
 def beside(row: Row) -> dict[str, Any]:
-    """Return a framework's columns (the table's answer, the one here and its source), and the differences."""
+    """Return a framework's columns (the table's answer, the one here and its source), and the
+    differences.
+    """
     then = published().get(row["name"], {})
-    found = {name: {"then": then.get(name, ""), "here": here, "how": how} for name, (here, how) in columns(row).items()}
+    found = {
+        name: {"then": then.get(name, ""), "here": here, "how": how}
+        for name, (here, how) in columns(row).items()
+    }
     return {
         "name": row["name"],
         "title": row["title"],

@@ -1,7 +1,8 @@
 """`dlbench tune --write FILE`: the fastest way to run a network, as a file to paste from.
 
-The file's name selects the form: a shell line, an env file, lines of a Dockerfile, or a Kubernetes container.
-Comments state the gain, the remaining steps (settings of the program), and the command that measures it again.
+The file's name selects the form: a shell line, an env file, lines of a Dockerfile, or a Kubernetes
+container. Comments state the gain, the remaining steps (settings of the program), and the command
+that measures it again.
 """
 
 import json
@@ -25,8 +26,8 @@ def check_file(path: Path) -> None:
     """Raise UsageError if a file's name selects no form, or its folder is missing."""
     if _form(path) not in _FORMS:
         raise UsageError(
-            f"--write {path}: the name must select a form. Name it FILE.sh (a shell line), FILE.env (an env file), "
-            "Dockerfile (ENV lines) or FILE.yaml (a Kubernetes container)."
+            f"--write {path}: the name must select a form. Name it FILE.sh (a shell line), "
+            "FILE.env (an env file), Dockerfile (ENV lines) or FILE.yaml (a Kubernetes container)."
         )
     if not path.absolute().parent.is_dir():
         raise UsageError(f"--write {path}: there is no folder {path.parent}. Make it first.")
@@ -47,7 +48,10 @@ def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
     count = cell.cpu_quota or cell.all_threads
     cpus = json.dumps({"cpu": f"{count:g}"})
     resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if count else []
-    named = [json.dumps({"name": name, "value": value}, ensure_ascii=False) for name, value in variables.items()]
+    named = [
+        json.dumps({"name": name, "value": value}, ensure_ascii=False)
+        for name, value in variables.items()
+    ]
     return [*resources, *(["env:"] if named else []), *(f"- {each}" for each in named)]
 
 

@@ -1,13 +1,15 @@
-"""Which launches of a block take turns: those of cells that do the same work, as many as fit into memory.
+"""Which launches of a block take turns: those of cells that do the same work, as many as fit into
+memory.
 
-Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel out
-(`reports.results.side_by_side`). Of a matrix, the rows of a column make a group: smaller groups alternate faster. After the
-first block, one row is at another column's place in each group, so that all cells of a network can be compared. Under a
-CPU quota rows and columns change parts. More cells than fit are divided by chance, anew in each block.
+Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel
+out (`reports.results.side_by_side`). Of a matrix, the rows of a column make a group: smaller groups
+alternate faster. After the first block, one row is at another column's place in each group, so that
+all cells of a network can be compared. Under a CPU quota rows and columns change parts. More cells
+than fit are divided by chance, anew in each block.
 
-Simulated for four rows, three columns and two blocks of launches that deviate by 2 %, a ratio within a column is known
-to 4.7 %, one within a row to 6.1 %. Without that row it would be 4.7 % and nothing, with rows as the second block's
-groups 5.8 and 5.6 %.
+Simulated for four rows, three columns and two blocks of launches that deviate by 2 %, a ratio
+within a column is known to 4.7 %, one within a row to 6.1 %. Without that row it would be 4.7 % and
+nothing, with rows as the second block's groups 5.8 and 5.6 %.
 """
 
 import math
@@ -30,23 +32,30 @@ from .sides import Side
 TURNS, SEQUENTIAL = ORDERS = ("turns", "sequential")
 """Launches follow one another: alternating within tenths of a second, or one after the other."""
 Group = tuple[PlannedLaunch, ...]
-"""Launches that belong together, in order: those that take turns, the two sides of a pair, else one."""
+"""Launches that belong together, in order: those that take turns, the two sides of a pair, else
+one."""
 
 FEWEST_MEMBERS = 3
-"""Of a part of a matrix. Of two, one of which is at another's place, too little could be compared."""
+"""Of a part of a matrix. Of two, one of which is at another's place, too little could be
+compared."""
 MOST_MEMBERS = 16
-"""Launches that take turns: with more of them a round takes long, and the machine changes within it."""
+"""Launches that take turns: with more of them a round takes long, and the machine changes within
+it."""
 LONG_LAUNCH = 60.0
-"""Seconds. The turns of a launch that is expected to last longer are too long to share rounds with others."""
+"""Seconds. The turns of a launch that is expected to last longer are too long to share rounds with
+others."""
 PEAK_PER_LEAST = 4
-"""A launch's peak of memory, in multiples of its weights, gradients and mini-batch, with room to spare."""
+"""A launch's peak of memory, in multiples of its weights, gradients and mini-batch, with room to
+spare."""
 _OF_A_PROCESS = 500_000_000
 """Bytes of a process that has imported its framework."""
 _SHARE_OF_MEMORY = 0.8
 
 
 def expected_peak(plan: Plan, cell: Cell) -> int:
-    """Return the bytes that a launch of a cell needs at most; of a mini-batch of unknown size those of its process."""
+    """Return the bytes that a launch of a cell needs at most; of a mini-batch of unknown size those
+    of its process.
+    """
     if cell.batch_size is None:
         return _OF_A_PROCESS
     least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size, cell.infers)
@@ -55,7 +64,9 @@ def expected_peak(plan: Plan, cell: Cell) -> int:
 
 def memory_for_launches(machine: Machine) -> int:
     """Return the bytes that launches which are alive at once may need together."""
-    there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
+    there = min(
+        machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes
+    )
     return int(_SHARE_OF_MEMORY * there)
 
 
@@ -65,7 +76,8 @@ class Together(Enum):
     WORK = "work"
     """All that do the same work."""
     COLUMN = "column"
-    """The rows of a column of a matrix, after the first block one of them at another column's place."""
+    """The rows of a column of a matrix, after the first block one of them at another column's
+    place."""
     BUILD = "build"
     """Those that differ in their builds alone, as releases do."""
 
@@ -82,26 +94,34 @@ class Grouping:
     together: Together = Together.WORK
 
     def groups(
-        self, launches: Sequence[PlannedLaunch], peaks: Mapping[Cell, int], seconds: Mapping[Cell, float]
+        self,
+        launches: Sequence[PlannedLaunch],
+        peaks: Mapping[Cell, int],
+        seconds: Mapping[Cell, float],
     ) -> list[Group]:
         """Return the launches of a block in groups, in the order of their first launches.
 
-        ``peaks`` are the bytes that launches of a cell needed, as far as known, and ``seconds`` how long they are
-        expected to last.
+        ``peaks`` are the bytes that launches of a cell needed, as far as known, and ``seconds`` how
+        long they are expected to last.
         """
         found: list[Group] = []
         for of_work in grouped(launches, lambda launch: self._work(launch.cell, seconds)).values():
             for together in self._divided(of_work):
-                needed = [peaks.get(launch.cell) or expected_peak(self.plan, launch.cell) for launch in together]
+                needed = [
+                    peaks.get(launch.cell) or expected_peak(self.plan, launch.cell)
+                    for launch in together
+                ]
                 size = self._members(needed)
                 for start in range(0, len(together), size):
                     found.append(_group(together[start : start + size]))
         return found
 
     def _divided(self, of_work: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
-        """Return the launches of one work, those of a matrix by columns, which are linked by one row at a time.
+        """Return the launches of one work, those of a matrix by columns, which are linked by one
+        row at a time.
 
-        Under a CPU quota the thread counts of a row are compared, so that there a group is a row under one quota.
+        Under a CPU quota the thread counts of a row are compared, so that there a group is a row
+        under one quota.
         """
         if self.together is not Together.COLUMN:
             return [list(of_work)]
@@ -122,7 +142,8 @@ class Grouping:
     def _linked(
         self, parts: Sequence[Sequence[PlannedLaunch]], across: Callable[[PlannedLaunch], Hashable]
     ) -> list[list[PlannedLaunch]]:
-        """Return the parts with the launches of one row or column ``across`` them, each at the next one's place.
+        """Return the parts with the launches of one row or column ``across`` them, each at the next
+        one's place.
 
         The seed draws which one.
         """
@@ -134,18 +155,27 @@ class Grouping:
         return [[following.get(launch, launch) for launch in part] for part in parts]
 
     def _members(self, needed: Sequence[int]) -> int:
-        """Return how many launches that need so many bytes are alive at once: the groups are as equal as possible."""
+        """Return how many launches that need so many bytes are alive at once: the groups are as
+        equal as possible.
+        """
         for parts in range(math.ceil(len(needed) / MOST_MEMBERS), len(needed)):
             size = math.ceil(len(needed) / parts)
-            if all(sum(needed[start : start + size]) <= self.memory_bytes for start in range(0, len(needed), size)):
+            if all(
+                sum(needed[start : start + size]) <= self.memory_bytes
+                for start in range(0, len(needed), size)
+            ):
                 return size
         return 1
 
     def _work(self, cell: Cell, seconds: Mapping[Cell, float]) -> Cell:
-        """Return what cells of one group share; a cell that is to run alone shares it with no other."""
+        """Return what cells of one group share; a cell that is to run alone shares it with no
+        other.
+        """
         if cell not in self.cells or seconds.get(cell, 0.0) > LONG_LAUNCH:
             return cell
-        return axes.without(cell, "framework") if self.together is Together.BUILD else group_of(cell)
+        return (
+            axes.without(cell, "framework") if self.together is Together.BUILD else group_of(cell)
+        )
 
 
 def _column(launch: PlannedLaunch) -> Hashable:
@@ -170,10 +200,12 @@ def _group(launches: Sequence[PlannedLaunch]) -> Group:
 
 
 def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
-    """Return how the launches of a plan are grouped: in this ``order``, or without one in turns wherever it helps.
+    """Return how the launches of a plan are grouped: in this ``order``, or without one in turns
+    wherever it helps.
 
-    Nothing can disturb a framework that computes nothing: its launches need no turns. Where first steps are measured,
-    no other launch may start beside them. Raises UsageError for an unknown order.
+    Nothing can disturb a framework that computes nothing: its launches need no turns. Where first
+    steps are measured, no other launch may start beside them. Raises UsageError for an unknown
+    order.
     """
     memory = memory_for_launches(machine)
     if order is not None:
@@ -183,7 +215,9 @@ def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
     refused = {cell: reason for cell in plan.cells if (reason := turns.refusal(cell))}
     able = frozenset(plan.cells) - refused.keys()
     if order == TURNS:
-        remarks = tuple(f"sequential launches of {name_of(cell)}: {reason}" for cell, reason in refused.items())
+        remarks = tuple(
+            f"sequential launches of {name_of(cell)}: {reason}" for cell, reason in refused.items()
+        )
         return Grouping(plan, able, memory, remarks)
     computing = frozenset(cell for cell in able if plan.row_of(cell).build.framework.computes)
     return Grouping(plan, computing, memory)
@@ -192,8 +226,8 @@ def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
 def of_pairs(plan: Plan, machine: Machine, order: str | None, of_run: Sequence[Side]) -> Grouping:
     """Return how the pairs of a plan's cells are made, as `of_plan` does.
 
-    Without an order both sides must fit into memory, and adapters of another revision, which may not know of turns, are
-    measured one after the other. Raises UsageError for an unknown order.
+    Without an order both sides must fit into memory, and adapters of another revision, which may
+    not know of turns, are measured one after the other. Raises UsageError for an unknown order.
     """
     grouping = of_plan(plan, machine, order)
     if order is not None:
@@ -205,5 +239,7 @@ def of_pairs(plan: Plan, machine: Machine, order: str | None, of_run: Sequence[S
 
 
 def _both_fit(plan: Plan, cell: Cell, machine: Machine) -> bool:
-    """Tell whether two launches of a cell fit into memory; of a mini-batch of unknown size it is assumed."""
+    """Tell whether two launches of a cell fit into memory; of a mini-batch of unknown size it is
+    assumed.
+    """
     return cell.batch_size is None or 2 * expected_peak(plan, cell) <= memory_for_launches(machine)

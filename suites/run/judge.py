@@ -1,7 +1,9 @@
-"""The verdict on a launch: parity with the float64 reference, plausibility, and the status that follows.
+"""The verdict on a launch: parity with the float64 reference, plausibility, and the status that
+follows.
 
-A guest can report anything. Its report is checked against the network's arithmetic, the limits of the machine, the
-host's clock and the steps of the parity check. These rules allow for noise: smaller errors are left to statistics.
+A guest can report anything. Its report is checked against the network's arithmetic, the limits of
+the machine, the host's clock and the steps of the parity check. These rules allow for noise:
+smaller errors are left to statistics.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,17 @@ from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.batches import check_number, checked_places
 from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
-from dlbench.adapters.protocol import ASYNC, FED, LOADER, Cell, HostObservation, Outcome, Parity, ParitySample, Status
+from dlbench.adapters.protocol import (
+    ASYNC,
+    FED,
+    LOADER,
+    Cell,
+    HostObservation,
+    Outcome,
+    Parity,
+    ParitySample,
+    Status,
+)
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.results.gpu_evidence import observe_launch
 from dlbench.reports.results.losses import Numbers, first_numbers, relative_error
@@ -27,19 +39,24 @@ from .launcher import LaunchRequest
 from .outcomes import UnreadableError
 
 FirstLosses = dict[tuple[object, ...], tuple[Numbers, ...]]
-"""The losses, or outputs, of the first steps of launches whose mathematics only their author knows, by `losses_key`."""
+"""The losses, or outputs, of the first steps of launches whose mathematics only their author knows,
+by `losses_key`."""
 
 
 def losses_key(file: str, cell: Cell, by_row: bool = False) -> tuple[object, ...]:
-    """Return the key of launches whose first losses must agree: the file's name, not threads or launch.
+    """Return the key of launches whose first losses must agree: the file's name, not threads or
+    launch.
 
-    Rows, which may be builds, must agree too, unless it is ``by_row``: reports then say which of them differ.
+    Rows, which may be builds, must agree too, unless it is ``by_row``: reports then say which of
+    them differ.
     """
     row = cell.framework if by_row else ""
     return file, row, cell.network, cell.device, cell.batch_size, cell.precision, cell.task
 
 
-def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False) -> None:
+def note_losses(
+    known: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False
+) -> None:
     """Keep the losses of the first launch of a user's own step."""
     losses = first_numbers(outcome.parity) if outcome.parity is not None else []
     if not family.specified and outcome.status is Status.OK and losses:
@@ -53,7 +70,9 @@ _ASYNCHRONOUS = "asynchronous: updates come in any order, so no reference can pr
 
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
-    """Return the verdict on a launch; raises UnreadableError where its answer does not fit the request."""
+    """Return the verdict on a launch; raises UnreadableError where its answer does not fit the
+    request.
+    """
     cell, answer, outside = request.launch.cell, outcome.parity_sample, outcome.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
@@ -65,7 +84,11 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
     if cell.infers:
         return _of_outputs(answer, request, network, outside)
     if request.reference is None:
-        why = _ASYNCHRONOUS if cell.sync == ASYNC else f"no reference for mini-batch {cell.batch_size}"
+        why = (
+            _ASYNCHRONOUS
+            if cell.sync == ASYNC
+            else f"no reference for mini-batch {cell.batch_size}"
+        )
         verdict = parity.unchecked(network, why, allowed)
     else:
         reference = parity.load(str(request.reference), outside.check_steps)
@@ -80,7 +103,9 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
     return verdict._replace(seconds=outside.reset_seconds + outside.read_seconds)
 
 
-def _of_outputs(answer: ParitySample, request: LaunchRequest, network: Network, outside: HostObservation) -> Parity:
+def _of_outputs(
+    answer: ParitySample, request: LaunchRequest, network: Network, outside: HostObservation
+) -> Parity:
     """Compare the outputs of a launch of inference with the reference's."""
     cell = request.launch.cell
     if request.reference is None:
@@ -97,7 +122,9 @@ def _of_outputs(answer: ParitySample, request: LaunchRequest, network: Network, 
     return parity.judge_outputs(outputs, expected, tolerance)
 
 
-def _of_own(answer: ParitySample | None, first: tuple[Numbers, ...] | None, network: Network, infers: bool) -> Parity:
+def _of_own(
+    answer: ParitySample | None, first: tuple[Numbers, ...] | None, network: Network, infers: bool
+) -> Parity:
     """Compare the losses or outputs of a launch's first steps with those of the first launch.
 
     That one agrees with itself.
@@ -107,28 +134,37 @@ def _of_own(answer: ParitySample | None, first: tuple[Numbers, ...] | None, netw
     if (outputs if infers else losses) is None:
         reason = f"the {what} of the first steps are not finite"
         return parity.unchecked(network, reason)._replace(verdict="disagrees")
-    found = first_numbers(parity.unchecked(network, "")._replace(losses=losses or [], outputs=outputs or []))
+    found = first_numbers(
+        parity.unchecked(network, "")._replace(losses=losses or [], outputs=outputs or [])
+    )
     if not found:
         return parity.unchecked(network, "the step reports no loss")
     pairs = list(zip(found, first or found, strict=False))
     error = max(relative_error(numbers, reference) for numbers, reference in pairs)
     tolerance = network.parity.loss_tolerance
     reason = (
-        f"{what} of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
-        f"(tolerance {tolerance:.0e}). Seed what is random in the file, or allow more with --loss-tolerance"
+        f"{what} of the first {len(pairs)} steps are off by {error:.1e} from those of the run's "
+        f"first launch (tolerance {tolerance:.0e}). Seed what is random in the file, or allow more "
+        "with --loss-tolerance"
     )
     verdict, reason = ("disagrees", reason) if error > tolerance else ("agrees", "")
     known = parity.unchecked(network, reason)._replace(verdict=verdict, loss_tolerance=tolerance)
     if infers:
-        return known._replace(outputs=outputs or [], output_error=min(error, 1e30), output_tolerance=tolerance)
+        return known._replace(
+            outputs=outputs or [], output_error=min(error, 1e30), output_tolerance=tolerance
+        )
     return known._replace(losses=losses or [], loss_error=error)
 
 
-def _observation(answer: ParitySample, reference: Observation, outside: HostObservation) -> Observation:
+def _observation(
+    answer: ParitySample, reference: Observation, outside: HostObservation
+) -> Observation:
     """Return the answer as arrays; what was not finite is NaN."""
     losses = [float("nan")] * outside.check_steps if answer.losses is None else answer.losses
     if len(losses) != outside.check_steps:
-        raise UnreadableError(f"{len(losses)} losses, where {outside.check_steps} steps were asked for")
+        raise UnreadableError(
+            f"{len(losses)} losses, where {outside.check_steps} steps were asked for"
+        )
     if set(answer.updates) != set(reference.updates):
         raise UnreadableError("the updates are not those of the network's parameters")
     updates = {}
@@ -136,19 +172,23 @@ def _observation(answer: ParitySample, reference: Observation, outside: HostObse
         entries = answer.updates[name]
         updates[name] = np.full(expected.shape, np.nan) if entries is None else np.array(entries)
         if updates[name].shape != expected.shape:
-            raise UnreadableError(f"{len(updates[name])} entries of {name}, where {len(expected)} were asked for")
+            raise UnreadableError(
+                f"{len(updates[name])} entries of {name}, where {len(expected)} were asked for"
+            )
     return Observation(losses, updates)
 
 
-# Single-precision operations a core can finish in a cycle: two fused multiply-adds (2 operations each) of so many
-# numbers (Intel 64 and IA-32 optimization manual; Zen 5's is the same). Matrix units do more, Arm's in float32 too.
+# Single-precision operations a core can finish in a cycle: two fused multiply-adds (2 operations
+# each) of so many numbers (Intel 64 and IA-32 optimization manual; Zen 5's is the same). Matrix
+# units do more, Arm's in float32 too.
 _FLOPS_PER_CYCLE = {"sme": 1024, "avx512f": 64, "avx2": 32}
 _FLOPS_PER_CYCLE_AT_LEAST = 32
 # The most that 16 bits gain: AMX finishes 2048 operations in bfloat16 a cycle.
 _NARROWER = 32
 # No processor's clock is faster, turbo included (6.2 GHz, Core i9-14900KS).
 _FASTEST_CLOCK = 6.5e9
-# The ceilings are those of NumPy's BLAS, and a framework's may be better by this factor. Seen at most here: 1.09.
+# The ceilings are those of NumPy's BLAS, and a framework's may be better by this factor. Seen at
+# most here: 1.09.
 _BEST_LIBRARY = 1.3
 
 
@@ -178,21 +218,33 @@ class Limits:
         return max(self.flops(count, precision) / min(count, self.cpus) for count in counts)
 
     def bandwidth(self, threads: int) -> float | None:
-        """Return the most bytes per second to and from memory; None where nothing sound was measured."""
-        measured = None if self.ceilings is None else self.ceilings.bandwidth_bytes_per_second(threads)
-        return None if measured is None else measured * self._unmeasured(threads) * (1 + self._spread(threads))
+        """Return the most bytes per second to and from memory; None where nothing sound was
+        measured.
+        """
+        measured = (
+            None if self.ceilings is None else self.ceilings.bandwidth_bytes_per_second(threads)
+        )
+        return (
+            None
+            if measured is None
+            else measured * self._unmeasured(threads) * (1 + self._spread(threads))
+        )
 
     def _unmeasured(self, threads: int) -> float:
-        """Return the CPUs of these threads over those of the most threads, up to them, that have a ceiling.
+        """Return the CPUs of these threads over those of the most threads, up to them, that have a
+        ceiling.
 
-        The ceiling of one thread does not limit two threads whose own ceiling was disturbed and left out.
+        The ceiling of one thread does not limit two threads whose own ceiling was disturbed and
+        left out.
         """
         assert self.ceilings is not None
         most = max(each.threads for each in self.ceilings.measured if each.threads <= threads)
         return min(threads, self.cpus) / min(most, self.cpus)
 
     def _spread(self, threads: int) -> float:
-        """Return by how much a ceiling may be too low: as its own samples differ, and 5 % at least."""
+        """Return by how much a ceiling may be too low: as its own samples differ, and 5 % at
+        least.
+        """
         assert self.ceilings is not None
         spreads = (
             each.gemm_flops_per_second / median_high(each.gemm_samples) - 1
@@ -204,8 +256,12 @@ class Limits:
 
 def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
     """Return the limits of a machine; ``kept`` are its ceilings as a store has them."""
-    sound = tuple(each for each in Ceilings.from_dict(kept).measured if not each.doubt) if kept else ()
-    known = [flops for flag, flops in _FLOPS_PER_CYCLE.items() if flag in machine.cpu.instruction_sets]
+    sound = (
+        tuple(each for each in Ceilings.from_dict(kept).measured if not each.doubt) if kept else ()
+    )
+    known = [
+        flops for flag, flops in _FLOPS_PER_CYCLE.items() if flag in machine.cpu.instruction_sets
+    ]
     per_cycle = max(known, default=_FLOPS_PER_CYCLE_AT_LEAST)
     return Limits(
         Ceilings(sound) if sound else None,
@@ -216,14 +272,22 @@ def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
 
 
 def judged(
-    request: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
+    request: LaunchRequest,
+    outcome: Outcome,
+    limits: Limits | None,
+    telemetry: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Return a launch's outcome with its parity and final status; without limits no rate is too high.
+    """Return a launch's outcome with its parity and final status; without limits no rate is too
+    high.
 
-    ``telemetry`` are the samples of its GPU. An outcome without a host observation is returned as it is: nothing was
-    timed.
+    ``telemetry`` are the samples of its GPU. An outcome without a host observation is returned as
+    it is: nothing was timed.
     """
-    if outcome.status is not Status.OK or request.launch.only_capabilities or outcome.outside is None:
+    if (
+        outcome.status is not Status.OK
+        or request.launch.only_capabilities
+        or outcome.outside is None
+    ):
         return outcome
     assert request.launch.network is not None
     network = from_data(request.launch.network)
@@ -231,35 +295,43 @@ def judged(
         verdict = parity_of(outcome, request, network)
     except UnreadableError as error:
         return Outcome(Status.CRASHED, f"its answer cannot be believed: {error}")
-    impossible = implausible(request.launch.cell, network, outcome, limits, telemetry, request.computes)
+    impossible = implausible(
+        request.launch.cell, network, outcome, limits, telemetry, request.computes
+    )
     status, reason = Status.OK, ""
     if verdict.verdict == "disagrees":
         status, reason = Status.PARITY_FAILED, verdict.reason
     if impossible:
         status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
-    return outcome._replace(status=status, reason=one_line(reason), parity=verdict, parity_sample=None)
+    return outcome._replace(
+        status=status, reason=one_line(reason), parity=verdict, parity_sample=None
+    )
 
 
-# The host's clock may show this much more than the samples, and as much as guest and host waited for a CPU, up to a
-# second: the time between samples, and the host's own waking up.
+# The host's clock may show this much more than the samples, and as much as guest and host waited
+# for a CPU, up to a second: the time between samples, and the host's own waking up.
 _CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
 # CPU time is counted in ticks of 0.01 s for each process; a few of them prove nothing.
 _TICK_SECONDS = 0.03
 # The CPU time that a guest reports may differ this much from the host's observation.
 _CLAIM_SHARE, _CLAIM_SECONDS = 0.15, 0.25
-# Fewer multiplications, this many times, of a 3 x 3 convolution by Winograd's F(4 x 4, 3 x 3) (Lavin, Gray 2016).
+# Fewer multiplications, this many times, of a 3 x 3 convolution by Winograd's F(4 x 4, 3 x 3)
+# (Lavin, Gray 2016).
 _FEWER_OPERATIONS = 4.0
 # The check's steps may take this many times as long as the timed ones, and this much longer.
 _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
-# They may take as little as this share of a timed step: other programs may have slowed every timed step.
+# They may take as little as this share of a timed step: other programs may have slowed every timed
+# step.
 _FASTER = 0.15
-# More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250.
+# More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a
+# B200 80 to 2250.
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
 # A CPU quota is granted in periods of this many seconds; a launch may exceed it by this share.
 _PERIOD_SECONDS, _QUOTA_SHARE = 0.1, 0.15
 # NVML's utilisation is of the last second, at most.
 _GPU_SECONDS = 2.0
-# Setting or reading the weights takes no more CPU time than this: Keras copied 0.23 GB/s on a slow host.
+# Setting or reading the weights takes no more CPU time than this: Keras copied 0.23 GB/s on a slow
+# host.
 _READ_BYTES_PER_SECOND, _READ_SECONDS = 0.2e9, 0.5
 # Settling the random numbers of a sampling machine takes this much more.
 _SETTLE_SECONDS = 1.5
@@ -273,12 +345,17 @@ def implausible(
     telemetry: Mapping[str, Any] | None = None,
     computes: bool = True,
 ) -> str:
-    """Return why a launch's number is implausible, with the figures of both sides; empty if it is plausible.
+    """Return why a launch's number is implausible, with the figures of both sides; empty if it is
+    plausible.
 
     ``telemetry`` is that of its GPU, by the driver.
     """
     assert outcome.outside is not None
-    found = [*_clock(outcome, outcome.outside), *_of_quota(cell, outcome.outside), *_of_turns(outcome.outside)]
+    found = [
+        *_clock(outcome, outcome.outside),
+        *_of_quota(cell, outcome.outside),
+        *_of_turns(outcome.outside),
+    ]
     if computes:
         step = median_high(outcome.step_seconds())
         # The least that a step must compute: of a mini-batch of unknown size, nothing.
@@ -288,11 +365,17 @@ def implausible(
         if not cell.on_cpu:
             limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
             if (rate := flops / step) > limit:
-                found.append(f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s; no GPU reaches {limit / 1e12:.3g}")
+                found.append(
+                    f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s; no GPU reaches "
+                    f"{limit / 1e12:.3g}"
+                )
             seconds = outcome.outside.timed_seconds
             seen = observe_launch(outcome, telemetry, cell.world_size).utilisation
             if seen is not None and seen.high <= 0 and seconds >= _GPU_SECONDS:
-                found.append(f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were timed")
+                found.append(
+                    f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were "
+                    "timed"
+                )
         elif limits is not None:
             found += _of_cpu(cell, network.family, outcome, step, flops, limits)
     return "; ".join(found)
@@ -304,33 +387,54 @@ def _clock(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
     dropped = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
     warmup = sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample if dropped > 0 else 0
     claimed = (sum(outcome.samples_ns) + warmup) * 1e-9
-    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outside.timed_waiting_seconds, _WAITING_SECONDS)
+    between = (
+        _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outside.timed_waiting_seconds, _WAITING_SECONDS)
+    )
     if not seen - between <= claimed <= seen * 1.02 + 0.01:
         yield f"its samples add up to {_s(claimed)}, and the host's clock saw {_s(seen)}"
 
 
 def _of_quota(cell: Cell, outside: HostObservation) -> Iterator[str]:
-    """All processes together use no more CPU time than the quota allows, unless some left its control group."""
-    # Each turn of several launches begins with the quota of a whole period, and ends before that of one is used up.
+    """All processes together use no more CPU time than the quota allows, unless some left its
+    control group.
+    """
+    # Each turn of several launches begins with the quota of a whole period, and ends before that of
+    # one is used up.
     periods = 2 * max(1, len(outside.turns)) * _PERIOD_SECONDS
-    allowed = cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + periods) + _TICK_SECONDS
+    allowed = (
+        cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + periods) + _TICK_SECONDS
+    )
     if cell.cpu_quota and outside.timed_cpu_seconds > allowed:
         yield (
-            f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in {_s(outside.timed_seconds)} under a "
-            f"CPU quota of {cell.cpu_quota:g}: some of them left their control group"
+            f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in "
+            f"{_s(outside.timed_seconds)} under a CPU quota of {cell.cpu_quota:g}: some of them "
+            "left their control group"
         )
 
 
 def _of_turns(outside: HostObservation) -> Iterator[str]:
-    """A launch stands still while others have their turns, unless one of its processes escapes being stopped."""
+    """A launch stands still while others have their turns, unless one of its processes escapes
+    being stopped.
+    """
     if outside.stopped_cpu_seconds > _TICK_SECONDS:
-        yield (f"its processes used {_s(outside.stopped_cpu_seconds)} of CPU time while other launches had their turns")
+        yield (
+            f"its processes used {_s(outside.stopped_cpu_seconds)} of CPU time while other "
+            "launches had their turns"
+        )
 
 
-def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObservation, step: float) -> Iterator[str]:
-    """The steps of the parity check are those that were timed: they take as long, by the clock and in CPU time."""
-    # The guest's report of its threads is its evidence: hidden helpers and invented time contradict it.
-    seen, claimed = outside.timed_cpu_seconds, 0.0 if outcome.threads is None else outcome.threads.cpu_seconds
+def _of_check(
+    cell: Cell, family: Family, outcome: Outcome, outside: HostObservation, step: float
+) -> Iterator[str]:
+    """The steps of the parity check are those that were timed: they take as long, by the clock and
+    in CPU time.
+    """
+    # The guest's report of its threads is its evidence: hidden helpers and invented time contradict
+    # it.
+    seen, claimed = (
+        outside.timed_cpu_seconds,
+        0.0 if outcome.threads is None else outcome.threads.cpu_seconds,
+    )
     if abs(claimed - seen) > _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
         yield f"it reports {_s(claimed)} of CPU time, and the host saw {_s(seen)}"
     if steps := outside.checked_steps:
@@ -338,18 +442,26 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObserva
         expected_cpu = steps * outside.timed_cpu_seconds / outcome.observed_steps()
         # Those that get mini-batches ahead of the steps begin each round with two.
         most = _SLOWER * (1 + 2 * cell.helpers / outside.check_steps)
-        # Other programs lengthen the time by the clock, but not the CPU time; a GPU's steps use hardly any of it.
+        # Other programs lengthen the time by the clock, but not the CPU time; a GPU's steps use
+        # hardly any of it.
         slower = took > most * steps * step + _SLOWER_SECONDS
         if slower and not (cell.on_cpu and cpu <= most * expected_cpu + _TICK_SECONDS):
-            yield f"timed, a step took {_s(step)}; right after, in the parity check, {_s(took / steps)}"
+            yield (
+                f"timed, a step took {_s(step)}; right after, in the parity check, "
+                f"{_s(took / steps)}"
+            )
         # Others work ahead, while the check is prepared too.
-        faster = cell.placement not in ("prefetched", LOADER) and took < _FASTER * steps * step - _SLOWER_SECONDS
+        faster = (
+            cell.placement not in ("prefetched", LOADER)
+            and took < _FASTER * steps * step - _SLOWER_SECONDS
+        )
         if faster and not (cell.on_cpu and cpu >= _FASTER * expected_cpu - _TICK_SECONDS):
             yield (
-                f"timed, a step took {_s(step)}; in the parity check it took {_s(took / steps)}: its work was done "
-                "elsewhere"
+                f"timed, a step took {_s(step)}; in the parity check it took {_s(took / steps)}: "
+                "its work was done elsewhere"
             )
-    # Work left undone when the samples ended, or done out of turn, shows where weights are only copied.
+    # Work left undone when the samples ended, or done out of turn, shows where weights are only
+    # copied.
     copying = _READ_SECONDS + 4 * family.parameter_count() / _READ_BYTES_PER_SECOND
     copying += 0.0 if family.trains else _SETTLE_SECONDS
     allowed = outside.checks * (max(1, outside.check_rounds) + 1) * copying
@@ -357,15 +469,22 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObserva
     waited = outside.reset_seconds + outside.read_seconds
     if spent > allowed if cell.on_cpu else waited > allowed + 2.0:
         yield (
-            f"after the last timed step it was busy for {_s(max(spent, waited))} while weights were put in place and "
-            f"read, which takes {_s(allowed)} at most: timed steps were still running, or work had been deferred"
+            f"after the last timed step it was busy for {_s(max(spent, waited))} while weights "
+            f"were put in place and read, which takes {_s(allowed)} at most: timed steps were "
+            "still running, or work had been deferred"
         )
 
 
-def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits) -> Iterator[str]:
+def _of_cpu(
+    cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits
+) -> Iterator[str]:
     assert outcome.outside is not None
     # Without a thread count it may have a thread for each CPU.
-    threads, steps, used = cell.all_threads or limits.cpus, outcome.observed_steps(), outcome.outside.timed_cpu_seconds
+    threads, steps, used = (
+        cell.all_threads or limits.cpus,
+        outcome.observed_steps(),
+        outcome.outside.timed_cpu_seconds,
+    )
     limit, under = limits.flops(threads, cell.precision), ""
     if cell.cpu_quota:
         # A sample may begin and end with the work of a period each.
@@ -374,21 +493,30 @@ def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: fl
         under = f" under a CPU quota of {cell.cpu_quota:g}"
     if flops / step > limit:
         yield (
-            f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and {counted(threads, 'thread')}"
-            f"{under} can do {limit / 1e9:.3g} GFLOP/s at most here"
+            f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and "
+            f"{counted(threads, 'thread')}{under} can do {limit / 1e9:.3g} GFLOP/s at most here"
         )
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
     if used + _TICK_SECONDS < least:
-        yield f"its processes used {_s(used)} of CPU time for {steps} steps, which need {_s(least)} at least"
-    # Weights that no cache holds are read forward, read and written by the update: three times their bytes. Inference
-    # only reads them. An embedding uses only some of its rows, and a sampling machine only reads.
+        yield (
+            f"its processes used {_s(used)} of CPU time for {steps} steps, which need {_s(least)} "
+            "at least"
+        )
+    # Weights that no cache holds are read forward, read and written by the update: three times
+    # their bytes. Inference only reads them. An embedding uses only some of its rows, and a
+    # sampling machine only reads.
     weights = 0 if family.learns_inputs or not family.trains else 4 * family.parameter_count()
     times = 1 if cell.infers else 3
     moved, bandwidth = times * (weights - limits.cache_bytes), limits.bandwidth(threads)
-    if bandwidth is not None and weights >= 4 * limits.cache_bytes and moved / step > bandwidth * 1.3:
+    if (
+        bandwidth is not None
+        and weights >= 4 * limits.cache_bytes
+        and moved / step > bandwidth * 1.3
+    ):
         yield (
-            f"a step of {_s(step)} moves at least {moved / 1e9:.3g} GB of weights, {moved / step / 1e9:.3g} GB/s, "
-            f"and the memory's measured bandwidth is {bandwidth / 1e9:.3g} GB/s"
+            f"a step of {_s(step)} moves at least {moved / 1e9:.3g} GB of weights, "
+            f"{moved / step / 1e9:.3g} GB/s, and the memory's measured bandwidth is "
+            f"{bandwidth / 1e9:.3g} GB/s"
         )
 
 

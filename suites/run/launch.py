@@ -1,11 +1,13 @@
 """Runs launches of cells, with their attempts, and makes a Record of each; stores nothing.
 
-Records are yielded when their launches have ended, so that a caller can store them before the next attempt begins. A
-disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
-machine is quiet, and where it is not, there is none. `reports.results.record.last_attempts` decides which one counts.
+Records are yielded when their launches have ended, so that a caller can store them before the next
+attempt begins. A disturbed launch is attempted again, at most ``most`` times in all; before each
+repetition the gate waits until the machine is quiet, and where it is not, there is none.
+`reports.results.record.last_attempts` decides which one counts.
 
-The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
-``variables`` (over those of the plan and the framework's own) and ``guest`` folder (another version of the adapters).
+The two sides of a comparison are two of these over one run: each with its own ``sources`` (other
+interpreters), ``variables`` (over those of the plan and the framework's own) and ``guest`` folder
+(another version of the adapters).
 
 Records do not contain the user, the host's name, paths of files, or any password (see `privacy`).
 """
@@ -70,12 +72,15 @@ class LaunchRunner:
     weights: Callable[[Cell], Path | None] = lambda cell: None
     """Returns the folder of a cell's large weights; None: they are drawn in each launch."""
     feeds: Callable[[Cell], FeedFiles | None] = lambda cell: None
-    """Returns the files of the mini-batches that a cell's steps take; None: they are drawn in each launch."""
+    """Returns the files of the mini-batches that a cell's steps take; None: they are drawn in each
+    launch."""
     machine: Machine | None = None
-    """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
-    follow from it; without it no launch counts as disturbed."""
+    """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a
+    launch was disturbed follow from it; without it no launch counts as disturbed."""
     gate: QuietGate | None = None
-    default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)  # by framework, mode and tuning
+    default_threads: Mapping[tuple[str, str, str], int] = field(
+        default_factory=dict
+    )  # by framework, mode and tuning
     variables: Mapping[str, str] = field(default_factory=dict)  # of this side alone
     guest: Path | None = None
     text: Text | None = None  # to train on, where the protocol has steps for it
@@ -84,7 +89,8 @@ class LaunchRunner:
     losses_by_row: bool = False
     """Whether the rows may compute different things, as releases may."""
     ceilings: dict[str, Any] | None = None
-    """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
+    """The machine's, as a store keeps them; without them the limits are those of the CPU's
+    instructions."""
     node: Callable[[], Node | None] = lambda: None
     """The node of a fleet as it is now: asked before each launch."""
     nvml: Any = field(default_factory=chosen_nvml.in_use)
@@ -96,7 +102,9 @@ class LaunchRunner:
 
     @cached_property
     def given_variables(self) -> dict[str, str]:
-        """The variables that the user gave these launches: those of the plan, and this side's own."""
+        """The variables that the user gave these launches: those of the plan, and this side's
+        own.
+        """
         return {**self.plan.variables, **self.variables}
 
     @cached_property
@@ -117,21 +125,31 @@ class LaunchRunner:
 
         As a ``member`` it takes turns with others.
 
-        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives a record of status SKIPPED
-        and starts nothing. Raises FrameworkEnvironmentError where a launch cannot write its folder, and
-        KeyboardInterrupt as it comes.
+        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives a
+        record of status SKIPPED and starts nothing. Raises FrameworkEnvironmentError where a launch
+        cannot write its folder, and KeyboardInterrupt as it comes.
         """
         cell, source = planned.cell, self.sources[planned.cell.framework]
         network, framework = self.plan.network_of(cell), source.build.framework
         tunable = framework.tunable(cell.mode, cell.device, network.family.name, cell.task)
-        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
+        default = (
+            self.default_threads.get((cell.framework, cell.mode, cell.tuning))
+            if cell.on_cpu
+            else None
+        )
         node, started = self.node(), datetime.now(UTC)
-        launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, member)
+        launched, software, telemetry = self._measure(
+            planned, protocol, source, skip, tunable, tick, member
+        )
         outcome = launched.outcome
         note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
         if outcome.software:
             software[TUNABLE] = list(tunable)
-            if cell.cpu_quota and cell.threads and (setting := framework.thread_setting(cell.mode, cell.threads)):
+            if (
+                cell.cpu_quota
+                and cell.threads
+                and (setting := framework.thread_setting(cell.mode, cell.threads))
+            ):
                 software[THREAD_SETTING] = setting
             if framework.external:  # dlbench's own adapters come with its version
                 software[DIGEST] = adapter_digest(framework)
@@ -179,13 +197,21 @@ class LaunchRunner:
         tick: Tick,
         member: Member | None,
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
-        """Launch a cell on its device and judge it; return it with additions to the record's software."""
+        """Launch a cell on its device and judge it; return it with additions to the record's
+        software.
+        """
         cell = planned.cell
         unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
         reason = unfit or (skip if source.interpreter else source.reason)
         gpus, software = ((), {}) if reason or cell.on_cpu else self._gpus(cell)
         if source.interpreter is None or reason or isinstance(gpus, str):
-            return Launched(Outcome(Status.SKIPPED, reason or (gpus if isinstance(gpus, str) else "")), 0.0), {}, None
+            return (
+                Launched(
+                    Outcome(Status.SKIPPED, reason or (gpus if isinstance(gpus, str) else "")), 0.0
+                ),
+                {},
+                None,
+            )
         uuids = ",".join(gpu.uuid or "" for gpu in gpus) or None
         framework, chosen = source.build.framework, in_force(cell.tuning, tunable)
         reference, feed = self.reference(cell), self.feeds(cell)
@@ -195,7 +221,10 @@ class LaunchRunner:
         launch = Launch(
             cell,
             protocol,
-            {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
+            {
+                **framework.launch_settings(cell.mode, chosen),
+                **self.plan.settings.get(framework.name, {}),
+            },
             str(cache),
             cpus=self._cpus(cell, framework, chosen),
             adapter_directory=framework.outside,
@@ -242,27 +271,46 @@ class LaunchRunner:
         for _ in range(_SUSPENDED_REPEATS):
             launched, telemetry = self._launch(request, watched, tick)
             # Where this process was stopped meanwhile, its clock says nothing about the guest.
-            if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
+            if not launched.suspended or launched.outcome.status not in (
+                Status.IMPLAUSIBLE,
+                Status.TIMED_OUT,
+            ):
                 break
         return launched, software, telemetry
 
     def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
-        """Return the GPUs of a launch, or why it cannot have them, and the description of them that a record keeps."""
+        """Return the GPUs of a launch, or why it cannot have them, and the description of them that
+        a record keeps.
+        """
         now = probe_gpus(self.nvml)
         named = dict.fromkeys(each.device for each in self.plan.cells if not each.on_cpu)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         found = devices.locate(
-            cell.device, self.machine.gpus if self.machine else now, now, cell.world_size, tuple(named), visible
+            cell.device,
+            self.machine.gpus if self.machine else now,
+            now,
+            cell.world_size,
+            tuple(named),
+            visible,
         )
         if isinstance(found, str):
             return found, {}
         identities = [gpu.identity(now.driver_version) for gpu in found]
-        return found, {"gpu": identities[0], **({"gpus": identities} if len(identities) > 1 else {})}
+        return found, {
+            "gpu": identities[0],
+            **({"gpus": identities} if len(identities) > 1 else {}),
+        }
 
-    def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> tuple[Launched, Telemetry]:
-        """Carry out a launch while its GPU is watched, and judge it; several instances each by itself."""
+    def _launch(
+        self, request: LaunchRequest, gpu: str | None, tick: Tick
+    ) -> tuple[Launched, Telemetry]:
+        """Carry out a launch while its GPU is watched, and judge it; several instances each by
+        itself.
+        """
         if request.launch.cell.instances > 1:
-            return run_instances(request, lambda each, look: self._launch(each, None, look)[0], tick), None
+            return run_instances(
+                request, lambda each, look: self._launch(each, None, look)[0], tick
+            ), None
         sampler = None if gpu is None else Sampler(gpu, self.nvml, own=of_a_launch)
         telemetry: Telemetry = None
         if sampler is not None:
@@ -272,46 +320,65 @@ class LaunchRunner:
         finally:
             if sampler is not None:
                 telemetry = sampler.stop()
-        return replace(launched, outcome=judged(request, launched.outcome, self._limits, telemetry)), telemetry
+        return replace(
+            launched, outcome=judged(request, launched.outcome, self._limits, telemetry)
+        ), telemetry
 
     def _with_its_cache(self, request: LaunchRequest, tick: Tick) -> Launched:
         """Carry out a launch, with an empty cache where each start is to be a cold one."""
         if not self.plan.cold_start:
             return self.launcher(request, tick)
-        with tempfile.TemporaryDirectory(prefix="dlbench-cache-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="dlbench-cache-", ignore_cleanup_errors=True
+        ) as folder:
             before = request.launch.cache_directory
-            variables = {name: value.replace(before, folder) for name, value in request.variables.items()}
+            variables = {
+                name: value.replace(before, folder) for name, value in request.variables.items()
+            }
             launch = request.launch._replace(cache_directory=folder)
             return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
     def threads(self, cell: Cell) -> int:
-        """Return the threads that a launch asks for, those that load its data included; 0: the framework decides."""
+        """Return the threads that a launch asks for, those that load its data included; 0: the
+        framework decides.
+        """
         if not cell.threads:
             return 0
         return cell.all_threads + self.sources[cell.framework].build.framework.helpers
 
     def has_a_cpu_each(self, cell: Cell) -> bool:
-        """Tell whether there is a CPU for each thread of a launch, and no quota that makes them wait."""
+        """Tell whether there is a CPU for each thread of a launch, and no quota that makes them
+        wait.
+        """
         if cell.cpu_quota:
             return False
         return self.machine is None or self.threads(cell) <= self.machine.cpu.effective_cpus
 
     def places(self, cell: Cell) -> list[tuple[int, ...]]:
-        """Return the sets of CPUs that a cell may have in a round of launches that take turns; none: any CPUs."""
+        """Return the sets of CPUs that a cell may have in a round of launches that take turns;
+        none: any CPUs.
+        """
         if self.machine is None or binds(cell):
             return []
         return places(self.machine.cpu, self.threads(cell))
 
     def _cpus(self, cell: Cell, framework: Framework, chosen: Iterable[str]) -> list[int] | None:
-        """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
+        """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell
+        finds too few.
+        """
         if not binds(cell):
             one_node = framework.bound_to_one_node(chosen)
-            return list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
+            return (
+                list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
+            )
         workers = cell.world_size * cell.instances
         needed = cell.all_threads + framework.helpers * cell.instances
         mask = None if self.machine is None else bound_mask(self.machine.cpu, needed, workers)
         if mask is None:
-            raise UsageError(f"{needed} threads cannot be bound to as many CPUs here: this process may use fewer.")
+            raise UsageError(
+                f"{needed} threads cannot be bound to as many CPUs here: this process may use "
+                "fewer."
+            )
         return list(mask)
 
 
@@ -324,24 +391,33 @@ def run_attempts(
     skip_reason: Callable[[Cell], str] = lambda cell: "",
     tick: Tick = no_tick,
 ) -> Iterator[list[Record]]:
-    """Yield the records of each attempt at a launch, or at a group of them, by the runner of its side.
+    """Yield the records of each attempt at a launch, or at a group of them, by the runner of its
+    side.
 
-    There are attempts until no launch was disturbed, at most ``most``. Raises what `LaunchRunner.attempt` raises; no
-    process of any launch is left then.
+    There are attempts until no launch was disturbed, at most ``most``. Raises what
+    `LaunchRunner.attempt` raises; no process of any launch is left then.
     """
     gate = runners[launches[0].side].gate
     for attempt in range(most):
         if attempt and gate is not None and not gate.before_repeat():
             return
         attempts = [
-            partial(runners[each.side].attempt, each, protocol_of(each.cell), attempt, skip=skip_reason(each.cell))
+            partial(
+                runners[each.side].attempt,
+                each,
+                protocol_of(each.cell),
+                attempt,
+                skip=skip_reason(each.cell),
+            )
             for each in launches
         ]
         if len(launches) == 1:
             records = [attempts[0](tick)]
         else:
             members = _members(runners, launches, protocol_of(launches[0].cell), attempt)
-            calls = [partial(each, member=member) for each, member in zip(attempts, members, strict=True)]
+            calls = [
+                partial(each, member=member) for each, member in zip(attempts, members, strict=True)
+            ]
             records = at_once(calls, members[0].turns, tick)
             group = secrets.token_hex(4)
             records = [replace(record, group=group) for record in records]
@@ -351,9 +427,14 @@ def run_attempts(
 
 
 def _members(
-    runners: Mapping[str, LaunchRunner], launches: Sequence[PlannedLaunch], protocol: Protocol, attempt: int
+    runners: Mapping[str, LaunchRunner],
+    launches: Sequence[PlannedLaunch],
+    protocol: Protocol,
+    attempt: int,
 ) -> list[Member]:
-    """Return the places of launches among those that take turns: of the two sides of a cell, or of several cells."""
+    """Return the places of launches among those that take turns: of the two sides of a cell, or of
+    several cells.
+    """
     first = launches[0]
     seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
     cells = [each.cell for each in launches]
@@ -366,6 +447,11 @@ def _members(
     needed = len(launches) if len(set(cells)) == 1 else 1
     turns = Turns(len(launches), seed, rounds, needed, cpus, cells)
     return [
-        Member(turns, number, runners[each.side].places(each.cell), runners[each.side].has_a_cpu_each(each.cell))
+        Member(
+            turns,
+            number,
+            runners[each.side].places(each.cell),
+            runners[each.side].has_a_cpu_each(each.cell),
+        )
         for number, each in enumerate(launches)
     ]

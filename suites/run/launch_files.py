@@ -1,8 +1,8 @@
 """Files that launches map: large weights, and the mini-batches that steps take one after another.
 
-Drawing a hundred million numbers in each launch takes memory and up to a second. A run makes the files that it needs,
-checks each number of existing ones, and rewrites truncated or changed files. A launch whose weights are missing or
-truncated draws the same numbers.
+Drawing a hundred million numbers in each launch takes memory and up to a second. A run makes the
+files that it needs, checks each number of existing ones, and rewrites truncated or changed files. A
+launch whose weights are missing or truncated draws the same numbers.
 """
 
 import contextlib
@@ -60,12 +60,20 @@ def remove() -> None:
 
 
 def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
-    """Return a look-up of the folder of each cell's large weights, after making or checking its files."""
-    return _prepared(plan, machine, plan.network_of, lambda network: checked_weights(network, report))
+    """Return a look-up of the folder of each cell's large weights, after making or checking its
+    files.
+    """
+    return _prepared(
+        plan, machine, plan.network_of, lambda network: checked_weights(network, report)
+    )
 
 
-def prepare_feeds(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], FeedFiles | None]:
-    """Return a look-up of the files of each cell whose steps take mini-batches, after making or checking them."""
+def prepare_feeds(
+    plan: Plan, machine: Machine, report: Report
+) -> Callable[[Cell], FeedFiles | None]:
+    """Return a look-up of the files of each cell whose steps take mini-batches, after making or
+    checking them.
+    """
 
     def key(cell: Cell) -> tuple[Network, int] | None:
         network = plan.network_of(cell)
@@ -76,19 +84,31 @@ def prepare_feeds(plan: Plan, machine: Machine, report: Report) -> Callable[[Cel
 
 
 def _prepared(
-    plan: Plan, machine: Machine, key: Callable[[Cell], Key | None], make: Callable[[Key], Made | None]
+    plan: Plan,
+    machine: Machine,
+    key: Callable[[Cell], Key | None],
+    make: Callable[[Key], Made | None],
 ) -> Callable[[Cell], Made | None]:
-    """Return a look-up of what is made, once for each key, for the cells that compute and fit into memory."""
+    """Return a look-up of what is made, once for each key, for the cells that compute and fit into
+    memory.
+    """
     found: dict[Key | None, Made | None] = {None: None}
     for cell in plan.cells:
         wanted, computes = key(cell), plan.row_of(cell).build.framework.computes
-        if wanted is not None and wanted not in found and computes and not too_large(plan, cell, machine):
+        if (
+            wanted is not None
+            and wanted not in found
+            and computes
+            and not too_large(plan, cell, machine)
+        ):
             found[wanted] = make(wanted)
     return lambda cell: found.get(key(cell))
 
 
 def checked_weights(network: Network, report: Report) -> Path | None:
-    """Return the folder of a network's weights with the right numbers in its files; None without a large weight."""
+    """Return the folder of a network's weights with the right numbers in its files; None without a
+    large weight.
+    """
     large = [each for each in network.family.parameters() if in_file(each)]
 
     def files(place: Path) -> Iterable[tuple[Path, Parts]]:
@@ -97,7 +117,11 @@ def checked_weights(network: Network, report: Report) -> Path | None:
             yield Path(weight_file(str(place), parameter, purpose)), partial(_parts, drawn)
 
     size = 2 * 4 * sum(math.prod(each.shape) for each in large)
-    return _checked(network, "large weights", size, files, "each launch draws them", report) if large else None
+    return (
+        _checked(network, "large weights", size, files, "each launch draws them", report)
+        if large
+        else None
+    )
 
 
 def _parts(array: np.ndarray) -> Iterable[bytes]:
@@ -105,11 +129,16 @@ def _parts(array: np.ndarray) -> Iterable[bytes]:
 
 
 def checked_feeds(network: Network, batch_size: int, report: Report) -> FeedFiles | None:
-    """Return the files with the right mini-batches in them; None, with a report, where they cannot be written."""
+    """Return the files with the right mini-batches in them; None, with a report, where they cannot
+    be written.
+    """
     feeds = {purpose: Feed(network, batch_size, purpose) for purpose in (TIMED, CHECKED)}
 
     def files(place: Path) -> Iterable[tuple[Path, Parts]]:
-        return [(Path(path_of(str(place), batch_size, purpose)), feed.drawn) for purpose, feed in feeds.items()]
+        return [
+            (Path(path_of(str(place), batch_size, purpose)), feed.drawn)
+            for purpose, feed in feeds.items()
+        ]
 
     size = sum(feed.count * feed.record_bytes for feed in feeds.values())
     otherwise = "launches draw them, and those that load them from a file are left out"
@@ -117,7 +146,11 @@ def checked_feeds(network: Network, batch_size: int, report: Report) -> FeedFile
     if place is None:
         return None
     digest, timed = folders.file_digest(Path(path_of(str(place), batch_size, TIMED))), feeds[TIMED]
-    described = {"digest": digest[:16], "mini_batches": timed.count, "mini_batch_bytes": timed.record_bytes}
+    described = {
+        "digest": digest[:16],
+        "mini_batches": timed.count,
+        "mini_batch_bytes": timed.record_bytes,
+    }
     return FeedFiles(place, described)
 
 
@@ -129,7 +162,9 @@ def _checked(
     otherwise: str,
     report: Report,
 ) -> Path | None:
-    """Return the folder of a network's files with these parts; None, with a report, if they cannot be written."""
+    """Return the folder of a network's files with these parts; None, with a report, if they cannot
+    be written.
+    """
     place, drawing = folder() / f"{network.name}-{network_digest(network)}", False
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -141,10 +176,16 @@ def _checked(
                     report(f"{path} was truncated or changed; rewriting it")
                 elif not drawing:
                     drawing = True
-                    report(f"drawing {what} of {network.name}, once: {size / folders.MEGABYTE:.1f} MB in {place}")
+                    report(
+                        f"drawing {what} of {network.name}, once: {size / folders.MEGABYTE:.1f} MB "
+                        f"in {place}"
+                    )
                 _write(path, parts)
     except OSError as error:
-        report(f"{what} of {network.name} cannot be stored in {place} ({error.strerror or error}): {otherwise}")
+        report(
+            f"{what} of {network.name} cannot be stored in {place} ({error.strerror or error}): "
+            f"{otherwise}"
+        )
         return None
     return place
 

@@ -1,8 +1,10 @@
-"""Carries out one launch, data in and data out: ``launch_process`` starts the framework's interpreter.
+"""Carries out one launch, data in and data out: ``launch_process`` starts the framework's
+interpreter.
 
-A `Launcher` is any function that does so; tests replace it by one that answers at once. The host reads its clock and
-the guest's CPU time at each mark of the guest, which waits for an answer there: nothing is read while a step runs. The
-parity check after the timed samples is drawn at random here, and sent only then.
+A `Launcher` is any function that does so; tests replace it by one that answers at once. The host
+reads its clock and the guest's CPU time at each mark of the guest, which waits for an answer there:
+nothing is read while a step runs. The parity check after the timed samples is drawn at random here,
+and sent only then.
 """
 
 import contextlib
@@ -87,7 +89,8 @@ class LaunchRequest:
     reference: Path | None = None  # of its parity check
     computes: bool = True  # False: the framework says of itself that it computes nothing
     first_losses: tuple[Numbers, ...] | None = None
-    """Losses or outputs of an earlier launch, which this one must agree with: only the guest knows the mathematics."""
+    """Losses or outputs of an earlier launch, which this one must agree with: only the guest knows
+    the mathematics."""
     meeting: "Meeting | None" = None
     """Where it begins and ends its timed steps together with other instances; see `instances`."""
     member: Member | None = None
@@ -97,7 +100,9 @@ class LaunchRequest:
 
     @property
     def check_steps(self) -> tuple[int, ...]:
-        """How many steps the parity check may have: as many as the reference holds, none without mathematics."""
+        """How many steps the parity check may have: as many as the reference holds, none without
+        mathematics.
+        """
         if self.launch.network is not None and not from_data(self.launch.network).family.specified:
             return ()
         if self.reference is None:
@@ -106,7 +111,8 @@ class LaunchRequest:
             return parity.steps_in(str(self.reference))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise FrameworkEnvironmentError(
-                f"The reference {self.reference} cannot be read ({error}). Remove it to compute it again."
+                f"The reference {self.reference} cannot be read ({error}). Remove it to compute it "
+                "again."
             ) from error
 
 
@@ -147,7 +153,9 @@ class Meeting(threading.Barrier):
         self.abort()
 
 
-def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: Meeting | Turns, tick: Tick) -> list[Result]:
+def at_once(
+    launches: Sequence[Callable[[Tick], Result]], meeting: Meeting | Turns, tick: Tick
+) -> list[Result]:
     """Run launches that meet or take turns, each in a thread, and return their results.
 
     Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
@@ -189,15 +197,17 @@ def guest_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 _LONGEST_LINE = 200
 _LONG_STEP = 0.15
-"""Seconds of a step from which one check step more is noticeable, so that mostly the shortest check is requested."""
+"""Seconds of a step from which one check step more is noticeable, so that mostly the shortest check
+is requested."""
 _SELDOM = 0.1
 """Probability of requesting another length than the shortest."""
 _ENOUGH_SECONDS = 0.2
-"""Rounds are repeated until their steps last this long: shorter ones cannot be compared with the timed samples."""
+"""Rounds are repeated until their steps last this long: shorter ones cannot be compared with the
+timed samples."""
 _MOST_ROUNDS = 6
 _SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
-"""A check is repeated where its steps take more than `_SLOW` or less than `_FAST` times as long as the timed ones, give
-or take `_SLACK_SECONDS`: other programs may have used the CPUs."""
+"""A check is repeated where its steps take more than `_SLOW` or less than `_FAST` times as long as
+the timed ones, give or take `_SLACK_SECONDS`: other programs may have used the CPUs."""
 _MOST_CHECKS = 4
 
 
@@ -217,10 +227,11 @@ class LaunchMonitor:
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``.
 
-        A check takes one of ``check_steps``; without any there is no check. ``meeting`` joins it with the monitor of
-        another launch, in another thread; as a ``member`` it takes turns with others, and has the machine to itself for
-        its profile if it is ``profiled``. ``group`` is that of a launch with a CPU quota, ``counters`` are those of the
-        packages' energy (None: here).
+        A check takes one of ``check_steps``; without any there is no check. ``meeting`` joins it
+        with the monitor of another launch, in another thread; as a ``member`` it takes turns with
+        others, and has the machine to itself for its profile if it is ``profiled``. ``group`` is
+        that of a launch with a CPU quota, ``counters`` are those of the packages' energy (None:
+        here).
         """
         line.setblocking(False)
         self.line = line
@@ -261,7 +272,9 @@ class LaunchMonitor:
             line, _, self._heard = self._heard.partition(b"\n")
             self._mark(line[:_LONGEST_LINE].decode("ascii", "replace"))
         if len(self._heard) > _LONGEST_LINE:
-            self.wrong = self.wrong or f"it said more than {_LONGEST_LINE} characters where a word belongs"
+            self.wrong = (
+                self.wrong or f"it said more than {_LONGEST_LINE} characters where a word belongs"
+            )
         if self.wrong:
             with contextlib.suppress(OSError):
                 self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
@@ -269,12 +282,16 @@ class LaunchMonitor:
         return not self.over
 
     def observation(self) -> HostObservation | None:
-        """Return the observation; None where the timed samples never ended, or the check did not."""
+        """Return the observation; None where the timed samples never ended, or the check did
+        not.
+        """
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
         steps, rounds = self._check if self._asked else (0, 0)
         seconds, cpu_seconds, waiting = self._spent[END]
-        reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
+        reset, checked, read = (
+            self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ)
+        )
         used = quota.used_between(*self._quota) if len(self._quota) == 2 else None
         check = (steps, rounds, *reset, *checked, *read)
         return HostObservation(
@@ -291,7 +308,9 @@ class LaunchMonitor:
 
     def _energy(self, seconds: float) -> CpuEnergy:
         if self._meeting is not None:
-            return CpuEnergy(None, "several instances ran at once, and the counters are of all programs")
+            return CpuEnergy(
+                None, "several instances ran at once, and the counters are of all programs"
+            )
         return CpuEnergy(*self._counters.spent(self._energy_parts, seconds))
 
     def _mark(self, words: str) -> None:
@@ -361,7 +380,9 @@ class LaunchMonitor:
             self.turns.start()
 
     def _may_profile(self) -> bool:
-        """Tell whether a profile may come now: after the timed steps, and after the check where one was begun."""
+        """Tell whether a profile may come now: after the timed steps, and after the check where one
+        was begun.
+        """
         return self._profiled and END in self._spent and not (self._asked and self._expected)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
@@ -422,21 +443,26 @@ class LaunchMonitor:
 
 
 def used_and_awaited(supervisor: int) -> tuple[float, float]:
-    """Return the CPU seconds so far of this process and its descendants, and the seconds they waited for a CPU.
+    """Return the CPU seconds so far of this process and its descendants, and the seconds they
+    waited for a CPU.
 
-    The first include ended descendants. The second are those of the main threads, of the host itself, and the
-    hypervisor's steal time; 0 if the kernel does not report them.
+    The first include ended descendants. The second are those of the main threads, of the host
+    itself, and the hypervisor's steal time; 0 if the kernel does not report them.
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
     for process in (supervisor, *descendants(supervisor)):
         with contextlib.suppress(psutil.Error):
-            used += sum(psutil.Process(process).cpu_times()[:4])  # user, system, and of ended children waited for
+            used += sum(
+                psutil.Process(process).cpu_times()[:4]
+            )  # user, system, and of ended children waited for
             awaited += _waited(process)
     return used, awaited
 
 
 def _waited(process: int) -> float:
-    """Return the seconds that a process's main thread was ready to run and did not, by the kernel's scheduler."""
+    """Return the seconds that a process's main thread was ready to run and did not, by the kernel's
+    scheduler.
+    """
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) * 1e-9
     except (OSError, ValueError, IndexError):
@@ -487,7 +513,9 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
             _reap(child)
             end_strays(str(directory))
         wall_seconds = time.monotonic() - start - monitor.held_seconds
-        outcome = outcome_of(request.launch, directory, monitor, child.returncode, stderr, ended, kills)
+        outcome = outcome_of(
+            request.launch, directory, monitor, child.returncode, stderr, ended, kills
+        )
         outcome = outcome._replace(phases={"start": start, **outcome.phases})
         return Launched(outcome, wall_seconds, suspended)
     finally:
@@ -496,16 +524,26 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Group | None) -> "subprocess.Popen[bytes]":
-    """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
+def _start(
+    request: LaunchRequest, directory: Path, line: int, group: quota.Group | None
+) -> "subprocess.Popen[bytes]":
+    """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into
+    its group.
+    """
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     supervisor.append("shown" if request.shown else "dropped")
-    # An isolated interpreter (-I) would ignore PYTHONPATH and the like; without -I it leaves out the user's packages.
+    # An isolated interpreter (-I) would ignore PYTHONPATH and the like; without -I it leaves out
+    # the user's packages.
     isolated = not any(name.startswith("PYTHON") for name in request.variables)
     options = ["-I"] if isolated else ["-s"]
     if request.shown:
         options.append("-u")
-    command = [str(request.interpreter), *options, str(request.guest or GUEST_DIRECTORY), str(directory)]
+    command = [
+        str(request.interpreter),
+        *options,
+        str(request.guest or GUEST_DIRECTORY),
+        str(directory),
+    ]
     own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), LAUNCH_MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
@@ -531,10 +569,14 @@ def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Grou
 
 
 def _control_directory(launch: Launch) -> Path:
-    """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is no room for it."""
+    """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is
+    no room for it.
+    """
     directory = None
     try:
-        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-")).absolute()  # the guest stands in it
+        directory = Path(
+            tempfile.mkdtemp(prefix="dlbench-launch-")
+        ).absolute()  # the guest stands in it
         (directory / "tmp").mkdir()
         write_launch(str(directory), launch)
         return directory
@@ -542,16 +584,20 @@ def _control_directory(launch: Launch) -> Path:
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
         raise FrameworkEnvironmentError(
-            f"A launch cannot write its folder for temporary files: {error.strerror or error}. Make room there, or set "
-            "TMPDIR to a folder you may write to; --resume continues."
+            f"A launch cannot write its folder for temporary files: {error.strerror or error}. "
+            "Make room there, or set TMPDIR to a folder you may write to; --resume continues."
         ) from error
 
 
 def _reap(child: "subprocess.Popen[bytes]") -> str:
-    """End what is left of a launch, wait for its supervisor, and return the end of the guest's stderr."""
+    """End what is left of a launch, wait for its supervisor, and return the end of the guest's
+    stderr.
+    """
     if child.poll() is None:
         with contextlib.suppress(psutil.Error):
-            for process in reversed(psutil.Process(child.pid).children(recursive=True)):  # the last started first
+            for process in reversed(
+                psutil.Process(child.pid).children(recursive=True)
+            ):  # the last started first
                 with contextlib.suppress(psutil.Error):
                     process.kill()
     signal_group(child.pid, signal.SIGKILL)
@@ -565,9 +611,15 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
 
 
 def _wait(
-    child: "subprocess.Popen[bytes]", seconds: float, monitor: LaunchMonitor, directory: Path, tick: Tick
+    child: "subprocess.Popen[bytes]",
+    seconds: float,
+    monitor: LaunchMonitor,
+    directory: Path,
+    tick: Tick,
 ) -> tuple[tuple[Status, str] | None, bool]:
-    """Wait for the child without spinning; return why it must be ended, and whether this process was stopped."""
+    """Wait for the child without spinning; return why it must be ended, and whether this process
+    was stopped.
+    """
     awake, suspended = time.monotonic(), False
     deadline, next_tick = awake + seconds, awake + _TICK_SECONDS
     with _news(child, monitor) as wait:
@@ -586,16 +638,22 @@ def _wait(
                 next_tick = awake + _TICK_SECONDS
                 tick(directory)
                 if bytes_in(directory, _MOST_BYTES) > _MOST_BYTES:
-                    reason = f"ended: it wrote more than {_MOST_BYTES // 1024**3} GiB into its folder"
+                    reason = (
+                        f"ended: it wrote more than {_MOST_BYTES // 1024**3} GiB into its folder"
+                    )
                     return (Status.CRASHED, reason), suspended
     return None, suspended
 
 
 @contextlib.contextmanager
-def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[Callable[[float], None]]:
-    """Give a function that sleeps until the child ends, the guest writes, or the given seconds are over.
+def _news(
+    child: "subprocess.Popen[bytes]", monitor: LaunchMonitor
+) -> Iterator[Callable[[float], None]]:
+    """Give a function that sleeps until the child ends, the guest writes, or the given seconds are
+    over.
 
-    On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be measuring.
+    On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be
+    measuring.
     """
     try:
         descriptor = os.pidfd_open(child.pid)
@@ -608,7 +666,9 @@ def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[
             selector.register(monitor.line, selectors.EVENT_READ)
 
         def wait(seconds: float) -> None:
-            for key, _ in selector.select(seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)):
+            for key, _ in selector.select(
+                seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)
+            ):
                 if key.fileobj is monitor.line and not monitor.listen():
                     selector.unregister(monitor.line)
 
@@ -628,10 +688,11 @@ def outcome_of(
     ended: tuple[Status, str] | None = None,
     oom_kills: int = 0,
 ) -> Outcome:
-    """Return the outcome of a launch whose processes ended with this exit code and the end of this stderr.
+    """Return the outcome of a launch whose processes ended with this exit code and the end of this
+    stderr.
 
-    ``ended`` is the status and the reason where the host ended them; ``oom_kills`` counts the kernel's, on the whole
-    machine, meanwhile.
+    ``ended`` is the status and the reason where the host ended them; ``oom_kills`` counts the
+    kernel's, on the whole machine, meanwhile.
     """
     status, why = ended or (None, "")
     phase = read_phase(directory)[0] if ended else ""
@@ -652,21 +713,28 @@ def outcome_of(
         if outcome.status is not Status.OK or not launch.times_steps:
             return outcome
         observation = monitor.observation()
-        if observation is not None and outcome.turns != ([] if monitor.turns is None else monitor.turns.samples):
+        if observation is not None and outcome.turns != (
+            [] if monitor.turns is None else monitor.turns.samples
+        ):
             wrong = "its outcome and its messages have different numbers of samples in turns"
         elif observation is not None and monitor.timed_steps == outcome.observed_steps():
             outcome = outcome._replace(outside=observation)
             if monitor.turns is None:
                 return outcome
             return without_growth(without_pauses(outcome, monitor.turns.pauses))
-        said = f"its outcome has {outcome.observed_steps()} timed steps, its messages have {monitor.timed_steps}"
+        said = (
+            f"its outcome has {outcome.observed_steps()} timed steps, its messages have "
+            f"{monitor.timed_steps}"
+        )
         wrong = wrong or (said if observation else "it came without the requested parity check")
     except FileNotFoundError:
         if not wrong:
             return _without_answer(code, stderr, oom_kills)
     except UnreadableError as error:
         wrong = str(error)
-    return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST_REASON))
+    return Outcome(
+        Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST_REASON)
+    )
 
 
 def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
@@ -674,7 +742,10 @@ def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
     said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
     tail = f"; end of stderr: {said}" if said else ""
     if code == -signal.SIGKILL and oom_kills > 0:
-        return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
+        return Outcome(
+            Status.OUT_OF_MEMORY,
+            "killed by the kernel: the machine or its cgroup ran out of memory",
+        )
     if code < 0:
         name = next((each.name for each in signal.Signals if each == -code), "unknown")
         return Outcome(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
@@ -702,7 +773,9 @@ def signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def end_strays(mark: str) -> None:
-    """Kill the processes that a launch left in other sessions: they would disturb later measurements."""
+    """Kill the processes that a launch left in other sessions: they would disturb later
+    measurements.
+    """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(LAUNCH_MARK) == mark:

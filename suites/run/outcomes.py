@@ -1,8 +1,8 @@
 """Reads the folder that a guest leaves: its phase and its outcome.
 
-Nothing in it is trusted. A guest can replace a file by anything (a link, a FIFO, a folder, a gigabyte), and reading
-must neither hang nor fill the memory. Types, ranges, lengths and consistency of an outcome are checked by models made
-from the protocol's own tuples.
+Nothing in it is trusted. A guest can replace a file by anything (a link, a FIFO, a folder, a
+gigabyte), and reading must neither hang nor fill the memory. Types, ranges, lengths and consistency
+of an outcome are checked by models made from the protocol's own tuples.
 """
 
 import itertools
@@ -45,7 +45,9 @@ class UnreadableError(Exception):
 
 
 def read_json(path: Path, most: int = MOST_BYTES) -> Any:
-    """Return the JSON in a plain file; raises FileNotFoundError and UnreadableError. NaN and Infinity are no JSON."""
+    """Return the JSON in a plain file; raises FileNotFoundError and UnreadableError. NaN and
+    Infinity are no JSON.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -60,7 +62,9 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         content = file.read(most + 1)
     if len(content) > most:
         size = f"{most // 1024**2} MiB" if most >= 1024**2 else f"{most} bytes"
-        raise UnreadableError(f"{path.name} has {max(found.st_size, len(content))} bytes, more than {size}")
+        raise UnreadableError(
+            f"{path.name} has {max(found.st_size, len(content))} bytes, more than {size}"
+        )
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:
@@ -74,11 +78,15 @@ def _refuse(word: str) -> Any:
 
 
 def read_phase(directory: Path) -> tuple[str, float | None]:
-    """Return the phase the guest says it is in and that phase's expected seconds, where it has said so."""
+    """Return the phase the guest says it is in and that phase's expected seconds, where it has said
+    so.
+    """
     try:
         found = read_json(directory / PHASE_FILE, _PHASE_BYTES)
         phase, seconds = found["phase"], found.get("expected_seconds")
-        if phase.isprintable() and (seconds is None or (seconds is not True and 0 <= seconds < 1e9)):
+        if phase.isprintable() and (
+            seconds is None or (seconds is not True and 0 <= seconds < 1e9)
+        ):
             return phase[:40], seconds
     except (OSError, UnreadableError, TypeError, KeyError, AttributeError):
         pass
@@ -86,7 +94,9 @@ def read_phase(directory: Path) -> tuple[str, float | None]:
 
 
 def read_step_seconds(directory: Path) -> float | None:
-    """Return the seconds of a step as the guest knew them when its phase began; None where it had done none."""
+    """Return the seconds of a step as the guest knew them when its phase began; None where it had
+    done none.
+    """
     try:
         seconds = read_json(directory / PHASE_FILE, _PHASE_BYTES).get("step_seconds")
     except (OSError, UnreadableError, AttributeError):
@@ -96,7 +106,9 @@ def read_step_seconds(directory: Path) -> float | None:
 
 
 def bytes_in(directory: Path, most: int) -> int:
-    """Return how many bytes the files below a folder take, looking no further once there are more than ``most``."""
+    """Return how many bytes the files below a folder take, looking no further once there are more
+    than ``most``.
+    """
     total, waiting = 0, [str(directory)]
     while waiting and total <= most:
         try:
@@ -121,13 +133,17 @@ _OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASH
 
 
 def read_answer(directory: Path, launch: Launch) -> Outcome:
-    """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with the reason."""
+    """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with the
+    reason.
+    """
     content = read_json(directory / OUTCOME_FILE)
     if not isinstance(content, dict):
         raise UnreadableError(f"{OUTCOME_FILE} is not a JSON object")
     version = content.pop("schema_version", None)
     if version != SCHEMA_VERSION:
-        raise UnreadableError(f"{OUTCOME_FILE} has schema version {str(version)[:20]}, not {SCHEMA_VERSION}")
+        raise UnreadableError(
+            f"{OUTCOME_FILE} has schema version {str(version)[:20]}, not {SCHEMA_VERSION}"
+        )
     try:
         _model(Outcome).model_validate(content)
         outcome = outcome_from_dict(content)
@@ -163,9 +179,11 @@ def _checked(hint: Any, signed: bool) -> Any:
         return typing.Literal[*(each.value for each in hint)]
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is list:
-        return Annotated[list[_checked(inner[0], signed)], Field(max_length=_LONGEST_LIST)]  # type: ignore[misc]
+        item = _checked(inner[0], signed)
+        return Annotated[list[item], Field(max_length=_LONGEST_LIST)]  # type: ignore[valid-type]
     if origin is dict:
-        return Annotated[dict[str, _checked(inner[1], signed)], Field(max_length=_MOST_KEYS)]  # type: ignore[misc]
+        value = _checked(inner[1], signed)
+        return Annotated[dict[str, value], Field(max_length=_MOST_KEYS)]  # type: ignore[valid-type]
     if origin is typing.Union:
         return _checked(next(each for each in inner if each is not type(None)), signed) | None
     return hint
@@ -183,7 +201,9 @@ def _contradictions_of_calls(outcome: Outcome, launch: Launch) -> Iterator[str]:
         together = sum(calls[number * in_sample : (number + 1) * in_sample])
         # The process may also wait for a CPU between two calls.
         if not _SHARE_OF_CALLS * sample <= together <= sample:
-            yield f"calls_ns: those of sample {number} take {together} ns, and the sample {sample} ns"
+            yield (
+                f"calls_ns: those of sample {number} take {together} ns, and the sample {sample} ns"
+            )
 
 
 def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
@@ -193,17 +213,29 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     for name in ("parity", "outside", "statistics", "paused_ns"):
         if getattr(outcome, name):
             yield f"it reports what no guest can know: {name}"
-    if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
-        yield f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
+    if (
+        not _shallow(outcome.software, _SOFTWARE_DEPTH)
+        or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES
+    ):
+        yield (
+            f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than "
+            f"{_SOFTWARE_DEPTH}"
+        )
     if outcome.status is not Status.OK or not launch.times_steps:
         return
     if not outcome.samples_ns or outcome.steps_per_sample < 1:
-        yield f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
+        yield (
+            f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be "
+            "one at least"
+        )
     of_samples = outcome.sample_counts
     if of_samples is not None:
         kinds = of_samples if launch.protocol.trend else of_samples[:-1]
         if any(len(counted) != len(outcome.samples_ns) for counted in kinds):
-            yield f"sample_counts: there must be one of each kind for each of {len(outcome.samples_ns)} samples"
+            yield (
+                "sample_counts: there must be one of each kind for each of "
+                f"{len(outcome.samples_ns)} samples"
+            )
         if of_samples.resident_bytes and not launch.protocol.trend:
             yield "sample_counts: the memory of samples is kept of launches alone that are followed"
     if outcome.calls_ns:
@@ -215,8 +247,12 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
         yield f"turns of {sum(outcome.turns)} samples, where there are {len(outcome.samples_ns)}"
     calls = steps // outcome.steps_per_sample
     lead_ins = calls - len(outcome.samples_ns)
-    if launch.in_turns and (lead_ins not in (0, len(outcome.turns)) or len(outcome.starts_ns) != calls):
-        yield f"{len(outcome.starts_ns)} starts of {calls} timed calls in {len(outcome.turns)} turns"
+    if launch.in_turns and (
+        lead_ins not in (0, len(outcome.turns)) or len(outcome.starts_ns) != calls
+    ):
+        yield (
+            f"{len(outcome.starts_ns)} starts of {calls} timed calls in {len(outcome.turns)} turns"
+        )
     most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
     if not launch.in_turns and steps // outcome.steps_per_sample > most:
         yield f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
@@ -241,5 +277,7 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
 def _shallow(value: Any, depth: int) -> bool:
     if depth == 0:
         return False
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    inner = (
+        value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    )
     return all(_shallow(each, depth - 1) for each in inner)

@@ -1,9 +1,10 @@
-"""What a run needs before its first launch: ceilings, interpreters, parity references, and the run's own record.
+"""What a run needs before its first launch: ceilings, interpreters, parity references, and the
+run's own record.
 
-A mini-batch that repeats a smaller one k times has the same mean loss, gradients and batch statistics. So the smaller
-one's reference also checks a large mini-batch, whose own reference would take hours and more memory than there is. With
-different labels in equal parts, one for each worker, it checks that workers average, with or without batch
-normalisation.
+A mini-batch that repeats a smaller one k times has the same mean loss, gradients and batch
+statistics. So the smaller one's reference also checks a large mini-batch, whose own reference would
+take hours and more memory than there is. With different labels in equal parts, one for each worker,
+it checks that workers average, with or without batch normalisation.
 """
 
 import contextlib
@@ -48,7 +49,9 @@ def version() -> str:
 
 
 def capacity(machine: Machine) -> Capacity:
-    """Return the physical cores and effective CPUs that thread counts are given in, and the GPUs."""
+    """Return the physical cores and effective CPUs that thread counts are given in, and the
+    GPUs.
+    """
     effective = machine.cpu.effective_cpus
     cores = max(1, min(machine.cpu.usable_physical_cores, effective))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -75,7 +78,9 @@ def new_run(
     node: Node | None = None,
     rule: Rule | None = None,
 ) -> Run:
-    """Return a new run of this plan, in no store yet; ``sides`` describe those of a comparison, by ``rule``."""
+    """Return a new run of this plan, in no store yet; ``sides`` describe those of a comparison, by
+    ``rule``.
+    """
     now = datetime.now(UTC)
     return Run(
         id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
@@ -95,25 +100,32 @@ def new_run(
         rule={} if rule is None else chosen(rule),
         node=node,
         variables=recorded(plan.variables),
-        doctor=faults(gather_facts(variables=os.environ, passed_on=guest_environment(plan.variables))),
+        doctor=faults(
+            gather_facts(variables=os.environ, passed_on=guest_environment(plan.variables))
+        ),
     )
 
 
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
-    """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
+    """Measure this machine's ceilings at those of the plan's thread counts that the store has none
+    for yet.
+    """
     cpus = machine.cpu.effective_cpus
     on_cpu = {cell.all_threads or cpus for cell in plan.cells if cell.on_cpu}
     if not on_cpu or not plan.computes:
         return
     kept = store.ceilings(machine.fingerprint)
     known = Ceilings.from_dict(kept).measured if kept else ()
-    # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p' <= p.
+    # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p'
+    # <= p.
     wanted = {min(threads, cpus) for threads in on_cpu} | {1}
     missing = wanted - {each.threads for each in known}
     if not missing:
         return
     counts = ", ".join(map(str, sorted(missing)))
-    report(f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}")
+    report(
+        f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}"
+    )
     try:
         new = measure(missing).measured
     except ProbeError as error:
@@ -122,39 +134,51 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
     for each in new:
         if each.doubt:
             report(f"no peak speed with {counted(each.threads, 'thread')}: {each.doubt}")
-    merged = sorted((*known, *(each for each in new if not each.doubt)), key=lambda each: each.threads)
+    merged = sorted(
+        (*known, *(each for each in new if not each.doubt)), key=lambda each: each.threads
+    )
     if merged:
         store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
 
 
 def text_of(plan: Plan, corpus: Path | None) -> Text | None:
-    """Return the text that a plan trains on, generated or from a file; None where it trains on none.
+    """Return the text that a plan trains on, generated or from a file; None where it trains on
+    none.
 
     Raises UsageError for an unsuitable file, and for one that the suite does not use.
     """
     if not plan.protocol.curve_steps:
         if corpus is not None:
-            raise UsageError(f"--corpus: {plan.suite} trains on no text. Use a suite with curve_steps, such as char.")
+            raise UsageError(
+                f"--corpus: {plan.suite} trains on no text. Use a suite with curve_steps, such as "
+                "char."
+            )
         return None
     return generated_text() if corpus is None else read_corpus(corpus)
 
 
 def check_interpreters(builds: Iterable[Build]) -> None:
-    """Inspect every interpreter that the user named; raises FrameworkEnvironmentError for the first unsuitable one."""
+    """Inspect every interpreter that the user named; raises FrameworkEnvironmentError for the first
+    unsuitable one.
+    """
     for build in builds:
         environment.external_source(build)
 
 
 @contextlib.contextmanager
 def exclusive(run: Run) -> Iterator[None]:
-    """Lock a run, so that no second process of this user can resume it; raises UsageError if one holds it."""
+    """Lock a run, so that no second process of this user can resume it; raises UsageError if one
+    holds it.
+    """
     folder = folders.make_folder(folders.home() / "runs")
     lock = filelock.FileLock(folder / f"{run.id}.lock")
     try:
         with folders.written(folder):
             lock.acquire(timeout=0)
     except filelock.Timeout as error:
-        raise UsageError(f"Run {run.id} is in progress in another dlbench process. Wait for it, or end it.") from error
+        raise UsageError(
+            f"Run {run.id} is in progress in another dlbench process. Wait for it, or end it."
+        ) from error
     try:
         yield
     finally:
@@ -162,12 +186,14 @@ def exclusive(run: Run) -> Iterator[None]:
         (folder / f"{run.id}.lock").unlink(missing_ok=True)
 
 
-# Of a mini-batch whose float64 intermediates a host should hold: 129 examples of resnet50, 440 of alexnet.
+# Of a mini-batch whose float64 intermediates a host should hold: 129 examples of resnet50, 440 of
+# alexnet.
 _MOST_MULTIPLY_ADDS = 5e11
 _MOST_EXAMPLES = 4096
 # For the statistics of batch normalisation, and to tell chains apart, there should be no fewer.
 _FEW_EXAMPLES = 8
-# Multiply-adds of a step of a sampling machine, whose random numbers each launch settles by such steps in NumPy.
+# Multiply-adds of a step of a sampling machine, whose random numbers each launch settles by such
+# steps in NumPy.
 _MOST_TO_SETTLE = 3e6
 
 
@@ -175,8 +201,8 @@ _MOST_TO_SETTLE = 3e6
 class Reference:
     """The reference of a cell's launches.
 
-    Where it was computed for a smaller mini-batch, ``repeated_batch``, that is repeated to fill the cell's, with labels
-    of their own in each of ``label_sets`` equal parts.
+    Where it was computed for a smaller mini-batch, ``repeated_batch``, that is repeated to fill the
+    cell's, with labels of their own in each of ``label_sets`` equal parts.
     """
 
     path: Path
@@ -200,7 +226,9 @@ def reference_key(network: Network, cell: Cell) -> ReferenceKey:
     batch_size, workers = cell.known_batch_size, cell.world_size
     fed = network.family.trains and cell.placement in FED
     if cell.infers:
-        return ReferenceKey(network, batch_size if fed else CHECKED_EXAMPLES, inference=True, fed=fed)
+        return ReferenceKey(
+            network, batch_size if fed else CHECKED_EXAMPLES, inference=True, fed=fed
+        )
     equal_parts = workers if cell.local_steps else parts(network, batch_size, workers)
     return ReferenceKey(network, batch_size, equal_parts, cell.local_steps, fed=fed)
 
@@ -208,26 +236,33 @@ def reference_key(network: Network, cell: Cell) -> ReferenceKey:
 def parts(network: Network, batch_size: int, world_size: int) -> int:
     """Return the number of equal parts in the reference of a mini-batch that workers share.
 
-    Workers average over their parts, which gives the whole mini-batch's result except with batch normalisation, whose
-    means and variances are those of a part. They match the whole only if the parts are equal.
+    Workers average over their parts, which gives the whole mini-batch's result except with batch
+    normalisation, whose means and variances are those of a part. They match the whole only if the
+    parts are equal.
     """
     return world_size if network.family.normalises and batch_size % world_size == 0 else 1
 
 
-def fitting(wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1) -> Reference | None:
+def fitting(
+    wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1
+) -> Reference | None:
     """Return the reference for cells with these steps, computing one if that is worthwhile.
 
-    GPUs have large mini-batches: for them, an existing reference of a smaller mini-batch is repeated before one is
-    computed. A reference with several equal parts repeats a smaller one anyway, with different labels in each part.
-    None is repeated for local steps, or if each step has its own mini-batch. Returns None, with a report, if there is
-    no reference: parity is then unchecked for these cells, and shown so.
+    GPUs have large mini-batches: for them, an existing reference of a smaller mini-batch is
+    repeated before one is computed. A reference with several equal parts repeats a smaller one
+    anyway, with different labels in each part. None is repeated for local steps, or if each step
+    has its own mini-batch. Returns None, with a report, if there is no reference: parity is then
+    unchecked for these cells, and shown so.
     """
     network, batch_size, equal_parts, local_steps, inference, fed = wanted
     if local_steps or inference or fed:
         own = ensure(wanted, report, threads)
         return None if own is None else Reference(own)
     affordable, size = _computable(network, batch_size), batch_size
-    if not network.family.trains and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE:
+    if (
+        not network.family.trains
+        and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE
+    ):
         affordable = False
     if equal_parts > 1 or not (find(wanted) or (on_cpu and affordable)):
         part = batch_size // equal_parts
@@ -245,7 +280,9 @@ def fitting(wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1
         return None if path is None else Reference(path)
     if equal_parts == 1:
         what = f"parity of {network.name} at mini-batch {batch_size}"
-        report(f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times")
+        report(
+            f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times"
+        )
     return Reference(path, size, equal_parts)
 
 
@@ -255,7 +292,9 @@ def _computable(network: Network, batch_size: int) -> bool:
 
 
 def find(wanted: ReferenceKey) -> Path | None:
-    """Return the reference for these steps if dlbench ships it or it was made earlier, else None."""
+    """Return the reference for these steps if dlbench ships it or it was made earlier, else
+    None.
+    """
     network = wanted.network
     ours = networks.shipped().get(network.name)
     if ours is not None and not wanted.fed and network_digest(ours) == network_digest(network):
@@ -267,7 +306,9 @@ def find(wanted: ReferenceKey) -> Path | None:
 
 
 def network_digest(network: Network) -> str:
-    """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's steps."""
+    """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's
+    steps.
+    """
     steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
     return digest({**specification(network.family), **steps, "drawn": references.DRAWN})
 
@@ -289,32 +330,48 @@ def stem_of(wanted: ReferenceKey) -> str:
 
 
 def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | None:
-    """Return the reference, computing it by a launch of the reference adapter where there is none yet.
+    """Return the reference, computing it by a launch of the reference adapter where there is none
+    yet.
 
-    None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
+    None, with a report, when it could not be computed: parity is then unchecked for these cells,
+    and shown so.
     """
     found = find(wanted)
     if found is not None:
         return found
     network, batch_size, parts, local_steps, inference, fed = wanted
     if not _computable(network, batch_size):
-        report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
+        report(
+            f"no reference for {network.name} at mini-batch {batch_size}: it would need too much "
+            "memory"
+        )
         return None
     path = _own(wanted)
     folders.make_folder(path.parent)
     of = f" with {parts} sets of labels" if parts > 1 else ", a new one at each step" if fed else ""
     of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
     of += ", of inference" if inference else ""
-    report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once")
+    report(
+        f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once"
+    )
     why = references.compute(
-        network, batch_size, path, threads, parts=parts, local_steps=local_steps, inference=inference, fed=fed
+        network,
+        batch_size,
+        path,
+        threads,
+        parts=parts,
+        local_steps=local_steps,
+        inference=inference,
+        fed=fed,
     )
     if why:
         report(f"no reference for {network.name} at mini-batch {batch_size}: {why}")
     return None if why else path
 
 
-def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
+def prepare_references(
+    plan: Plan, machine: Machine, report: Report
+) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing those that are missing.
 
     Asynchronous workers have none, since their updates come in any order.

@@ -1,7 +1,7 @@
 """Texts as records keep them: without the user, the host's name, paths of files, and any password.
 
-The name of a system file (``/usr/lib/...``) is kept whole, that of one in the user's home folder from ``~`` on, of any
-other only its last part.
+The name of a system file (``/usr/lib/...``) is kept whole, that of one in the user's home folder
+from ``~`` on, of any other only its last part.
 """
 
 import getpass
@@ -37,7 +37,9 @@ def private(text: str) -> str:
 
 
 def private_anywhere(value: Any) -> Any:
-    """Return plain JSON types, or tuples of the launch's contract, with every text made private at all depths."""
+    """Return plain JSON types, or tuples of the launch's contract, with every text made private at
+    all depths.
+    """
     if isinstance(value, str):
         return value if isinstance(value, Enum) else private(value)
     if isinstance(value, Mapping):
@@ -60,7 +62,10 @@ def recorded(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _of_key(key: str, value: Any) -> Any:
     if key == "variables" and isinstance(value, Mapping):
-        return {name: private_value(name, each) if isinstance(each, str) else each for name, each in value.items()}
+        return {
+            name: private_value(name, each) if isinstance(each, str) else each
+            for name, each in value.items()
+        }
     return private_anywhere(value)
 
 
@@ -69,7 +74,14 @@ def _replacements(home: str, user: str, host: str) -> tuple[tuple[re.Pattern[str
     found = [(re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~")] if len(home) > 1 else []
     found += [(pattern, "<path>/") for pattern in _PATHS]
     if user and user not in _COMMON_USERS:
-        found.append((re.compile(rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"), "<user>"))
+        found.append(
+            (
+                re.compile(
+                    rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"
+                ),
+                "<user>",
+            )
+        )
     # A plain word as a host's name may be the name of anything else, of a framework too.
     if re.search(r"[\d.\-]", host):
         found.append((re.compile(rf"(?<![\w.\-]){re.escape(host)}(?![\w\-])"), "<host>"))

@@ -1,8 +1,10 @@
-"""Profiled launches of both sides of a cell, which show the operators that differ (`reports.results.operators`).
+"""Profiled launches of both sides of a cell, which show the operators that differ
+(`reports.results.operators`).
 
-A launch times some steps as usual, then runs some more under the framework's own profiler. The two sides of a cell take
-turns where they can, and each is profiled while the other does nothing. There are two launches of each side, and up to
-four while no operator is named. Their records are kept in the stage `PROFILED`, and count for nothing else.
+A launch times some steps as usual, then runs some more under the framework's own profiler. The two
+sides of a cell take turns where they can, and each is profiled while the other does nothing. There
+are two launches of each side, and up to four while no operator is named. Their records are kept in
+the stage `PROFILED`, and count for nothing else.
 """
 
 import random
@@ -43,7 +45,10 @@ def profile_cells(
     store: Store,
 ) -> None:
     """Profile both sides of these cells, and keep the records in the store."""
-    say(f"profiling {counted(len(cells), 'slower cell')} on both sides, to name operators (--no-profile leaves it out)")
+    say(
+        f"profiling {counted(len(cells), 'slower cell')} on both sides, to name operators "
+        "(--no-profile leaves it out)"
+    )
     by_side = runners(plan, run, of_run, sources, machine)
     with measuring(say, wait=True, computes=plan.computes):
         for cell in cells:
@@ -87,9 +92,13 @@ def reference_at_hand(plan: Plan) -> Callable[[Cell], Reference | None]:
 
 
 def profile_sides(
-    by_side: Mapping[str, LaunchRunner], cell: Cell, keep: Callable[[Record], None], steps: int | None = None
+    by_side: Mapping[str, LaunchRunner],
+    cell: Cell,
+    keep: Callable[[Record], None],
+    steps: int | None = None,
 ) -> StepDifference:
-    """Profile both sides of a cell, this many steps a launch or those of `SECONDS`; ``keep`` takes each record.
+    """Profile both sides of a cell, this many steps a launch or those of `SECONDS`; ``keep`` takes
+    each record.
 
     Raises what launches raise.
     """
@@ -107,19 +116,26 @@ def profile_sides(
     return found
 
 
-def _pair(by_side: Mapping[str, LaunchRunner], cell: Cell, block: int, steps: int | None) -> Iterator[Record]:
+def _pair(
+    by_side: Mapping[str, LaunchRunner], cell: Cell, block: int, steps: int | None
+) -> Iterator[Record]:
     """Launch both sides of a cell once, in an order drawn by the seed."""
     plan = by_side[CANDIDATE].plan
     in_turns = not turns.refusal(cell) and plan.row_of(cell).build.framework.computes
     sides = [BASELINE, CANDIDATE]
     random.Random(f"profiles:{plan.seed}:{block}:{cell!r}").shuffle(sides)
     seconds = 0.0 if steps else SECONDS
-    launches = tuple(PlannedLaunch(cell, block, side, in_turns, steps or FEWEST_STEPS, seconds) for side in sides)
+    launches = tuple(
+        PlannedLaunch(cell, block, side, in_turns, steps or FEWEST_STEPS, seconds) for side in sides
+    )
     with StatusLine(err) as status:
 
         def tick(directory: Path) -> None:
             phase = read_phase(directory)[0] or "starting"
-            status.draw(f"  profiling {name_of(cell)}, {block + 1} of {FEWEST} to {MOST} of each side: {phase}")
+            status.draw(
+                f"  profiling {name_of(cell)}, {block + 1} of {FEWEST} to {MOST} of each side: "
+                f"{phase}"
+            )
 
         for group in [launches] if in_turns else [(launch,) for launch in launches]:
             for records in run_attempts(by_side, group, plan.protocol_of, tick=tick):

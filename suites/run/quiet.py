@@ -1,14 +1,15 @@
 """One measurement at a time on this machine, and only while it is quiet.
 
-The lock is the kernel's (flock) on a file in a folder that all users share, and containers that see the same folder;
-without one, in this user's folder for temporary files. It ends with its process, however that ends. The file is opened
-read-only, and without O_CREAT once it is there: kernels that protect folders such as /tmp (fs.protected_regular) refuse
-that flag for a file of another user.
+The lock is the kernel's (flock) on a file in a folder that all users share, and containers that see
+the same folder; without one, in this user's folder for temporary files. It ends with its process,
+however that ends. The file is opened read-only, and without O_CREAT once it is there: kernels that
+protect folders such as /tmp (fs.protected_regular) refuse that flag for a file of another user.
 
-The quiet gate waits for a quiet machine before each block of launches, and looks again after it. A reading of the
-sentinel is judged by the kernel's counts while it was taken, and by its speed against earlier readings of this machine.
-Patience is limited, so that a run on a busy machine still ends: its disturbed launches are marked. After several waits
-in vain the gate only looks, until a reading is quiet again.
+The quiet gate waits for a quiet machine before each block of launches, and looks again after it. A
+reading of the sentinel is judged by the kernel's counts while it was taken, and by its speed
+against earlier readings of this machine. Patience is limited, so that a run on a busy machine still
+ends: its disturbed launches are marked. After several waits in vain the gate only looks, until a
+reading is quiet again.
 """
 
 import contextlib
@@ -42,37 +43,47 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN)
 
 
 def shared_folder() -> Path | None:
-    """Return the folder that all users share: DLBENCH_LOCK_FOLDER, else one that all may write to."""
+    """Return the folder that all users share: DLBENCH_LOCK_FOLDER, else one that all may write
+    to.
+    """
     if not (given := os.environ.get("DLBENCH_LOCK_FOLDER")):
         found = (Path(name) for name in _SHARED if os.path.isdir(name))  # noqa: PTH112
         return next((folder for folder in found if folder.stat().st_mode & stat.S_IWOTH), None)
     folder = Path(given).expanduser()
     if not folder.is_dir():
         raise UsageError(
-            f"DLBENCH_LOCK_FOLDER names {given}, which is not a folder, so no lock can be there. Name an existing one, "
-            "or unset it."
+            f"DLBENCH_LOCK_FOLDER names {given}, which is not a folder, so no lock can be there. "
+            "Name an existing one, or unset it."
         )
     return folder
 
 
 def why_narrow(in_container: bool) -> str:
-    """Return why the lock does not cover everyone on this machine, in a sentence; empty where it does."""
+    """Return why the lock does not cover everyone on this machine, in a sentence; empty where it
+    does.
+    """
     if shared_folder() is None:
-        return "No folder is shared by all users, so only this user's runs take turns. Set DLBENCH_LOCK_FOLDER."
+        return (
+            "No folder is shared by all users, so only this user's runs take turns. Set "
+            "DLBENCH_LOCK_FOLDER."
+        )
     if in_container and not os.environ.get("DLBENCH_LOCK_FOLDER"):
         return (
-            "This is a container, which cannot see dlbench outside of it: mount a folder of the host, and name it in "
-            "DLBENCH_LOCK_FOLDER."
+            "This is a container, which cannot see dlbench outside of it: mount a folder of the "
+            "host, and name it in DLBENCH_LOCK_FOLDER."
         )
     return ""
 
 
 @contextlib.contextmanager
-def measuring(report: Callable[[str], None], wait: bool = False, computes: bool = True) -> Iterator[None]:
+def measuring(
+    report: Callable[[str], None], wait: bool = False, computes: bool = True
+) -> Iterator[None]:
     """Hold this machine for measuring; a run that computes nothing takes no lock.
 
-    Where another dlbench holds it: raises UsageError that names its process, or with ``wait`` reports that in one line
-    and takes its turn. Raises FrameworkEnvironmentError where the lock cannot be written.
+    Where another dlbench holds it: raises UsageError that names its process, or with ``wait``
+    reports that in one line and takes its turn. Raises FrameworkEnvironmentError where the lock
+    cannot be written.
     """
     if not computes:
         yield
@@ -83,7 +94,8 @@ def measuring(report: Callable[[str], None], wait: bool = False, computes: bool 
             other = _holder(descriptor)
             if not wait:
                 raise UsageError(
-                    f"{other} is measuring on this machine, and each would slow the other down. Wait for it to end."
+                    f"{other} is measuring on this machine, and each would slow the other down. "
+                    "Wait for it to end."
                 )
             report(f"{other} is measuring on this machine; waiting for it to end")
             while not _taken(descriptor):
@@ -94,10 +106,15 @@ def measuring(report: Callable[[str], None], wait: bool = False, computes: bool 
 
 
 def other_dlbench() -> str:
-    """Return "dlbench (process 123)" for another one at work on this machine, by any user; empty for none."""
+    """Return "dlbench (process 123)" for another one at work on this machine, by any user; empty
+    for none.
+    """
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        called = any(Path(word).name == "dlbench" for word in words[:2]) or words[1:3] == ["-m", "dlbench.suites"]
+        called = any(Path(word).name == "dlbench" for word in words[:2]) or words[1:3] == [
+            "-m",
+            "dlbench.suites",
+        ]
         if called and process.pid not in (os.getpid(), os.getppid()):
             return f"dlbench (process {process.pid})"
     return ""
@@ -109,7 +126,12 @@ def _holder(descriptor: int) -> str:
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/locks").read_text().splitlines():
             fields = line.split()
-            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}") and int(fields[4]) > 0:
+            if (
+                len(fields) > 5
+                and fields[1] == "FLOCK"
+                and fields[5].endswith(f":{inode}")
+                and int(fields[4]) > 0
+            ):
                 return f"Another dlbench (process {fields[4]})"
     return other_dlbench() or "A dlbench of another user or container"
 
@@ -123,13 +145,15 @@ def _opened() -> int:
                 own.mkdir(mode=0o700, exist_ok=True)
         for made in (0, os.O_CREAT | os.O_EXCL, 0):  # another process may make it meanwhile
             with contextlib.suppress(OSError):
-                descriptor = os.open(folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | made, 0o644)
+                descriptor = os.open(
+                    folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | made, 0o644
+                )
                 if made:
                     os.fchmod(descriptor, 0o644)  # whatever the umask
                 return descriptor
     raise FrameworkEnvironmentError(
-        f"The lock {own / _NAME} cannot be written. It keeps two runs from measuring at the same time; set TMPDIR to "
-        "a folder that you may write to."
+        f"The lock {own / _NAME} cannot be written. It keeps two runs from measuring at the same "
+        "time; set TMPDIR to a folder that you may write to."
     )
 
 
@@ -141,20 +165,21 @@ def _taken(descriptor: int) -> bool:
     return True
 
 
-# How far a rate may fall short of the machine's record. More where the record itself spreads more; but a record that
-# spreads by more than the last of these says nothing.
+# How far a rate may fall short of the machine's record. More where the record itself spreads more;
+# but a record that spreads by more than the last of these says nothing.
 GEMM_SHORTFALL, BANDWIDTH_SHORTFALL, LARGEST_SHORTFALL = 0.03, 0.10, 0.30
 _RATES = (
     ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
     ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
 )
-# Calm readings before rates are judged at all, and how many of the newest make the record: a machine that has moved to
-# another host, or whose firmware has changed, forgets its old rates in time.
+# Calm readings before rates are judged at all, and how many of the newest make the record: a
+# machine that has moved to another host, or whose firmware has changed, forgets its old rates in
+# time.
 ENOUGH_READINGS = 8
 RECORD_LENGTH = 40
 _RUNS_LOOKED_AT = 20
-# Of a normal distribution, in standard deviations: the upper quartile's distance from the median, and how far below the
-# median a reading lies once in 700.
+# Of a normal distribution, in standard deviations: the upper quartile's distance from the median,
+# and how far below the median a reading lies once in 700.
 _QUARTILE, _RARE = 0.674, 3.0
 
 PATIENCE_SECONDS = 15.0
@@ -166,27 +191,38 @@ _WORTH_SAYING = 2.0  # seconds
 
 
 def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str, ...]:
-    """Return why the machine is not quiet, judging a reading by the machine's earlier ones, in order of time.
+    """Return why the machine is not quiet, judging a reading by the machine's earlier ones, in
+    order of time.
 
-    Rates are judged once the record holds enough calm readings by the same method. They are compared with the upper
-    quartile, because disturbance only ever slows down; a shortfall counts only beyond what the sentinel's own spread on
-    this machine explains.
+    Rates are judged once the record holds enough calm readings by the same method. They are
+    compared with the upper quartile, because disturbance only ever slows down; a shortfall counts
+    only beyond what the sentinel's own spread on this machine explains.
     """
     reasons = [*unquiet_reasons(reading)]
-    calm = [each for each in record if each.method == reading.method and not unquiet_reasons(each)][-RECORD_LENGTH:]
+    calm = [each for each in record if each.method == reading.method and not unquiet_reasons(each)][
+        -RECORD_LENGTH:
+    ]
     if len(calm) >= ENOUGH_READINGS:
         for what, rate_of, least in _RATES:
             # Median and upper quartile: occasional slow readings do not widen the spread.
             middle, usual = np.quantile([rate_of(each) for each in calm], [0.5, 0.75])
-            allowed = min(LARGEST_SHORTFALL, max(least, (_RARE + _QUARTILE) * (usual - middle) / _QUARTILE / usual))
+            allowed = min(
+                LARGEST_SHORTFALL,
+                max(least, (_RARE + _QUARTILE) * (usual - middle) / _QUARTILE / usual),
+            )
             if rate_of(reading) < (1 - allowed) * usual:
                 limit = f"limit {1 - allowed:.0%}"
-                reasons.append(f"{what} at {rate_of(reading) / usual:.0%} of this machine's usual rate ({limit})")
+                reasons.append(
+                    f"{what} at {rate_of(reading) / usual:.0%} of this machine's usual rate "
+                    f"({limit})"
+                )
     return tuple(reasons)
 
 
 def earlier_readings(store: Store, machine: str) -> list[Reading]:
-    """Return the newest sentinel readings that a store holds of a machine (fingerprint), oldest first."""
+    """Return the newest sentinel readings that a store holds of a machine (fingerprint), oldest
+    first.
+    """
     found: list[Reading] = []
     runs = [run for run in store.runs() if run.machine == machine]
     for run in reversed(runs[-_RUNS_LOOKED_AT:]):
@@ -208,8 +244,8 @@ Judged = tuple[Reading, tuple[str, ...]]
 class QuietGate:
     """Waits for a quiet machine before each block of a run, and stores its readings.
 
-    Each vain wait halves its patience, and after some it no longer waits; a quiet machine restores it. On a machine
-    that is never quiet, a run waits little more than twice the patience.
+    Each vain wait halves its patience, and after some it no longer waits; a quiet machine restores
+    it. On a machine that is never quiet, a run waits little more than twice the patience.
     """
 
     store: Store
@@ -228,7 +264,9 @@ class QuietGate:
     def before(self, block: int, seconds_left: float | None = None) -> None:
         """Wait until the machine is quiet or patience ends, never longer than ``seconds_left``."""
         if self._just_seen is not None and not self._just_seen[1]:
-            self._keep(block, "before", [self._just_seen])  # taken after the last block, a moment ago
+            self._keep(
+                block, "before", [self._just_seen]
+            )  # taken after the last block, a moment ago
             return
         began = self.clock()
         readings = self._wait(seconds_left)
@@ -241,8 +279,8 @@ class QuietGate:
             another = other_dlbench()
             named = f", among them another {another}" if another else ""
             self.report(
-                f"block {block + 1}: other programs are busy ({reasons[0]}{named}){after}, measuring anyway: disturbed "
-                "launches will be marked"
+                f"block {block + 1}: other programs are busy ({reasons[0]}{named}){after}, "
+                "measuring anyway: disturbed launches will be marked"
             )
         elif waited >= _WORTH_SAYING:
             self.report(f"block {block + 1}: waited {waited:.0f} s until other programs were quiet")
@@ -260,12 +298,16 @@ class QuietGate:
 
     def _wait(self, seconds_left: float | None) -> list[Judged]:
         patience = 0.0 if self._vain >= GIVE_UPS else PATIENCE_SECONDS * 0.5**self._vain
-        readings = self._take_until_quiet(patience if seconds_left is None else max(0.0, min(patience, seconds_left)))
+        readings = self._take_until_quiet(
+            patience if seconds_left is None else max(0.0, min(patience, seconds_left))
+        )
         self._vain = self._vain + 1 if readings and readings[-1][1] else 0
         return readings
 
     def _take_until_quiet(self, patience: float) -> list[Judged]:
-        """Take readings until one is quiet or patience ends, with growing pauses; none without a sentinel."""
+        """Take readings until one is quiet or patience ends, with growing pauses; none without a
+        sentinel.
+        """
         began, pause = self.clock(), _FIRST_PAUSE
         readings: list[Judged] = []
         while not self._broken:
@@ -291,10 +333,11 @@ class QuietGate:
 
 
 def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[str]:
-    """Return a line for each device of these cells that other processes compute on, and one if that is every device.
+    """Return a line for each device of these cells that other processes compute on, and one if that
+    is every device.
 
-    Several workers may get any GPU, so all are checked then. Launches on a GPU in use are measured anyway, and marked:
-    the other process may use any part of it at any time.
+    Several workers may get any GPU, so all are checked then. Launches on a GPU in use are measured
+    anyway, and marked: the other process may use any part of it at any time.
     """
     used = {cell.device for cell in cells}
     several = any(cell.world_size > 1 and not cell.on_cpu for cell in cells)
@@ -306,7 +349,12 @@ def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[st
     for device in wanted:
         if device.uuid is not None and (count := found.get(device.uuid, 0)):
             others = f"{count} other process{'es compute' if count > 1 else ' computes'}"
-            lines.append(f"{device.words}: {others} on it now; launches that share it are marked (~)")
+            lines.append(
+                f"{device.words}: {others} on it now; launches that share it are marked (~)"
+            )
     if len(lines) == len(wanted):
-        lines.append("every GPU of this run is in use: end those processes, or name other GPUs with --devices")
+        lines.append(
+            "every GPU of this run is in use: end those processes, or name other GPUs with "
+            "--devices"
+        )
     return lines

@@ -1,8 +1,9 @@
 """CPU quotas: a control group around all processes of one launch, whose CPU time the kernel limits.
 
-With cgroup v2 it is made in the nearest group around dlbench that this user may write to and that delegates the CPU
-controller, with v1 in dlbench's own group. Either way a tighter quota on dlbench itself stays in force. The group is
-removed with its launch or, if dlbench was killed, by the next run.
+With cgroup v2 it is made in the nearest group around dlbench that this user may write to and that
+delegates the CPU controller, with v1 in dlbench's own group. Either way a tighter quota on dlbench
+itself stays in force. The group is removed with its launch or, if dlbench was killed, by the next
+run.
 """
 
 import contextlib
@@ -40,16 +41,22 @@ class Group:
     """The control group of one launch."""
 
     folders: tuple[Path, ...]
-    """In the hierarchy of the quota, then in that of CPU time where version 1 has another for it."""
+    """In the hierarchy of the quota, then in that of CPU time where version 1 has another for
+    it."""
 
     def add(self, process: int) -> None:
-        """Put a process into the group, and with it all that it starts from now on; raises NoQuotaError."""
+        """Put a process into the group, and with it all that it starts from now on; raises
+        NoQuotaError.
+        """
         for folder in self.folders:
             _write(folder / "cgroup.procs", str(process))
 
     def limit(self, cpus: float | None) -> None:
         """Set the quota, or remove it; raises NoQuotaError."""
-        folder, amount = self.folders[0], None if cpus is None else max(1000, round(cpus * PERIOD_US))
+        folder, amount = (
+            self.folders[0],
+            None if cpus is None else max(1000, round(cpus * PERIOD_US)),
+        )
         if _first_version(folder):
             _write(folder / "cpu.cfs_period_us", str(PERIOD_US))
             _write(folder / "cpu.cfs_quota_us", str(amount or -1))
@@ -64,11 +71,23 @@ class Group:
     def use(self) -> QuotaUse:
         """Return the use of the quota so far."""
         lines = (read_text(self.folders[0] / "cpu.stat") or "").splitlines()
-        counts = {name: int(count) for name, _, count in (line.partition(" ") for line in lines) if count.isdecimal()}
+        counts = {
+            name: int(count)
+            for name, _, count in (line.partition(" ") for line in lines)
+            if count.isdecimal()
+        }
         throttled = counts.get("throttled_usec", 0) * 1e-6 + counts.get("throttled_time", 0) * 1e-9
         spent = read_int(self.folders[-1] / "cpuacct.usage")
-        seconds = counts["usage_usec"] * 1e-6 if "usage_usec" in counts else None if spent is None else spent * 1e-9
-        return QuotaUse(counts.get("nr_periods", 0), counts.get("nr_throttled", 0), throttled, seconds)
+        seconds = (
+            counts["usage_usec"] * 1e-6
+            if "usage_usec" in counts
+            else None
+            if spent is None
+            else spent * 1e-9
+        )
+        return QuotaUse(
+            counts.get("nr_periods", 0), counts.get("nr_throttled", 0), throttled, seconds
+        )
 
 
 def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
@@ -82,7 +101,8 @@ def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
 
 @contextlib.contextmanager
 def limited(cpus: float) -> Iterator[Group | None]:
-    """Give a group with this quota, and finally remove it with all processes left in it; None for a quota of 0.
+    """Give a group with this quota, and finally remove it with all processes left in it; None for a
+    quota of 0.
 
     Raises NoQuotaError.
     """
@@ -119,9 +139,15 @@ def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
 
 @cache
 def groups_of_launches() -> tuple[Path, ...] | str:
-    """Return the parents of launches' groups, the one that takes the quota first; or why there can be no group."""
+    """Return the parents of launches' groups, the one that takes the quota first; or why there can
+    be no group.
+    """
     around = list(directories(ROOT, "cpu"))
-    own = [folder for folder in around if all(os.access(each, os.W_OK) for each in (folder, folder / "cgroup.procs"))]
+    own = [
+        folder
+        for folder in around
+        if all(os.access(each, os.W_OK) for each in (folder, folder / "cgroup.procs"))
+    ]
     for folder in own:
         if "cpu" in _words(folder / "cgroup.subtree_control") or _hands_on(folder):
             return (folder,)
@@ -137,7 +163,8 @@ def groups_of_launches() -> tuple[Path, ...] | str:
 def remove_left() -> None:
     """Remove the groups that killed dlbench processes left, once in this process.
 
-    They may lie in another group than those of this process: once a group delegates the CPU controller, one below can.
+    They may lie in another group than those of this process: once a group delegates the CPU
+    controller, one below can.
     """
     around = {*directories(ROOT, "cpu"), *directories(ROOT, "cpuacct")}
     for folder in (each for each in around if os.access(each, os.W_OK)):
@@ -149,7 +176,9 @@ def remove_left() -> None:
 
 
 def _hands_on(folder: Path) -> bool:
-    """Make a v2 group delegate the CPU controller; return whether it does: only the root group can with processes."""
+    """Make a v2 group delegate the CPU controller; return whether it does: only the root group can
+    with processes.
+    """
     has_processes = (folder / "cgroup.type").exists() and _words(folder / "cgroup.procs")
     if "cpu" not in _words(folder / "cgroup.controllers") or has_processes:
         return False
@@ -178,14 +207,18 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir()
     except OSError as error:
-        raise NoQuotaError(f"no control group can be made: {error.strerror or error}; {_REMEDY}") from error
+        raise NoQuotaError(
+            f"no control group can be made: {error.strerror or error}; {_REMEDY}"
+        ) from error
 
 
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise NoQuotaError(f"{path.name} of a control group cannot be set: {error.strerror or error}") from error
+        raise NoQuotaError(
+            f"{path.name} of a control group cannot be set: {error.strerror or error}"
+        ) from error
 
 
 def _remove(folder: Path) -> None:

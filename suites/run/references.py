@@ -1,4 +1,6 @@
-"""Parity references: where their files are, and how one is computed, by a launch of the adapter ``reference``."""
+"""Parity references: where their files are, and how one is computed, by a launch of the adapter
+``reference``.
+"""
 
 import shutil
 import sys
@@ -14,7 +16,8 @@ from .launcher import LaunchRequest, launch_process
 
 SHIPPED = GUEST_DIRECTORY / "references"
 DRAWN = 2
-"""Rises whenever the drawing of weights or mini-batches, or the files' content, changes: older ones are made anew."""
+"""Rises whenever the drawing of weights or mini-batches, or the files' content, changes: older ones
+are made anew."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _TIMEOUT_SECONDS = 1800.0
 
@@ -36,12 +39,14 @@ def compute(
     inference: bool = False,
     fed: bool = False,
 ) -> str:
-    """Compute a reference and write it to ``path``, whole or not at all; return why not, empty where it is there.
+    """Compute a reference and write it to ``path``, whole or not at all; return why not, empty
+    where it is there.
 
-    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone;
-    ``fed``: each step takes the next mini-batch of the parity check's feed; ``inference``: it is of outputs. Takes a
-    second (a fully connected network) to a few minutes (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB
-    of memory per example for ResNet-50.
+    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for
+    a worker alone; ``fed``: each step takes the next mini-batch of the parity check's feed;
+    ``inference``: it is of outputs. Takes a second (a fully connected network) to a few minutes
+    (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB of memory per example for
+    ResNet-50.
     """
     cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
     cell = cell._replace(placement="fed" if fed else "resident", task=TASKS[inference])
@@ -51,7 +56,9 @@ def compute(
     with tempfile.TemporaryDirectory(prefix="dlbench-reference-") as folder:
         made, partial = Path(folder, "reference.npz"), path.with_suffix(".part")
         settings = {"dtype": "float64"}
-        launch = Launch(cell, protocol, settings, folder, str(made), label_sets=parts, network=to_data(network))
+        launch = Launch(
+            cell, protocol, settings, folder, str(made), label_sets=parts, network=to_data(network)
+        )
         variables = dict.fromkeys(_THREADS, str(threads))
         request = LaunchRequest(launch, Path(sys.executable), variables, _TIMEOUT_SECONDS)
         try:

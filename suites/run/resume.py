@@ -1,7 +1,7 @@
 """Finds the run that ``--resume`` continues: an unfinished one that the same command began.
 
-Any difference between the plan and the run is an error that lists it, but more launches: these are added to the newest
-run that is otherwise the same, be it finished or not.
+Any difference between the plan and the run is an error that lists it, but more launches: these are
+added to the newest run that is otherwise the same, be it finished or not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,8 @@ _SHOWN = 4
 
 
 def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
-    """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
+    """Return the newest unfinished run of this plan on this machine that was begun for this
+    purpose.
 
     Raises UsageError if no run is unfinished, or only runs of other plans are.
     """
@@ -37,10 +38,13 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
     return _same(plan, runs) or _refuse(plan, runs[-1])
 
 
-def _of_suite(store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None) -> list[Run]:
+def _of_suite(
+    store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None
+) -> list[Run]:
     """Return the runs of a plan's suite on this machine for this purpose, oldest first.
 
-    A fleet's runs are resumed by their fleet alone, which names the run: its nodes share a fingerprint.
+    A fleet's runs are resumed by their fleet alone, which names the run: its nodes share a
+    fingerprint.
     """
     wanted = plan.suite, machine.fingerprint, purpose
     return [
@@ -55,11 +59,15 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> lis
     """Return the unfinished runs of a suite, oldest first. Raise UsageError if there are none."""
     runs = [run for run in _of_suite(store, plan, machine, purpose) if run.finished is None]
     if not runs:
-        what = {"suite": "run", SEARCHING: "search", BISECTING: "bisection", RELEASES: "run of releases"}.get(
-            purpose, purpose
-        )
+        what = {
+            "suite": "run",
+            SEARCHING: "search",
+            BISECTING: "bisection",
+            RELEASES: "run of releases",
+        }.get(purpose, purpose)
         raise UsageError(
-            f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
+            f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume "
+            "out to start one."
         )
     return runs
 
@@ -74,9 +82,10 @@ def resume(
 ) -> tuple[Plan, Run]:
     """Return the run that this plan continues, and its plan.
 
-    Cells, protocol and order are the run's, and its launches unless the plan has more. ``of_fleet`` is the id of the
-    run that a fleet's job resumes. Raises UsageError when there is nothing to resume, when a build or an adapter it
-    used was not given again, when an adapter named now has no row in it, and when it is not the run asked for.
+    Cells, protocol and order are the run's, and its launches unless the plan has more. ``of_fleet``
+    is the id of the run that a fleet's job resumes. Raises UsageError when there is nothing to
+    resume, when a build or an adapter it used was not given again, when an adapter named now has no
+    row in it, and when it is not the run asked for.
     """
     of_suite = _of_suite(store, plan, machine, purpose, of_fleet)
     runs = [run for run in of_suite if run.finished is None]
@@ -94,8 +103,8 @@ def resume(
     for name in chosen.joining:
         if name not in {row.build.framework.name for row in planned_rows}:
             raise UsageError(
-                f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. Leave out --adapter "
-                f"{name}=..., or leave out --resume to start a new run."
+                f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. "
+                f"Leave out --adapter {name}=..., or leave out --resume to start a new run."
             )
     if run is None:
         _refuse(plan, newest)
@@ -112,9 +121,14 @@ def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
 
 
 def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
-    """Refuse other builds, adapters or settings than those of the run's records; raises UsageError."""
+    """Refuse other builds, adapters or settings than those of the run's records; raises
+    UsageError.
+    """
     # A skipped or crashed launch says nothing about the adapter.
-    launched = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
+    launched = sorted(
+        (record for record in records if record.environment),
+        key=lambda r: DIGEST in r.outcome.software,
+    )
     made = {record.cell.framework: record for record in launched}
     for build in plan.builds:
         if (record := made.get(build.name)) is not None:
@@ -143,21 +157,23 @@ def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]
         if variables:
             now += f" (with {', '.join(variables)} as given by --env)"
         raise UsageError(
-            f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; "
-            f"here it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a "
-            "new run."
+            f"The unfinished run measured {build.name} with {record.interpreter}, environment "
+            f"{record.environment}; here it is {now}. Give that interpreter (--python "
+            f"{build.name}=...), or leave out --resume to start a new run."
         )
 
 
 def check_same_variables(record: Record, environment: str, variables: Mapping[str, str]) -> None:
-    """Refuse other environment variables than the run's records have, also where records hide their values.
+    """Refuse other environment variables than the run's records have, also where records hide their
+    values.
 
     ``environment`` is the digest of the build here. Raises UsageError.
     """
     if record.environment and record.environment != digests.with_variables(environment, variables):
         raise UsageError(
-            f"The unfinished run measured {record.cell.framework} in another environment, or with other values of "
-            f"{', '.join(variables)} (--env). Give the same, or leave out --resume to start a new run."
+            f"The unfinished run measured {record.cell.framework} in another environment, or with "
+            f"other values of {', '.join(variables)} (--env). Give the same, or leave out --resume "
+            "to start a new run."
         )
 
 
@@ -168,8 +184,8 @@ def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
         digest = then.get("digest") if isinstance(then, dict) else None
         if digest is not None and (text is None or digest != text.digest):
             raise UsageError(
-                f"The unfinished run trains on another text ({digest}). Give its --corpus again, or leave out --resume "
-                "to start a new run."
+                f"The unfinished run trains on another text ({digest}). Give its --corpus again, "
+                "or leave out --resume to start a new run."
             )
 
 
@@ -185,16 +201,22 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
     if list(then) != list(now):
         had = f"with the settings {', '.join(then)}" if then else "without settings"
         raise UsageError(
-            f"The unfinished run measured {cell.framework} {had}; it has {', '.join(now) or 'none'} now. Leave out "
-            "--resume to start a new run."
+            f"The unfinished run measured {cell.framework} {had}; it has "
+            f"{', '.join(now) or 'none'} now. Leave out --resume to start a new run."
         )
 
 
 def _extended(plan: Plan, runs: Sequence[Run]) -> Run | None:
-    """Return the newest of these runs that the plan only has more launches than, with the plan's launches."""
+    """Return the newest of these runs that the plan only has more launches than, with the plan's
+    launches.
+    """
     for run in reversed(runs):
         longer = replace(
-            run, launches=plan.launches, launches_most=plan.launches_most, precision=plan.interval, finished=None
+            run,
+            launches=plan.launches,
+            launches_most=plan.launches_most,
+            precision=plan.interval,
+            finished=None,
         )
         more = plan.launches >= run.launches and plan.most > run.most
         if more and not differences(plan, longer):
@@ -211,13 +233,16 @@ def _refuse(plan: Plan, run: Run) -> NoReturn:
     found = differences(plan, run)
     more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise UsageError(
-        f"The unfinished run {run.id} is not the one asked for now: {'; '.join(found[:_SHOWN])}{more}. Give the "
-        "options and the suite it began with, or leave out --resume to start a new run."
+        f"The unfinished run {run.id} is not the one asked for now: "
+        f"{'; '.join(found[:_SHOWN])}{more}. Give the options and the suite it began with, or "
+        "leave out --resume to start a new run."
     )
 
 
 def differences(plan: Plan, run: Run) -> list[str]:
-    """Return in words the differences between a plan and an unfinished run; empty where it can be resumed."""
+    """Return in words the differences between a plan and an unfinished run; empty where it can be
+    resumed.
+    """
     now, then = set(plan.cells), set(run.plan)
     compared: list[tuple[str, object, object]] = []
     # A store lacks fewer cells once a run has measured some of them.
@@ -231,10 +256,22 @@ def differences(plan: Plan, run: Run) -> list[str]:
         # The fewest follow from the most.
         if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
     ]
-    compared.append(("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)))
-    compared.append(("variables (--env)", _variables(recorded(plan.variables)), _variables(run.variables)))
+    compared.append(
+        (
+            "launches",
+            _range(plan.launches, plan.launches_most),
+            _range(run.launches, run.launches_most),
+        )
+    )
+    compared.append(
+        ("variables (--env)", _variables(recorded(plan.variables)), _variables(run.variables))
+    )
     compared.append(("interval", plan.interval or "none", run.precision or "none"))
-    return [f"{name.replace('_', ' ')}: {now} now, {then} in the run" for name, now, then in compared if now != then]
+    return [
+        f"{name.replace('_', ' ')}: {now} now, {then} in the run"
+        for name, now, then in compared
+        if now != then
+    ]
 
 
 def _listed(cells: Iterable[Cell], axis: str) -> str:

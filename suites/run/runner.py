@@ -1,7 +1,9 @@
-"""The runner: prepares a plan, makes the launches that a schedule asks for, and stores each record as it ends.
+"""The runner: prepares a plan, makes the launches that a schedule asks for, and stores each record
+as it ends.
 
-`run`, `tune`, `compare --now` and `gate` are this, each with its profile. However a run ends (Ctrl-C, SIGTERM, kill -9,
-a full disk), every finished record is in the store, and a resumed run launches exactly what is missing.
+`run`, `tune`, `compare --now` and `gate` are this, each with its profile. However a run ends
+(Ctrl-C, SIGTERM, kill -9, a full disk), every finished record is in the store, and a resumed run
+launches exactly what is missing.
 """
 
 import contextlib
@@ -41,7 +43,9 @@ from .texts import Text
 
 @dataclass(frozen=True)
 class RunProfile:
-    """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a fleet's node or not."""
+    """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a
+    fleet's node or not.
+    """
 
     purpose: str = "suite"
     schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = of_plan
@@ -53,7 +57,9 @@ class RunProfile:
     lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
     unfinished: Run | None = None  # to be resumed
     sources: Sources | None = None  # the interpreters by side, where they are prepared already
-    described: Mapping[str, str] | None = None  # both sides in words, where they are more than their interpreters
+    described: Mapping[str, str] | None = (
+        None  # both sides in words, where they are more than their interpreters
+    )
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
 
@@ -85,7 +91,9 @@ def run_plan(
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
-            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launch_process, say)
+            defaults = capabilities.threads_by_default(
+                plan, sources[profile.sides[0].name], place, launch_process, say
+            )
         named = profile.described or (sides.described(profile.sides, sources) if paired else {})
         run = profile.unfinished or preparation.begin(
             plan, store, machine, profile.purpose, named, profile.node(), profile.rule
@@ -98,7 +106,13 @@ def run_plan(
             say(left)
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
         for line in filter(
-            None, (*lines, *busy_gpus(plan.cells, machine.gpus), *quota.notes(plan.cells, machine), *described)
+            None,
+            (
+                *lines,
+                *busy_gpus(plan.cells, machine.gpus),
+                *quota.notes(plan.cells, machine),
+                *described,
+            ),
         ):
             say(line)
         gate = None
@@ -133,13 +147,18 @@ def run_plan(
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
-            with interruptible(profile.resume_command) if profile.resume_command else contextlib.nullcontext():
+            with (
+                interruptible(profile.resume_command)
+                if profile.resume_command
+                else contextlib.nullcontext()
+            ):
                 Runner(store, launchers, schedule, display, budget_seconds).run()
     return run, schedule
 
 
 def left_behind_of(plan: Plan, of_run: Sequence[Side] = ONE_SIDE) -> str:
-    """Return a sentence with the variables of this shell that the launches do not get, though they matter; else empty.
+    """Return a sentence with the variables of this shell that the launches do not get, though they
+    matter; else empty.
 
     See `variables.left_behind`.
     """
@@ -149,19 +168,25 @@ def left_behind_of(plan: Plan, of_run: Sequence[Side] = ONE_SIDE) -> str:
     return left_behind(given, frameworks, plan.of_thread_counts())
 
 
-def _large_weights(plan: Plan, machine: Machine, of_run: tuple[Side, ...]) -> Callable[[Cell], Path | None]:
+def _large_weights(
+    plan: Plan, machine: Machine, of_run: tuple[Side, ...]
+) -> Callable[[Cell], Path | None]:
     """Return a look-up of the files with a cell's weights: for all sides, or for none.
 
-    Another version of the adapters may not support such files. In a gate of identical code, where only one side drew
-    its weights, the sides differed by 2.5 % (± 2.0 %).
+    Another version of the adapters may not support such files. In a gate of identical code, where
+    only one side drew its weights, the sides differed by 2.5 % (± 2.0 %).
     """
     if any(side.guest != GUEST_DIRECTORY for side in of_run):
         return lambda cell: None
     return launch_files.prepare_weights(plan, machine, say)
 
 
-def _first_losses(of_run: tuple[Side, ...], records: list[Record], by_row: bool) -> dict[str, FirstLosses]:
-    """Return the first losses for each side: the launches of a side must agree, and reports compare the sides."""
+def _first_losses(
+    of_run: tuple[Side, ...], records: list[Record], by_row: bool
+) -> dict[str, FirstLosses]:
+    """Return the first losses for each side: the launches of a side must agree, and reports compare
+    the sides.
+    """
     losses: dict[str, FirstLosses] = {side.name: {} for side in of_run}
     only = losses[of_run[0].name]  # the records of a search have a side of their own
     for record in records:
@@ -173,7 +198,9 @@ def _first_losses(of_run: tuple[Side, ...], records: list[Record], by_row: bool)
 
 @dataclass
 class Runner:
-    """Makes the launches of one run; without a quiet gate it waits for nothing and repeats nothing."""
+    """Makes the launches of one run; without a quiet gate it waits for nothing and repeats
+    nothing.
+    """
 
     store: Store
     launchers: Mapping[str, LaunchRunner]
@@ -189,10 +216,11 @@ class Runner:
         self._start, self._launched = self.clock(), 0
 
     def run(self) -> Schedule:
-        """Make the missing launches until the budget is spent; mark the run finished once none is missing.
+        """Make the missing launches until the budget is spent; mark the run finished once none is
+        missing.
 
-        Returns the schedule, which knows the launches left. Raises StoreError when a record cannot be stored, and
-        KeyboardInterrupt as it comes.
+        Returns the schedule, which knows the launches left. Raises StoreError when a record cannot
+        be stored, and KeyboardInterrupt as it comes.
         """
         self._start = self.clock()
         for block in self.schedule.blocks():
@@ -202,11 +230,15 @@ class Runner:
                 self._gate.before(block, self._seconds_of_budget())
             before, complete = self._launched, bool(fitting)
             for launches in wanted if fitting else ():
-                launches = tuple(each for each in launches if self.schedule.wants(each.cell, each.block))
+                launches = tuple(
+                    each for each in launches if self.schedule.wants(each.cell, each.block)
+                )
                 if not launches:
                     continue
                 if self._fits(launches):
-                    for each in [launches] if launches[0].in_turns else [(planned,) for planned in launches]:
+                    for each in (
+                        [launches] if launches[0].in_turns else [(planned,) for planned in launches]
+                    ):
                         self._launch(each)
                     continue
                 complete = False
@@ -240,7 +272,8 @@ class Runner:
         seconds = self.schedule.seconds_of(launches)
         total = self._launched + self.schedule.launches_left() - len(launches)
         self.observer.starts(launches, self._launched, total, seconds)
-        # A framework that computes nothing is not worth repeating, and of several cells the disturbed turns were.
+        # A framework that computes nothing is not worth repeating, and of several cells the
+        # disturbed turns were.
         several = len({each.cell for each in launches}) > 1
         repeats = self._gate is not None and build.framework.computes and not several
         most = self.schedule.most_attempts() if repeats else 1
@@ -269,11 +302,16 @@ class Runner:
         unnamed = build.framework.file is not None and build.interpreter is None
         if unnamed and record.outcome.status is Status.CRASHED and "ModuleNotFoundError" in reason:
             raise UsageError(
-                f"{reason}. Name the interpreter that has it: --python {build.name}=PATH, or --python PATH."
+                f"{reason}. Name the interpreter that has it: --python {build.name}=PATH, or "
+                "--python PATH."
             )
 
     def _seconds_of_budget(self) -> float | None:
-        return None if self.budget_seconds is None else self.budget_seconds - (self.clock() - self._start)
+        return (
+            None
+            if self.budget_seconds is None
+            else self.budget_seconds - (self.clock() - self._start)
+        )
 
     def _seconds_left(self) -> float:
         """Return the seconds until all is done, or the budget is spent."""

@@ -1,22 +1,26 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `ContestSchedule` the
-cells of a column until the fastest is known, `PairSchedule` both sides of a comparison in interleaved pairs, and
-`search.HalvingSchedule` searches for the fastest cell. A resumed run makes its schedule from the records so far.
+`Schedule` launches each cell a fixed number of times or until its interval is narrow enough,
+`ContestSchedule` the cells of a column until the fastest is known, `PairSchedule` both sides of a
+comparison in interleaved pairs, and `search.HalvingSchedule` searches for the fastest cell. A
+resumed run makes its schedule from the records so far.
 
-A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk towards what the
-run's cells have in common (`reports.results.statistics`); its relative half-width is exp(half) - 1. A cell is done when that
-reaches the wanted precision, or at the most launches allowed.
+A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk
+towards what the run's cells have in common (`reports.results.statistics`); its relative half-width
+is exp(half) - 1. A cell is done when that reaches the wanted precision, or at the most launches
+allowed.
 
-Stopping at the first look that meets the precision would favour samples whose spread came out small by chance:
-simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches deviate by twice the precision. So
-the spread that decides on stopping is a mean of that and of an assumed one (`DOUBT_DEVIATION` times the precision), as
-in a Bayesian estimate of a variance; the interval itself is unchanged. Without other cells the assumed one weighs as
-much as `DOUBT_FREEDOM` degrees of freedom, else as one: other cells remove most of the doubt.
+Stopping at the first look that meets the precision would favour samples whose spread came out small
+by chance: simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches
+deviate by twice the precision. So the spread that decides on stopping is a mean of that and of an
+assumed one (`DOUBT_DEVIATION` times the precision), as in a Bayesian estimate of a variance; the
+interval itself is unchanged. Without other cells the assumed one weighs as much as `DOUBT_FREEDOM`
+degrees of freedom, else as one: other cells remove most of the doubt.
 
-Simulated for 24 cells, +-2 %, 3 to 20 launches, coverage is 94.6 to 96.1 % whether cells deviate alike or not. They
-need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %; by their own launches alone they would need
-6.9, 8.4 and 11.5, with a coverage of 93.5 to 94.8 % (tests/benchmarks/time_to_confidence.py).
+Simulated for 24 cells, +-2 %, 3 to 20 launches, coverage is 94.6 to 96.1 % whether cells deviate
+alike or not. They need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %; by
+their own launches alone they would need 6.9, 8.4 and 11.5, with a coverage of 93.5 to 94.8 %
+(tests/benchmarks/time_to_confidence.py).
 """
 
 import itertools
@@ -80,25 +84,29 @@ _REPEATS, _REPEATS_SHARE = 4, 0.25
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
 
 LOOKS_APART = 1.4
-"""A comparison or contest is evaluated after this many times the pairs or launches of the previous look. A look after
-each one would favour results that are clear or narrow by chance."""
+"""A comparison or contest is evaluated after this many times the pairs or launches of the previous
+look. A look after each one would favour results that are clear or narrow by chance."""
 
 EARLY_CONFIDENCE = 0.995
 """Of comparisons that end a contest before its last look."""
 FAR_BEHIND = 1.25
-"""A cell that takes at least this many times as long as the fastest leaves a contest. Nearer cells stay until it is
-decided, even if clearly slower: the machine's speed may change between blocks, and that must affect all of them."""
+"""A cell that takes at least this many times as long as the fastest leaves a contest. Nearer cells
+stay until it is decided, even if clearly slower: the machine's speed may change between blocks, and
+that must affect all of them."""
 
 DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""
 DOUBT_FREEDOM = 3
 """Its weight where no other cells are known."""
 SEARCHABLE = 3
-"""Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
+"""Samples more than the fewest with which a search for the end of warm-up begins; see
+adapters/launch/timing.py."""
 DECISIVE = DEFAULT.tolerance / 2
-"""If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.3 pairs, 15.0 at +5 %."""
+"""If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.3 pairs,
+15.0 at +5 %."""
 ENOUGH_LOSSES = 2
-"""Pairs whose first losses show that the two sides of a user's own step compute different things."""
+"""Pairs whose first losses show that the two sides of a user's own step compute different
+things."""
 LONGER = 10
 """A launch of a pair times at most this many times the suite's samples."""
 _ENOUGH_SAMPLES = 10
@@ -109,10 +117,12 @@ _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / va
 
 @dataclass(frozen=True)
 class LaunchStats:
-    """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample and of all the rest.
+    """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample
+    and of all the rest.
 
-    ``log_variance`` is that of the logarithms of its samples, from their quartiles, since spikes do not affect a
-    median. For few samples, whose quartiles are too close together, it is the plain variance.
+    ``log_variance`` is that of the logarithms of its samples, from their quartiles, since spikes do
+    not affect a median. For few samples, whose quartiles are too close together, it is the plain
+    variance.
     """
 
     seconds: float
@@ -150,28 +160,44 @@ def launch_stats(record: Record) -> LaunchStats | None:
 
 
 def spread_of(cells: Iterable[Sequence[LaunchStats]]) -> Spread:
-    """Return the spread that the launches of these cells have in common, of those with enough launches."""
+    """Return the spread that the launches of these cells have in common, of those with enough
+    launches.
+    """
     several = [launches for launches in cells if len(launches) >= ENOUGH_LAUNCHES]
-    return common_spread([_own_variance(each) for each in several], [len(each) - 1.0 for each in several])
+    return common_spread(
+        [_own_variance(each) for each in several], [len(each) - 1.0 for each in several]
+    )
 
 
 def half_width(launches: Sequence[LaunchStats], spread: Spread = UNKNOWN_SPREAD) -> float | None:
-    """Return the relative half-width of the interval over these launches; None with fewer than three."""
+    """Return the relative half-width of the interval over these launches; None with fewer than
+    three.
+    """
     if len(launches) < ENOUGH_LAUNCHES:
         return None
     return _relative_half(len(launches), *spread.shrink(_own_variance(launches), len(launches) - 1))
 
 
-def reached(launches: Sequence[LaunchStats], precision: float, spread: Spread = UNKNOWN_SPREAD) -> bool:
+def reached(
+    launches: Sequence[LaunchStats], precision: float, spread: Spread = UNKNOWN_SPREAD
+) -> bool:
     """Return whether the interval is narrow enough, the doubt about its own spread included."""
     width = half_width(launches, spread)
-    return width is not None and width <= precision >= _doubted_half(launches, len(launches), precision, spread)
+    return width is not None and width <= precision >= _doubted_half(
+        launches, len(launches), precision, spread
+    )
 
 
 def launches_needed(
-    launches: Sequence[LaunchStats], precision: float, fewest: int, most: int, spread: Spread = UNKNOWN_SPREAD
+    launches: Sequence[LaunchStats],
+    precision: float,
+    fewest: int,
+    most: int,
+    spread: Spread = UNKNOWN_SPREAD,
 ) -> int:
-    """Return how many more launches a cell is expected to need if they deviate as those so far did; 0: it is done."""
+    """Return how many more launches a cell is expected to need if they deviate as those so far did;
+    0: it is done.
+    """
     made = len(launches)
     if made >= fewest and (made >= most or reached(launches, precision, spread)):
         return 0
@@ -192,23 +218,34 @@ def samples_of_launch(
 ) -> int:
     """Return how many samples the next launch should time, between ``fewest`` and ``most``.
 
-    n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
-    2013, "Rigorous benchmarking in reasonable time". The variance between launches is that of the log-medians less the
-    part that the samples' own spread adds; of too few launches it is the other cells', else `LEAST_DEVIATION`. Until
-    the cell has samples enough, the launches of cells ``alike`` count too; without any the result is ``fewest``, and
-    two at least: one sample shows no spread. Samples never last longer than all the rest of a launch: that could save
-    half of the launches at best. With ``searching`` for the end of warm-up the result includes as many samples as
-    warm-up took so far, and at first those that a search needs. Launches that deviate by ``enough`` need not be longer.
+    n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)):
+    Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time". The variance between
+    launches is that of the log-medians less the part that the samples' own spread adds; of too few
+    launches it is the other cells', else `LEAST_DEVIATION`. Until the cell has samples enough, the
+    launches of cells ``alike`` count too; without any the result is ``fewest``, and two at least:
+    one sample shows no spread. Samples never last longer than all the rest of a launch: that could
+    save half of the launches at best. With ``searching`` for the end of warm-up the result includes
+    as many samples as warm-up took so far, and at first those that a search needs. Launches that
+    deviate by ``enough`` need not be longer.
     """
     few = sum(launch.samples - 1 for launch in launches) < _ENOUGH_SAMPLES
     known = [each for each in (*launches, *(alike if few else ())) if each.samples > 1]
     if not known or (searching and len(launches) < ENOUGH_LAUNCHES):
         return min(most, fewest + SEARCHABLE if searching else max(fewest, 2))
-    within = float(np.average([each.log_variance for each in known], weights=[each.samples - 1 for each in known]))
+    within = float(
+        np.average(
+            [each.log_variance for each in known], weights=[each.samples - 1 for each in known]
+        )
+    )
     between = _expected_variance(launches, spread)
     if len(launches) >= ENOUGH_LAUNCHES:
         between -= float(
-            np.mean([within * (_MEDIAN_VARIANCE if n > 2 else 1) / n for n in (each.samples for each in launches)])
+            np.mean(
+                [
+                    within * (_MEDIAN_VARIANCE if n > 2 else 1) / n
+                    for n in (each.samples for each in launches)
+                ]
+            )
         )
     startup = float(np.mean([each.startup_seconds for each in launches or alike]))
     sample = float(np.mean([each.sample_seconds for each in launches or alike]))
@@ -220,17 +257,24 @@ def samples_of_launch(
     return min(most, max(least, math.ceil(best)))
 
 
-def gain(launches: Sequence[LaunchStats], seconds: float, precision: float, spread: Spread = UNKNOWN_SPREAD) -> float:
+def gain(
+    launches: Sequence[LaunchStats],
+    seconds: float,
+    precision: float,
+    spread: Spread = UNKNOWN_SPREAD,
+) -> float:
     """Return the half-width that one more launch is expected to take off, per second that it lasts.
 
-    Below the precision nothing is gained; an interval where there was none is worth more than anything else.
+    Below the precision nothing is gained; an interval where there was none is worth more than
+    anything else.
     """
     count, seconds = len(launches), max(seconds, 1e-9)
     if count < ENOUGH_LAUNCHES:
         return (1e6 + count) / seconds
     variance = _own_variance(launches)
     now, then = (
-        max(_relative_half(number, *spread.shrink(variance, number - 1)), precision) for number in (count, count + 1)
+        max(_relative_half(number, *spread.shrink(variance, number - 1)), precision)
+        for number in (count, count + 1)
     )
     return (now - then) / seconds
 
@@ -240,15 +284,25 @@ def _own_variance(launches: Sequence[LaunchStats]) -> float:
 
 
 def _expected_variance(launches: Sequence[LaunchStats], spread: Spread) -> float:
-    """Return the variance of a cell's launches: its own and the other cells', of few launches theirs or assumed."""
+    """Return the variance of a cell's launches: its own and the other cells', of few launches
+    theirs or assumed.
+    """
     if len(launches) >= ENOUGH_LAUNCHES:
         return spread.shrink(_own_variance(launches), len(launches) - 1)[0]
     return spread.variance if spread.freedom else LEAST_DEVIATION**2
 
 
-def _doubted_half(launches: Sequence[LaunchStats], count: int, precision: float, spread: Spread) -> float:
-    """Return the half-width after ``count`` launches that deviate as these did, the doubt about that included."""
-    own = _own_variance(launches) if len(launches) >= ENOUGH_LAUNCHES else _expected_variance(launches, spread)
+def _doubted_half(
+    launches: Sequence[LaunchStats], count: int, precision: float, spread: Spread
+) -> float:
+    """Return the half-width after ``count`` launches that deviate as these did, the doubt about
+    that included.
+    """
+    own = (
+        _own_variance(launches)
+        if len(launches) >= ENOUGH_LAUNCHES
+        else _expected_variance(launches, spread)
+    )
     variance, freedom = spread.shrink(own, count - 1)
     doubt = Spread((DOUBT_DEVIATION * precision) ** 2, 1 if spread.freedom else DOUBT_FREEDOM)
     return _relative_half(count, max(variance, doubt.shrink(variance, freedom)[0]), freedom)
@@ -265,7 +319,11 @@ class Schedule:
     """Whether the run ends with the first launch that does not fit its budget."""
 
     def __init__(
-        self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
+        self,
+        plan: Plan,
+        records: Iterable[Record] = (),
+        host: Host | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         """Take up the records so far; without a ``grouping`` all launches are made in a row."""
         self.plan, self.host, self._grouping = plan, host, grouping
@@ -273,7 +331,8 @@ class Schedule:
         """Records in all, and those that repeat a disturbed launch."""
         self._durations = LaunchDurations(plan)
         self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
-        """By cell, and by what cells share that differ in their threads or their mini-batch only."""
+        """By cell, and by what cells share that differ in their threads or their mini-batch
+        only."""
         self.stats: dict[Cell, tuple[LaunchStats, ...]] = {}
         """Of the launches of each cell that gave a number."""
         self.spread = UNKNOWN_SPREAD
@@ -312,7 +371,9 @@ class Schedule:
         if self.plan.interval is None or failed:
             return missing  # a failed cell has no interval target
         stats = self.stats[cell]
-        left = launches_needed(stats, self.plan.interval, self.plan.launches, self.plan.most, self.spread)
+        left = launches_needed(
+            stats, self.plan.interval, self.plan.launches, self.plan.most, self.spread
+        )
         return min(self.plan.most - len(counting), max(missing, left))
 
     def blocks(self) -> Iterator[int]:
@@ -320,7 +381,8 @@ class Schedule:
         return iter(range(self.plan.most))
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block, shuffled by the plan's seed; ``seconds_left`` are those of a budget.
+        """Return the launches of a block, shuffled by the plan's seed; ``seconds_left`` are those
+        of a budget.
 
         If time is short, the launches that gain the most precision come first.
         """
@@ -331,28 +393,45 @@ class Schedule:
             seconds = {planned: self.seconds(planned.cell) for planned in found}
             if sum(seconds.values()) > seconds_left:
                 interval = self.plan.interval
-                found.sort(key=lambda each: -gain(self.stats[each.cell], seconds[each], interval, self.spread))
+                found.sort(
+                    key=lambda each: (
+                        -gain(self.stats[each.cell], seconds[each], interval, self.spread)
+                    )
+                )
         if self._grouping is None:
             return [(planned,) for planned in found]
         peaks = {planned.cell: self._peak(planned.cell) for planned in found}
-        return self._grouping.groups(found, peaks, {planned.cell: self.seconds(planned.cell) for planned in found})
+        return self._grouping.groups(
+            found, peaks, {planned.cell: self.seconds(planned.cell) for planned in found}
+        )
 
     def _peak(self, cell: Cell) -> int:
         """Return the most bytes that a launch of a cell needed; 0: not known yet."""
-        return max((record.outcome.peak_memory_bytes or 0 for record in self._records[cell]), default=0)
+        return max(
+            (record.outcome.peak_memory_bytes or 0 for record in self._records[cell]), default=0
+        )
 
     def _learn(self, block: int) -> None:
-        """Take the spread from all launches before a block: a resumed run then decides as one never interrupted."""
+        """Take the spread from all launches before a block: a resumed run then decides as one never
+        interrupted.
+        """
         if self.plan.interval is None:
             return
-        before = ([each for each in self._records[cell] if each.launch < block] for cell in self.plan.cells)
-        self.spread = spread_of([list(filter(None, map(launch_stats, last_attempts(each)))) for each in before])
+        before = (
+            [each for each in self._records[cell] if each.launch < block]
+            for cell in self.plan.cells
+        )
+        self.spread = spread_of(
+            [list(filter(None, map(launch_stats, last_attempts(each)))) for each in before]
+        )
         for cell in self.plan.cells:
             self._update(cell)
 
     def wants(self, cell: Cell, block: int) -> bool:
         """Whether a cell still needs its launch of a block, now that others have ended."""
-        return self._left[cell] > 0 and all(record.launch != block for record in self._records[cell])
+        return self._left[cell] > 0 and all(
+            record.launch != block for record in self._records[cell]
+        )
 
     def launches_left(self) -> int:
         """Return how many launches are expected to be needed."""
@@ -375,18 +454,32 @@ class Schedule:
         return sum(self.seconds(launch.cell) for launch in launches)
 
     def protocol(self, cell: Cell) -> Protocol:
-        """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
+        """Return how the next launch of a cell measures; with a precision to reach, for how many
+        samples.
+        """
         protocol = self.plan.protocol_of(cell)
         if self.plan.interval is None:
             return protocol
-        searching, stats, alike = protocol.maximum_warmup_steps > 0, self.stats[cell], self._alike(cell)
-        steps = samples_of_launch(stats, protocol.minimum_steps, protocol.steps, searching, self.spread, alike)
+        searching, stats, alike = (
+            protocol.maximum_warmup_steps > 0,
+            self.stats[cell],
+            self._alike(cell),
+        )
+        steps = samples_of_launch(
+            stats, protocol.minimum_steps, protocol.steps, searching, self.spread, alike
+        )
         seconds = steps * max((each.sample_seconds for each in stats or alike), default=0.0)
         return protocol._replace(steps=steps, seconds=max(protocol.seconds, seconds))
 
     def _alike(self, cell: Cell) -> list[LaunchStats]:
-        """Return the launches of other cells that are most like one: of its row and network, its network, or all."""
-        keys: tuple[Callable[[Cell], object], ...] = (group_of, lambda each: each.network, lambda each: None)
+        """Return the launches of other cells that are most like one: of its row and network, its
+        network, or all.
+        """
+        keys: tuple[Callable[[Cell], object], ...] = (
+            group_of,
+            lambda each: each.network,
+            lambda each: None,
+        )
         found = ([s for each, s in self.stats.items() if key(each) == key(cell)] for key in keys)
         return next((list(itertools.chain(*stats)) for stats in found if any(stats)), [])
 
@@ -419,34 +512,42 @@ class Schedule:
 class ContestSchedule(Schedule):
     """Launches of each cell, then only of columns whose fastest cell is not known yet, until it is.
 
-    Cells far behind (`FAR_BEHIND`) get no more. Of cells that take turns, those that are clearly slower get no more
-    either: a change of the machine's speed reaches all members of a group alike. The comparisons are those of `dlbench
-    report fastest`. A comparison ends early if it is decided at `EARLY_CONFIDENCE`, so that all early looks together
-    add little to the error of the report, or if deciding it would need more launches than the plan allows. Comparisons
-    that the report does not decide yet come first, and among them those that need the fewest launches: a budget then
-    decides as many as it can.
+    Cells far behind (`FAR_BEHIND`) get no more. Of cells that take turns, those that are clearly
+    slower get no more either: a change of the machine's speed reaches all members of a group alike.
+    The comparisons are those of `dlbench report fastest`. A comparison ends early if it is decided
+    at `EARLY_CONFIDENCE`, so that all early looks together add little to the error of the report,
+    or if deciding it would need more launches than the plan allows. Comparisons that the report
+    does not decide yet come first, and among them those that need the fewest launches: a budget
+    then decides as many as it can.
     """
 
     def __init__(
-        self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
+        self,
+        plan: Plan,
+        records: Iterable[Record] = (),
+        host: Host | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         able = grouping.cells if grouping is not None else frozenset[Cell]()
         self._in_turns = frozenset(cell._replace(adapter="") for cell in able)
-        # The cells of a group show together how launches deviate, so that two of each are enough for a first look.
+        # The cells of a group show together how launches deviate, so that two of each are enough
+        # for a first look.
         fewest = max(plan.launches, 2) if self._in_turns else max(plan.launches, ENOUGH_LAUNCHES)
         self._looks = list(_looks(fewest, plan.most))
         self._blocks = range(0)
         """From the last look to the next: those in which contenders are launched."""
         self._contenders: dict[Cell, tuple[bool, int]] = {}
-        """Without the folders of their adapters, as in a matrix: whether the report decides already, and the launches
-        that would."""
+        """Without the folders of their adapters, as in a matrix: whether the report decides
+        already, and the launches that would."""
         super().__init__(plan, records, host, grouping)
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
         needed = super()._needed(cell, counting)
         if cell._replace(adapter="") not in self._contenders:
             return needed
-        return max(needed, len(self._blocks) - sum(record.launch in self._blocks for record in counting))
+        return max(
+            needed, len(self._blocks) - sum(record.launch in self._blocks for record in counting)
+        )
 
     def _learn(self, block: int) -> None:
         """Take the rivals in comparisons that the launches before a look leave open."""
@@ -454,7 +555,11 @@ class ContestSchedule(Schedule):
             return
         self._blocks = range(block, next((look for look in self._looks if look > block), block))
         by_report = self.leaders(block, CONFIDENCE).rows
-        decided = {(each.first.group, each.first.column) for each in by_report if each.outcome in (CLEAR, TIE)}
+        decided = {
+            (each.first.group, each.first.column)
+            for each in by_report
+            if each.outcome in (CLEAR, TIE)
+        }
         found = self.leaders(block, EARLY_CONFIDENCE)
         self._contenders = {}
         for leader in found.rows:
@@ -475,19 +580,29 @@ class ContestSchedule(Schedule):
         return behind is None or behind <= (1.0 if rival.cell in self._in_turns else FAR_BEHIND)
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block, those of the comparisons that are easiest to decide first."""
+        """Return the launches of a block, those of the comparisons that are easiest to decide
+        first.
+        """
         groups = super().wanted(block, seconds_left)
-        return sorted(groups, key=lambda group: self._contenders.get(group[0].cell._replace(adapter=""), (False, 0)))
+        return sorted(
+            groups,
+            key=lambda group: self._contenders.get(group[0].cell._replace(adapter=""), (False, 0)),
+        )
 
     def leaders(self, block: int, confidence: float = CONFIDENCE) -> Compared[Leader]:
         """Return the fastest cell of each column by the launches before a block."""
-        records = (each for cell in self.plan.cells for each in self._records[cell] if each.launch < block)
+        records = (
+            each for cell in self.plan.cells for each in self._records[cell] if each.launch < block
+        )
         hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
 
 
 def of_plan(
-    plan: Plan, records: Iterable[Record] = (), host: Host | None = None, grouping: Grouping | None = None
+    plan: Plan,
+    records: Iterable[Record] = (),
+    host: Host | None = None,
+    grouping: Grouping | None = None,
 ) -> Schedule:
     """Return the schedule of a suite's plan."""
     return (ContestSchedule if plan.decides else Schedule)(plan, records, host, grouping)
@@ -503,8 +618,8 @@ The spreads, by the quantity that is judged, are those of all cells that are mea
 class PairSchedule(Schedule):
     """Pairs of launches, one of each side, until a rule wants no more.
 
-    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more if that pays by the
-    noise within the cell's launches so far (`samples_of_launch`).
+    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more
+    if that pays by the noise within the cell's launches so far (`samples_of_launch`).
     """
 
     strict = True
@@ -518,7 +633,8 @@ class PairSchedule(Schedule):
         host: Host | None = None,
         judged: Sequence[str] = (TIME,),
     ) -> None:
-        """Take up the records so far; without a ``grouping`` the launches of all pairs are made in a row.
+        """Take up the records so far; without a ``grouping`` the launches of all pairs are made in
+        a row.
 
         ``judged`` are the quantities that the rule judges.
         """
@@ -563,8 +679,8 @@ class PairSchedule(Schedule):
     def protocol(self, cell: Cell) -> Protocol:
         """Return how both launches of the next pair measure, from the whole pairs before it.
 
-        Only the distance between the sides of a pair counts, never which one is slower: a gate treats the signs of
-        identical code's pairs as fair coins, so nothing may depend on them.
+        Only the distance between the sides of a pair counts, never which one is slower: a gate
+        treats the signs of identical code's pairs as fair coins, so nothing may depend on them.
         """
         protocol = self.plan.protocol_of(cell)
         launches: list[LaunchStats] = []
@@ -580,8 +696,12 @@ class PairSchedule(Schedule):
         # A launch must stay far from the time at which it is ended.
         allowed = self.plan.cell_seconds / 2 - max(each.startup_seconds for each in launches)
         most = min(LONGER * protocol.steps, int(allowed / sample))
-        steps = samples_of_launch(launches, protocol.minimum_steps, most, enough=DECISIVE / math.sqrt(2))
-        return protocol._replace(steps=max(protocol.steps, steps), seconds=max(protocol.seconds, steps * sample))
+        steps = samples_of_launch(
+            launches, protocol.minimum_steps, most, enough=DECISIVE / math.sqrt(2)
+        )
+        return protocol._replace(
+            steps=max(protocol.steps, steps), seconds=max(protocol.seconds, steps * sample)
+        )
 
     def skip_reason(self, cell: Cell) -> str:
         return ""  # each side of each cell is tried
@@ -591,7 +711,9 @@ class PairSchedule(Schedule):
 
 
 def _looks(first: int, last: int) -> Iterator[int]:
-    """Yield the numbers of launches or pairs after which to look; the first one may exceed the last."""
+    """Yield the numbers of launches or pairs after which to look; the first one may exceed the
+    last.
+    """
     yield first
     while first < last:
         first = min(last, math.ceil(LOOKS_APART * first))
@@ -609,7 +731,9 @@ def given_up(records: Sequence[Record]) -> bool:
 
 
 def different(records: Sequence[Record], rule: Rule) -> LossDifference | None:
-    """Return how the sides' computations differ as soon as enough pairs show it: their times are of no interest."""
+    """Return how the sides' computations differ as soon as enough pairs show it: their times are of
+    no interest.
+    """
     return other_work(records, rule) if len(complete_pairs(records)) >= ENOUGH_LOSSES else None
 
 
@@ -633,7 +757,10 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
             if complete_pairs(records) and not baseline and not is_of_clock(quantity):
                 continue  # it is not measured
             tails = tails_of_quantity(records, host, quantity)
-            if deciding_look(baseline, candidate, levels, tails, spreads.get(quantity, NO_SPREADS)) is not None:
+            if (
+                deciding_look(baseline, candidate, levels, tails, spreads.get(quantity, NO_SPREADS))
+                is not None
+            ):
                 continue
             wanted = next_look(len(baseline), levels).pairs
             if pairs_begun(records) < int((1 + rule.spare) * max(wanted, at_ease)):
@@ -643,12 +770,15 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     return pairs_needed
 
 
-def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT) -> PairRule:
-    """Return the rule of a comparison of this many cells: pairs until the ratio's interval is narrow enough.
+def for_compare(
+    host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT
+) -> PairRule:
+    """Return the rule of a comparison of this many cells: pairs until the ratio's interval is
+    narrow enough.
 
-    ``width`` is the half-width of the interval relative to the ratio, of the first quantity that is judged. It stops on
-    precision, never on a p-value, and not before there are enough pairs to prove a slowdown at all
-    (`verdict.fewest_pairs`).
+    ``width`` is the half-width of the interval relative to the ratio, of the first quantity that is
+    judged. It stops on precision, never on a p-value, and not before there are enough pairs to
+    prove a slowdown at all (`verdict.fewest_pairs`).
     """
     looks = list(_looks(max(fewest, fewest_pairs(cells, rule)), most))
 

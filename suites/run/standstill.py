@@ -1,7 +1,8 @@
-"""The processes of a launch: stop them and let them run, on which CPUs they begin, and what CPU time they use.
+"""The processes of a launch: stop them and let them run, on which CPUs they begin, and what CPU
+time they use.
 
-Launches that take turns are stopped by SIGSTOP to each of their processes, so that neither spinning threads nor helpers
-disturb the others. What they use of a CPU all the same is in their records.
+Launches that take turns are stopped by SIGSTOP to each of their processes, so that neither spinning
+threads nor helpers disturb the others. What they use of a CPU all the same is in their records.
 """
 
 import contextlib
@@ -40,11 +41,16 @@ class CpuTime(NamedTuple):
     """Seconds used by each thread."""
 
     def since(self, earlier: "CpuTime") -> "CpuTime":
-        """Return what was added since an earlier reading; threads that ended meanwhile do not make it negative."""
+        """Return what was added since an earlier reading; threads that ended meanwhile do not make
+        it negative.
+        """
         return CpuTime(
             max(0.0, self.used - earlier.used),
             max(0.0, self.waiting - earlier.waiting),
-            {thread: used - earlier.by_thread.get(thread, 0.0) for thread, used in self.by_thread.items()},
+            {
+                thread: used - earlier.by_thread.get(thread, 0.0)
+                for thread, used in self.by_thread.items()
+            },
         )
 
     def computing(self) -> list[int]:
@@ -53,7 +59,8 @@ class CpuTime(NamedTuple):
 
 
 def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
-    """Return the sets of CPUs that a launch with so many threads may have in a round, a core for each thread.
+    """Return the sets of CPUs that a launch with so many threads may have in a round, a core for
+    each thread.
 
     None where it has no fewer threads than there are cores, or no thread count.
     """
@@ -67,14 +74,20 @@ class Placement:
     """Moves the threads of a launch to the CPUs that it begins on, and lets them go again."""
 
     def __init__(self) -> None:
-        """Remember nothing yet: which CPUs its threads may use is read before they are first moved."""
+        """Remember nothing yet: which CPUs its threads may use is read before they are first
+        moved.
+        """
         self._allowed: frozenset[int] | None = None
         """The CPUs that each of its threads could use then; none where they differ."""
         self._confined: list[int] = []
         """The threads that are not to use all of them now."""
 
-    def confine(self, processes: Sequence[int], cpus: Sequence[int], threads: Sequence[int] = ()) -> None:
-        """Move these threads of processes, or all, to these CPUs, unless they bound themselves to CPUs of their own."""
+    def confine(
+        self, processes: Sequence[int], cpus: Sequence[int], threads: Sequence[int] = ()
+    ) -> None:
+        """Move these threads of processes, or all, to these CPUs, unless they bound themselves to
+        CPUs of their own.
+        """
         if self._allowed is None:
             masks = {_allowed(thread) for thread in _threads_of(processes)} - {frozenset()}
             self._allowed = masks.pop() if len(masks) == 1 else frozenset()
@@ -118,7 +131,8 @@ def descendants(root: int) -> list[int]:
 
 
 _LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
-"""Whether the kernel lists the children of a thread: psutil reads the parents of all processes of the machine."""
+"""Whether the kernel lists the children of a thread: psutil reads the parents of all processes of
+the machine."""
 
 
 def _descendants(root: int) -> list[int]:
@@ -132,7 +146,8 @@ def _descendants(root: int) -> list[int]:
 def _numbers(folder: str) -> list[str]:
     """Return the processes or threads that this folder of /proc lists; none once it is gone."""
     try:
-        return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208 - names alone, in a hot path
+        # names alone, in a hot path
+        return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
     except OSError:
         return []
 
@@ -172,11 +187,16 @@ def _stands_still(process: int) -> bool:
 def busy_seconds() -> float:
     """Return the CPU seconds of all programs so far, this process left out; counted in ticks."""
     times = psutil.cpu_times()
-    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")) - time.process_time()
+    return (
+        sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+        - time.process_time()
+    )
 
 
 def peak_pages(processes: Sequence[int]) -> int:
-    """Return how many pages of memory each of the processes had in use at most, added up; 0 where none says so."""
+    """Return how many pages of memory each of the processes had in use at most, added up; 0 where
+    none says so.
+    """
     kibibytes = 0
     for process in processes:
         found = _PEAK_MEMORY.search(read_file(f"/proc/{process}/status") or "")

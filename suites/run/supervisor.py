@@ -1,10 +1,12 @@
-"""Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE shown|dropped COMMAND ...``.
+"""Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE shown|dropped
+COMMAND ...``.
 
-The guest's parent is this process and not the host, so a guest that ends its parent ends its own launch alone.
-Every process the guest started becomes this one's child when its parent ends (Linux: a subreaper), in whatever session
-it is, and is ended here. The end of the guest's stderr is kept and written out at the end; the rest is dropped, so that
-no disk fills up, or shown on stdout as it comes, with the guest's own stdout. The guest's environment comes as JSON on
-stdin. When the host dies, all of it is ended. Standard library only: each launch starts this.
+The guest's parent is this process and not the host, so a guest that ends its parent ends its own
+launch alone. Every process the guest started becomes this one's child when its parent ends (Linux:
+a subreaper), in whatever session it is, and is ended here. The end of the guest's stderr is kept
+and written out at the end; the rest is dropped, so that no disk fills up, or shown on stdout as it
+comes, with the guest's own stdout. The guest's environment comes as JSON on stdin. When the host
+dies, all of it is ended. Standard library only: each launch starts this.
 """
 
 import contextlib
@@ -27,8 +29,14 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1  # of prctl(2)
 
 def main() -> int:
     """Carry out the command; end as it ended."""
-    host, line, shown, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "shown", sys.argv[4:]
-    # No signal may find this process unprepared: SIGTERM is sent to the group, and the guest decides how to handle it.
+    host, line, shown, command = (
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        sys.argv[3] == "shown",
+        sys.argv[4:],
+    )
+    # No signal may find this process unprepared: SIGTERM is sent to the group, and the guest
+    # decides how to handle it.
     signal.signal(signal.SIGTERM, lambda *_: _end_all() if os.getppid() != host else None)
     with contextlib.suppress(OSError, AttributeError):  # not Linux
         kernel = ctypes.CDLL(None)

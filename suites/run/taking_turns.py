@@ -1,6 +1,7 @@
 """One launch that takes turns with others: when it runs, and what the host observed of its turns.
 
-`TurnTaking` belongs to the thread that watches the launch; `turns.Turns` decides which of the launches may run.
+`TurnTaking` belongs to the thread that watches the launch; `turns.Turns` decides which of the
+launches may run.
 """
 
 import json
@@ -14,7 +15,16 @@ import numpy as np
 from dlbench.adapters.protocol import Outcome, SampleCounts, TurnObservation
 from dlbench.reports.results.disturbance import growing_turns
 
-from .standstill import CpuTime, Placement, busy_seconds, cpu_time, descendants, let_run, peak_pages, stop
+from .standstill import (
+    CpuTime,
+    Placement,
+    busy_seconds,
+    cpu_time,
+    descendants,
+    let_run,
+    peak_pages,
+    stop,
+)
 from .turns import Member, TurnShape
 
 _BUSY_SHARE = 0.8
@@ -33,7 +43,8 @@ class TurnTaking:
         self.samples: list[int] = []
         """How many samples the guest says each turn had."""
         self.pauses: list[tuple[int, int]] = []
-        """When it was stopped in its turns for others, and when it went on, in nanoseconds of the monotonic clock."""
+        """When it was stopped in its turns for others, and when it went on, in nanoseconds of the
+        monotonic clock."""
         self.stopped_cpu_seconds = 0.0
         """CPU time that it used while others ran."""
         self.in_turn = False
@@ -60,7 +71,9 @@ class TurnTaking:
         self._member.turns.wait_for_cpus(self._member.number)
 
     def profile(self) -> None:
-        """Stand still until no other launch computes, and those that wait for longer have had their part."""
+        """Stand still until no other launch computes, and those that wait for longer have had their
+        part.
+        """
         processes = descendants(self._supervisor)
         stop(processes)
         self._member.turns.wait_for_machine(self._member.number)
@@ -77,7 +90,9 @@ class TurnTaking:
         self._shape = self._member.turns.shape(self._member.number)
 
     def end_turn(self, samples: int, ended: float) -> bool:
-        """Note a turn that ended then, and wait for the next; return False for another number of samples than asked."""
+        """Note a turn that ended then, and wait for the next; return False for another number of
+        samples than asked.
+        """
         self.samples.append(samples)
         if samples != self._shape.samples:
             return False
@@ -102,7 +117,8 @@ class TurnTaking:
         return True
 
     def order(self) -> bytes:
-        """Return the answer to the guest: what its next turn consists of, or nothing where it is to end.
+        """Return the answer to the guest: what its next turn consists of, or nothing where it is to
+        end.
 
         The turn's time counts from now on.
         """
@@ -118,7 +134,9 @@ class TurnTaking:
         self._let_go()
 
     def _wait_for_turn(self, last: TurnObservation | None, samples: int) -> bool:
-        """Stop the launch until it may run again; return whether that is for another turn, and not to end."""
+        """Stop the launch until it may run again; return whether that is for another turn, and not
+        to end.
+        """
         member = self._member
         self._slice_ends, self._slices = math.inf, 1
         processes = descendants(self._supervisor)
@@ -141,7 +159,9 @@ class TurnTaking:
         return self._slice_ends - time.monotonic()
 
     def slice_is_over(self) -> bool:
-        """Tell whether others are to run now; where none is left in the round, another slice begins instead."""
+        """Tell whether others are to run now; where none is left in the round, another slice begins
+        instead.
+        """
         if self.slice_seconds > 0:
             return False
         if self._member.turns.others_are_left():
@@ -159,7 +179,8 @@ class TurnTaking:
         self._slice_ends = math.inf
 
     def let_others_run(self) -> None:
-        """Let the others of the round run for a slice each, unless the launch mostly waited in its own.
+        """Let the others of the round run for a slice each, unless the launch mostly waited in its
+        own.
 
         What it waits for goes on while it stands still: such a pause could not be subtracted.
         """
@@ -194,7 +215,9 @@ class TurnTaking:
 
     def _begin_slice(self) -> None:
         self._slice_began = time.monotonic()
-        self._slice_ends = self._slice_began + (self._shape.slice_seconds if self.in_turn else math.inf)
+        self._slice_ends = self._slice_began + (
+            self._shape.slice_seconds if self.in_turn else math.inf
+        )
 
     def _confine(self, processes: Sequence[int]) -> None:
         if self._member.cpus:
@@ -211,10 +234,11 @@ class TurnTaking:
 
 
 def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
-    """Return an outcome whose samples do not contain the times for which it stood still in its turns.
+    """Return an outcome whose samples do not contain the times for which it stood still in its
+    turns.
 
-    ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the monotonic clock. The guest
-    gave the beginnings of its timed calls by the same clock.
+    ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the
+    monotonic clock. The guest gave the beginnings of its timed calls by the same clock.
     """
     steps, has_lead_ins = outcome.steps_per_sample, len(outcome.starts_ns) > len(outcome.samples_ns)
     before_turns = len(outcome.warmup_ns) - (len(outcome.turns) if has_lead_ins else 0)
@@ -245,8 +269,8 @@ def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outco
 def without_growth(outcome: Outcome) -> Outcome:
     """Return an outcome whose turns in which memory grew are a part of its warm-up.
 
-    Where memory stays with a process, its heap grows once more when a step happens to need more of it at a time. Such a
-    step of JAX's lstm32 took three times as long as the others.
+    Where memory stays with a process, its heap grows once more when a step happens to need more of
+    it at a time. Such a step of JAX's lstm32 took three times as long as the others.
     """
     assert outcome.outside is not None
     observed = outcome.outside.turns
@@ -254,7 +278,10 @@ def without_growth(outcome: Outcome) -> Outcome:
     if not any(growing):
         return outcome
     of_samples = np.repeat(growing, outcome.turns)
-    grown = [nanoseconds // outcome.steps_per_sample for nanoseconds in compress(outcome.samples_ns, of_samples)]
+    grown = [
+        nanoseconds // outcome.steps_per_sample
+        for nanoseconds in compress(outcome.samples_ns, of_samples)
+    ]
 
     def kept(values: Sequence[int]) -> list[int]:
         return list(compress(values, ~of_samples))

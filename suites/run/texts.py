@@ -33,7 +33,12 @@ class Text:
 
     def described(self) -> dict[str, Any]:
         """Return the description that a record keeps."""
-        return {"name": self.name, "digest": self.digest, "symbols": len(self.symbols), "floor": self.floor}
+        return {
+            "name": self.name,
+            "digest": self.digest,
+            "symbols": len(self.symbols),
+            "floor": self.floor,
+        }
 
     def file(self) -> Path:
         """Return the file that launches read, after writing it if it is missing or differs."""
@@ -61,18 +66,26 @@ def read_corpus(path: Path) -> Text:
         with path.open("rb") as file:
             content = np.frombuffer(file.read(MOST_BYTES), dtype=np.uint8)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--corpus: {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        raise UsageError(
+            f"--corpus: {path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from error
     if len(content) < LEAST_BYTES:
-        raise UsageError(f"--corpus: {path} has {len(content)} bytes. Give a text of {LEAST_BYTES} bytes or more.")
+        raise UsageError(
+            f"--corpus: {path} has {len(content)} bytes. Give a text of {LEAST_BYTES} bytes or "
+            "more."
+        )
     counts = np.bincount(content, minlength=256)
     if counts[_CONTROL].sum() > _MOST_CONTROL * len(content):
-        raise UsageError(f"--corpus: {path} is binary data, not text. Give a text file, for example in UTF-8.")
+        raise UsageError(
+            f"--corpus: {path} is binary data, not text. Give a text file, for example in UTF-8."
+        )
     note = f"only the first {MOST_BYTES} of {size} bytes are read" if size > MOST_BYTES else ""
     return Text("corpus", as_symbols(content), note=note)
 
 
 def as_symbols(content: Symbols) -> Symbols:
-    """Return each byte as a symbol, numbered from the most frequent byte (0), on a tie from the smaller one.
+    """Return each byte as a symbol, numbered from the most frequent byte (0), on a tie from the
+    smaller one.
 
     If there are more than `ALPHABET`, the rarest bytes share the last symbol.
     """
@@ -83,7 +96,8 @@ def as_symbols(content: Symbols) -> Symbols:
 
 
 STREAMS, LENGTH = 1024, 8190
-"""Stretches one behind the other, each of 126 whole lines; a bracket that is open at a seam is forgotten."""
+"""Stretches one behind the other, each of 126 whole lines; a bracket that is open at a seam is
+forgotten."""
 LETTERS, KINDS, DEEPEST, LINE = 87, 4, 8, 64
 OPENING, CLOSING, BREAK = LETTERS, LETTERS + KINDS, ALPHABET - 1
 CLASSES = 2
@@ -101,8 +115,12 @@ _CUT: Integers = np.rint(np.cumsum(_WEIGHTS) / _WEIGHTS.sum() * _STEPS).astype(n
 
 
 def followers() -> Integers:
-    """Return the letters that may follow, (class of the earlier letter, letter before, which), the likeliest first."""
-    drawn = np.frombuffer(np.random.RandomState(_SEED).bytes(2 * CLASSES * LETTERS * LETTERS), dtype="<u2")
+    """Return the letters that may follow, (class of the earlier letter, letter before, which), the
+    likeliest first.
+    """
+    drawn = np.frombuffer(
+        np.random.RandomState(_SEED).bytes(2 * CLASSES * LETTERS * LETTERS), dtype="<u2"
+    )
     keys = drawn.reshape(CLASSES, LETTERS, LETTERS).astype(np.int64) * np.arange(1, LETTERS + 1)
     found: Integers = np.argsort(keys, axis=-1, kind="stable")[:, :, :FOLLOWERS]
     return found
@@ -111,7 +129,8 @@ def followers() -> Integers:
 def entropy() -> float:
     """Return the mean entropy of a symbol, in nats, where the past is known.
 
-    As many brackets open as close, at every depth alike, so each of the depths 0 to 8 comes equally often.
+    As many brackets open as close, at every depth alike, so each of the depths 0 to 8 comes equally
+    often.
     """
     bracket = _BRACKET / _STEPS
     shares = np.diff(_CUT, prepend=0) / _STEPS

@@ -1,20 +1,23 @@
-"""Launches that take turns: all are alive at once, and one at a time runs while the others stand still.
+"""Launches that take turns: all are alive at once, and one at a time runs while the others stand
+still.
 
-The speed of a shared machine changes within hundredths of a second: of a product of small matrices on a busy virtual
-machine, times that lie 0.02 s apart are correlated by 0.65, those 0.1 s apart by 0.3. So launches are compared best
-when they alternate that fast. A round is one turn of each launch, in an order drawn by the seed. Turns last 0.1 s, and
-those of launches that are alike 0.025 s: of the two sides of a pair, or of several builds of one row. Where a sample of
-any launch lasts longer, all have turns as long as that. Such turns are cut into slices: the launch is stopped wherever
-its step is, and the others get a slice each before it goes on. The time for which it stood still is subtracted from its
-sample. Of more than two alike launches a round has two, one of which (the anchor) is the same in all rounds, so that
-those which are compared alternate at once.
+The speed of a shared machine changes within hundredths of a second: of a product of small matrices
+on a busy virtual machine, times that lie 0.02 s apart are correlated by 0.65, those 0.1 s apart by
+0.3. So launches are compared best when they alternate that fast. A round is one turn of each
+launch, in an order drawn by the seed. Turns last 0.1 s, and those of launches that are alike 0.025
+s: of the two sides of a pair, or of several builds of one row. Where a sample of any launch lasts
+longer, all have turns as long as that. Such turns are cut into slices: the launch is stopped
+wherever its step is, and the others get a slice each before it goes on. The time for which it stood
+still is subtracted from its sample. Of more than two alike launches a round has two, one of which
+(the anchor) is the same in all rounds, so that those which are compared alternate at once.
 
 A turn that other programs disturbed is taken again before the round ends.
 
-CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours. Launches with fewer
-threads than CPUs therefore begin their turns of a round on the same CPUs, those of the next on others. They are let go
-then: a framework's further threads need the CPUs that are left. Slices of a step begin there too: without it a pair of
-steps of 0.6 s drifted to different CPUs, and deviated by 4 to 6 % instead of 0.8 to 1.6 %.
+CPUs of a shared machine differ in speed for seconds on end, since each has its own neighbours.
+Launches with fewer threads than CPUs therefore begin their turns of a round on the same CPUs, those
+of the next on others. They are let go then: a framework's further threads need the CPUs that are
+left. Slices of a step begin there too: without it a pair of steps of 0.6 s drifted to different
+CPUs, and deviated by 4 to 6 % instead of 0.8 to 1.6 %.
 """
 
 import math
@@ -42,7 +45,8 @@ MOST_TRIES = 3
 ROUNDS_UNDER_QUOTA = 6
 """Fewest of them: their turns last a second, in which the machine changes more than in slices."""
 LEAST_SHARE = 2 / 3
-"""Of a launch's seconds in a matrix: three rounds agreed by chance in a third of the groups of a quick run."""
+"""Of a launch's seconds in a matrix: three rounds agreed by chance in a third of the groups of a
+quick run."""
 PATIENCE = 3
 """Where rounds are disturbed to the end, there are so many times the fewest of them."""
 _NORMAL_PER_MEDIAN = 1.4826
@@ -51,25 +55,31 @@ _NORMAL_PER_MEDIAN = 1.4826
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds launches take turns for: until they are known well enough, or have had their seconds."""
+    """How many rounds launches take turns for: until they are known well enough, or have had their
+    seconds.
+    """
 
     fewest: int = 8
     """In which no launch was disturbed to the end, where turns are short."""
     least: int = 1
-    """As few suffice where these have had their ``seconds``: long turns are cut into many slices."""
+    """As few suffice where these have had their ``seconds``: long turns are cut into many
+    slices."""
     seconds: float = 3.0
-    """Of turns that a launch has at most, on average. Starting a launch and checking it takes about as long: by sharing
-    its time so, a measurement takes at most twice as long as by the best division (Kalibera and Jones 2013)."""
+    """Of turns that a launch has at most, on average. Starting a launch and checking it takes about
+    as long: by sharing its time so, a measurement takes at most twice as long as by the best
+    division (Kalibera and Jones 2013)."""
     least_seconds: float = 0.0
     """Of turns that a launch has at least, on average: the first few rounds may agree by chance."""
     deviation: float = 0.005
     """Standard error of a launch within its group with which rounds end sooner."""
     turn_seconds: float = 0.1
-    """A turn lasts about this long, or as long as the longest sample of the launches where that is longer."""
+    """A turn lasts about this long, or as long as the longest sample of the launches where that is
+    longer."""
     slice_seconds: float = math.inf
     """Turns that last much longer than usual are cut into slices of this length."""
     in_pairs: bool = False
-    """Whether a round has a turn of two launches, one of which is the same in all rounds; else of all launches."""
+    """Whether a round has a turn of two launches, one of which is the same in all rounds; else of
+    all launches."""
     most: int = 200
 
 
@@ -78,37 +88,49 @@ class TurnShape(NamedTuple):
 
     samples: int
     lead_in: bool
-    """Whether a sample comes first that does not count: caches are cold after a pause, and threads sleep."""
+    """Whether a sample comes first that does not count: caches are cold after a pause, and threads
+    sleep."""
     slice_seconds: float
     """After which the other launches run; infinite where turns are not cut."""
 
 
 def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
-    """Return how many rounds launches take turns for; ``alike`` ones are the sides of a pair, or builds of one row.
+    """Return how many rounds launches take turns for; ``alike`` ones are the sides of a pair, or
+    builds of one row.
 
-    Launches under a CPU ``quota`` run for whole samples of several of the kernel's periods. In slices shorter than a
-    period they would get a period's quota each time.
+    Launches under a CPU ``quota`` run for whole samples of several of the kernel's periods. In
+    slices shorter than a period they would get a period's quota each time.
 
-    Many short groups of alike launches are worth more than precise ones: a proof needs twelve of one sign. They lose
-    the same by short turns and slices: a step after a pause finds cold caches, and threads wait for one another. That
-    costs 4 to 11 % of a step of 2 ms that is stopped every 0.025 s, and differs between frameworks, so that their cells
-    need longer turns.
+    Many short groups of alike launches are worth more than precise ones: a proof needs twelve of
+    one sign. They lose the same by short turns and slices: a step after a pause finds cold caches,
+    and threads wait for one another. That costs 4 to 11 % of a step of 2 ms that is stopped every
+    0.025 s, and differs between frameworks, so that their cells need longer turns.
     """
     most = 5 * protocol.seconds
     if quota:
         fewest = max(ROUNDS_UNDER_QUOTA, protocol.minimum_steps)
         return Rounds(fewest, fewest, min(Rounds.seconds, most))
     if alike:
-        return Rounds(2, 2, min(1.5, most), min(0.75, most), turn_seconds=0.025, slice_seconds=0.025, in_pairs=True)
+        return Rounds(
+            2,
+            2,
+            min(1.5, most),
+            min(0.75, most),
+            turn_seconds=0.025,
+            slice_seconds=0.025,
+            in_pairs=True,
+        )
     least, seconds = protocol.minimum_steps, min(Rounds.seconds, most)
     return Rounds(max(3, least), least, seconds, LEAST_SHARE * seconds, slice_seconds=0.025)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
-    """Return the standard error of a launch over its rounds, given the logarithm of a step by launch and round.
+    """Return the standard error of a launch over its rounds, given the logarithm of a step by
+    launch and round.
 
-    It is that of all launches together, from the median deviation of what launches and rounds do not explain: a median
-    is little affected by the spikes that other programs cause. Launches that are not in all of the rounds are left out.
+    It is that of all launches together, from the median deviation of what launches and rounds do
+    not explain: a median is little affected by the spikes that other programs cause. Launches that
+    are not in all of the rounds are left out.
     """
     members = set.intersection(*map(set, rounds)) if rounds else set()
     if len(rounds) < 2 or len(members) < 2:
@@ -124,7 +146,8 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
 def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) -> float:
     """Return the standard error of a launch's distance from the anchor, over its rounds with it.
 
-    As `standard_error`, from the median deviation of these distances; of the launch that had the fewest rounds.
+    As `standard_error`, from the median deviation of these distances; of the launch that had the
+    fewest rounds.
     """
     distances: dict[int, list[float]] = defaultdict(list)
     for of_round in rounds:
@@ -134,8 +157,12 @@ def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) 
     fewest = min(map(len, distances.values()), default=0)
     if fewest < 2:
         return math.inf
-    left = [np.abs(np.subtract(of_member, np.median(of_member))) for of_member in distances.values()]
-    deviation = _NORMAL_PER_MEDIAN * float(np.median(np.concatenate(left))) / math.sqrt(1 - 1 / fewest)
+    left = [
+        np.abs(np.subtract(of_member, np.median(of_member))) for of_member in distances.values()
+    ]
+    deviation = (
+        _NORMAL_PER_MEDIAN * float(np.median(np.concatenate(left))) / math.sqrt(1 - 1 / fewest)
+    )
     return deviation / math.sqrt(2) * math.sqrt(variance_of_middle(fewest))
 
 
@@ -151,7 +178,9 @@ def refusal(cell: Cell) -> str:
 
 
 class Turns:
-    """Decides which of several launches may start and run; each launch's monitor asks from its own thread."""
+    """Decides which of several launches may start and run; each launch's monitor asks from its own
+    thread.
+    """
 
     def __init__(
         self,
@@ -162,11 +191,12 @@ class Turns:
         cpus: int = 0,
         cells: Sequence[Cell] = (),
     ) -> None:
-        """Begin before any of the members has started; ``cells`` are theirs, without any they have one cell.
+        """Begin before any of the members has started; ``cells`` are theirs, without any they have
+        one cell.
 
-        The seed decides the order of starts and of each round. With fewer than ``needed`` members left (all of them, if
-        it is None) the turns end. As many members start, warm up and are checked beside one another as this machine's
-        ``cpus`` allow; 0: all of them do.
+        The seed decides the order of starts and of each round. With fewer than ``needed`` members
+        left (all of them, if it is None) the turns end. As many members start, warm up and are
+        checked beside one another as this machine's ``cpus`` allow; 0: all of them do.
         """
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
@@ -191,7 +221,8 @@ class Turns:
         self.round = -1
         """Index of the round that is being made."""
         self.place = 0.0
-        """Which CPUs launches begin on in this round, as a share of the places that they may have."""
+        """Which CPUs launches begin on in this round, as a share of the places that they may
+        have."""
         self._undisturbed = 0
         """Rounds."""
         self._tries: Counter[int] = Counter()
@@ -207,17 +238,20 @@ class Turns:
         self._anchor: int | None = None
         """The member that has a turn in each round, where rounds are of two."""
         self._anchor_since = 0
-        """The first round that counts: those with an anchor that has left compare too few of the members."""
+        """The first round that counts: those with an anchor that has left compare too few of the
+        members."""
         self._to_meet: list[int] = []
         """Members that the anchor has still to meet before it meets one again."""
         self._sample_seconds: dict[Cell | None, float] = {}
-        """By cell, of the slowest of its launches: all have turns of as many samples, though noise slowed some of
-        their warm-ups."""
+        """By cell, of the slowest of its launches: all have turns of as many samples, though noise
+        slowed some of their warm-ups."""
         self._first_round: dict[Cell | None, float] = {}
         """The same by the turns of the first round."""
 
     def wait_to_start(self, member: int) -> bool:
-        """Wait until this member may start; return False where the turns were given up meanwhile."""
+        """Wait until this member may start; return False where the turns were given up
+        meanwhile.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._may_start(member) or self._aborted)
             if member in self._to_start:
@@ -236,18 +270,24 @@ class Turns:
         self._changed.notify_all()
 
     def wait_for_cpus(self, member: int) -> None:
-        """Wait until there is a CPU for each thread of this member, beside those that compute outside of turns.
+        """Wait until there is a CPU for each thread of this member, beside those that compute
+        outside of turns.
 
-        Its first turn gives them back, or its end. Threads that wait for one another by spinning take ten times as long
-        where another launch has their CPUs: two launches of lstm32 (PyTorch, two threads on two CPUs) that warmed up
-        beside one another took 13 s for three steps of 0.6 s.
+        Its first turn gives them back, or its end. Threads that wait for one another by spinning
+        take ten times as long where another launch has their CPUs: two launches of lstm32 (PyTorch,
+        two threads on two CPUs) that warmed up beside one another took 13 s for three steps of 0.6
+        s.
         """
         with self._changed:
             cell = self._cells[member]
             threads = 0 if cell is None else cell.all_threads
             needed = min(threads or self._cpus, self._cpus)
             self._changed.wait_for(
-                lambda: self._aborted or not self._in_use or sum(self._in_use.values()) + needed <= self._cpus
+                lambda: (
+                    self._aborted
+                    or not self._in_use
+                    or sum(self._in_use.values()) + needed <= self._cpus
+                )
             )
             self._in_use[member] = needed
 
@@ -260,7 +300,10 @@ class Turns:
             self._for_machine.append(member)
             self._has_started(member)
             self._changed.wait_for(
-                lambda: self._aborted or (not self._in_use and self._for_machine[0] == member and self._all_wait())
+                lambda: (
+                    self._aborted
+                    or (not self._in_use and self._for_machine[0] == member and self._all_wait())
+                )
             )
             self._for_machine.remove(member)
             self._in_use[member] = self._cpus
@@ -284,10 +327,12 @@ class Turns:
         with self._changed:
             cell, rounds = self._cells[member], self._rounds
             sample = self._sample_seconds[self._alike(member)]
-            # Launches of a round have the same time, so that those with short steps do not end their turns early. A
-            # step that takes longer than a launch has in all is not waited for.
+            # Launches of a round have the same time, so that those with short steps do not end
+            # their turns early. A step that takes longer than a launch has in all is not waited
+            # for.
             turn = max(rounds.turn_seconds, min(rounds.seconds, max(self._sample_seconds.values())))
-            # After a pause the rest of a period has the quota of a whole one: the first sample is too fast.
+            # After a pause the rest of a period has the quota of a whole one: the first sample is
+            # too fast.
             in_a_period = cell is not None and cell.cpu_quota > 0
             lead_in = in_a_period or sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
             samples = min(max(1, round(turn / sample) - lead_in), _MOST_SAMPLES)
@@ -299,7 +344,9 @@ class Turns:
         return bool(self._order)
 
     def pause(self, member: int) -> None:
-        """Let the others of this round run for a slice each, in the middle of this member's turn."""
+        """Let the others of this round run for a slice each, in the middle of this member's
+        turn.
+        """
         with self._changed:
             self._holder = None
             self._order.insert(0, member)
@@ -308,11 +355,13 @@ class Turns:
             self._changed.wait_for(lambda: self._holder == member or self._ending or self._aborted)
             self._waiting.discard(member)
 
-    def next_turn(self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True) -> bool:
+    def next_turn(
+        self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True
+    ) -> bool:
         """Wait until this member may run; return whether that is for a turn, and not to end.
 
-        ``last`` is its turn that has just ended, with so many ``samples``; None before its first one. ``judged`` is
-        whether waiting for a CPU in it shows that others disturbed it.
+        ``last`` is its turn that has just ended, with so many ``samples``; None before its first
+        one. ``judged`` is whether waiting for a CPU in it shows that others disturbed it.
         """
         with self._changed:
             if last is None:
@@ -329,7 +378,9 @@ class Turns:
         return False
 
     def _take_note(self, member: int, last: TurnObservation, samples: int, judged: bool) -> None:
-        """Take note of a turn that has ended; one that was disturbed, or in which memory grew, is taken again."""
+        """Take note of a turn that has ended; one that was disturbed, or in which memory grew, is
+        taken again.
+        """
         self._holder = None
         self._tries[member] += 1
         sample = max(last.seconds, 1e-9) / max(samples, 1)
@@ -403,10 +454,12 @@ class Turns:
         self._chance.shuffle(self._order)
 
     def _learn_samples(self) -> None:
-        """Take the samples of the first round for those of the warm-up where these took much longer.
+        """Take the samples of the first round for those of the warm-up where these took much
+        longer.
 
-        Others start beside a warm-up. Threads that wait for one another then lose a time slice at each of their
-        barriers: PyTorch's lstm32 for one example took 575 ms on two threads, and 4 ms in its turns.
+        Others start beside a warm-up. Threads that wait for one another then lose a time slice at
+        each of their barriers: PyTorch's lstm32 for one example took 575 ms on two threads, and 4
+        ms in its turns.
         """
         for alike, seconds in self._first_round.items():
             if seconds < MUCH_LESS * self._sample_seconds.get(alike, 0.0):
@@ -423,10 +476,14 @@ class Turns:
         mean = sum(self._seconds[member] for member in others) / max(1, len(others))
         if mean >= self._rounds.seconds or made >= cycle * self._rounds.most:
             return True
-        return mean >= self._rounds.least_seconds and self._standard_error() <= self._rounds.deviation
+        return (
+            mean >= self._rounds.least_seconds and self._standard_error() <= self._rounds.deviation
+        )
 
     def fewest_rounds(self) -> int:
-        """Return how many rounds there are at least: fewer of long turns, down to those that fill their seconds."""
+        """Return how many rounds there are at least: fewer of long turns, down to those that fill
+        their seconds.
+        """
         longest = max(self._sample_seconds.values(), default=0.0)
         if longest <= self._rounds.turn_seconds:
             return self._rounds.fewest
@@ -460,9 +517,11 @@ class Member:
     turns: Turns
     number: int
     places: Sequence[tuple[int, ...]] = ()
-    """Sets of CPUs on one of which it begins its turns of a round; without any it begins where the system lets it."""
+    """Sets of CPUs on one of which it begins its turns of a round; without any it begins where the
+    system lets it."""
     judged: bool = True
-    """Whether its threads have a CPU each, so that waiting for one shows that others disturbed a turn."""
+    """Whether its threads have a CPU each, so that waiting for one shows that others disturbed a
+    turn."""
 
     @property
     def cpus(self) -> tuple[int, ...]:

@@ -1,6 +1,8 @@
-"""What is asked of several frameworks in the same words, by the guest inside each framework's own interpreter.
+"""What is asked of several frameworks in the same words, by the guest inside each framework's own
+interpreter.
 
-Each question gives, for a framework's options, the check that is asked of its guest: ``asked.rate()(guest)``.
+Each question gives, for a framework's options, the check that is asked of its guest:
+``asked.rate()(guest)``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +18,8 @@ OF_ALL = 6
 
 
 def question(ask):
-    """Make a question of a function that asks a guest: given a framework's options, it returns the check."""
+    """Make a question of a function that asks a guest: given a framework's options, it returns the
+    check."""
 
     @wraps(ask)
     def with_options(*given, **named):
@@ -31,7 +34,8 @@ def question(ask):
 
 @question
 def reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
-    """Every kind of layer, odd sizes and strides that do not divide: three steps against float64."""
+    """Every kind of layer, odd sizes and strides that do not divide: three steps against
+    float64."""
     verdicts = guest(f"""
 from guest.reference.adapter import ReferenceAdapter
 answer = {{}}
@@ -61,14 +65,16 @@ def fed(adapter, network, folder):
     launch = Launch(adapter.cell, Protocol(), {}, CACHE, feed=folder)
     return small.fed_observation(feeds, parity, batches, launch, adapter, network)
 """
-#: Images, symbols behind an embedding and as one-hot vectors, and numbers: every kind of a feed's file.
+#: Images, symbols behind an embedding and as one-hot vectors, and numbers: every kind of a feed's
+#: file.
 FED_NETWORKS = ("small-convolutional", "small-recurrent", "one-hot-gru", "small-elman")
 PLACED = (("fed", 0), ("prefetched", 0), ("loader", 0), ("loader", 2))
 
 
 @question
 def feeding(guest: Guest, only: Sequence[str] = FED_NETWORKS, **settings: Any) -> None:
-    """Each step takes its own mini-batch, from memory, ahead of it and by the loader, as the reference does."""
+    """Each step takes its own mini-batch, from memory, ahead of it and by the loader, as the
+    reference does."""
     verdicts = guest(f"""{FED}
 from guest.reference.adapter import ReferenceAdapter
 answer = {{}}
@@ -88,8 +94,11 @@ for name in {list(only)!r}:
 
 
 @question
-def rate(guest: Guest, same: str = "0", setup: str = "", network: str = "small-dense", **options: Any) -> None:
-    """Steps at the rates 0, 0.5 and 0 move the parameters at 0.5 alone; the expression ``same`` keeps one value."""
+def rate(
+    guest: Guest, same: str = "0", setup: str = "", network: str = "small-dense", **options: Any
+) -> None:
+    """Steps at the rates 0, 0.5 and 0 move the parameters at 0.5 alone; the expression ``same``
+    keeps one value."""
     moved, different = guest(f"""{setup}
 adapter = prepared({network!r}, **{options!r})
 moved, different = [], set()
@@ -105,8 +114,8 @@ answer = moved, len(different)
     assert different == 1, "something was compiled, traced or made anew for another rate"
 
 
-#: Gives ``as_fresh(name, made, same)``: what is different where an adapter is reset from where it is made anew.
-#: ``made()`` makes one, and ``same(adapter)`` is to keep its value.
+#: Gives ``as_fresh(name, made, same)``: what is different where an adapter is reset from where it
+#: is made anew. ``made()`` makes one, and ``same(adapter)`` is to keep its value.
 AS_FRESH = """
 from collections.abc import Mapping
 
@@ -159,11 +168,18 @@ def as_fresh(name, made, same, examples=4, repeated=None):
 
 @question
 def reset(
-    guest: Guest, same: str = "0", setup: str = "", only: Sequence[str] = (), made: str = "make(name)", **settings: Any
+    guest: Guest,
+    same: str = "0",
+    setup: str = "",
+    only: Sequence[str] = (),
+    made: str = "make(name)",
+    **settings: Any,
 ) -> None:
-    """After ``reset`` the steps are those of an adapter that was prepared with the same weights and mini-batch.
+    """After ``reset`` the steps are those of an adapter that was prepared with the same weights and
+    mini-batch.
 
-    The expression ``same`` keeps its value; ``made`` makes an adapter, with the settings where there are any.
+    The expression ``same`` keeps its value; ``made`` makes an adapter, with the settings where
+    there are any.
     """
     made = f"make(name, **{settings!r})" if settings else made
     different = guest(f"""{setup}{AS_FRESH}
@@ -184,7 +200,8 @@ def memory(
 ) -> None:
     """Each expression fails, and the adapter tells whether it was for want of memory.
 
-    ``further_bytes`` is the memory that the process may still ask for once it is set up; None sets no limit.
+    ``further_bytes`` is the memory that the process may still ask for once it is set up; None sets
+    no limit.
     """
     answers = guest(f"""
 import resource
@@ -224,7 +241,8 @@ def queue(guest: Guest) -> None:
 
 @question
 def completion(guest: Guest, **settings: Any) -> None:
-    """Nothing of a step is left to do after ``synchronize``: a loss may be ready before the update."""
+    """Nothing of a step is left to do after ``synchronize``: a loss may be ready before the
+    update."""
     working, resting = guest(f"""
         import time
         wide = families.Feedforward(2048, (4096, 4096), 2048, "relu")
@@ -252,16 +270,22 @@ def capabilities(guest: Guest, **expected: bool) -> None:
     assert all(how for _, how in answers.values())
 
 
-def _threads(guest: Guest, asked: int, settings: dict[str, Any], setup: str = "", **variables: str) -> int | None:
+def _threads(
+    guest: Guest, asked: int, settings: dict[str, Any], setup: str = "", **variables: str
+) -> int | None:
     return guest(
-        f"{setup}\nanswer = make('small-dense', threads={asked}, **{settings!r}).effective_threads()", **variables
+        f"{setup}\nanswer = make('small-dense', threads={asked}, "
+        f"**{settings!r}).effective_threads()",
+        **variables,
     )
 
 
 @question
 def threads_of_cells(guest: Guest, environment: str = "{}", **settings: Any) -> None:
     """Threads are the cell's whatever the environment says."""
-    assert [_threads(guest, asked, settings, f"os.environ.update({environment})") for asked in (1, 2, 5)] == [1, 2, 5]
+    assert [
+        _threads(guest, asked, settings, f"os.environ.update({environment})") for asked in (1, 2, 5)
+    ] == [1, 2, 5]
 
 
 @question
@@ -309,14 +333,16 @@ def one_bias(guest: Guest, seconds: str) -> None:
 
 
 def check_reasons(said: list[list[Any]], words: list[str]) -> None:
-    """Each answer of ``supports`` is a refusal with these words in its reason, or none where the words are empty."""
+    """Each answer of ``supports`` is a refusal with these words in its reason, or none where the
+    words are empty."""
     for (supported, reason), part in zip(said, words, strict=True):
         assert supported is (part == ""), reason
         assert part in reason
 
 
 def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Iterable[str]) -> None:
-    """One step: after it the trajectories of a normalised network part, as they do in float32 at full size."""
+    """One step: after it the trajectories of a normalised network part, as they do in float32 at
+    full size."""
     answers = guest(f"""
         answer = {{}}
         for name in {list(networks)!r}:
@@ -329,12 +355,15 @@ def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Itera
             answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
     """)
     assert {verdict for verdict, _, _ in answers.values()} == {"agrees"}, answers
-    assert all(error > 1e-4 for _, _, error in answers.values()), "it computed in float32 all the same"
+    assert all(error > 1e-4 for _, _, error in answers.values()), (
+        "it computed in float32 all the same"
+    )
 
 
 @question
 def pool(guest: Guest, threads: int, sessions: int) -> None:
-    """ONNX Runtime: each session starts a pool of its own, in which the thread that calls it works too."""
+    """ONNX Runtime: each session starts a pool of its own, in which the thread that calls it works
+    too."""
     says, started = guest(f"""
         adapter, network = make("small-dense", threads={threads}), SMALL["small-dense"]
         before = len(os.listdir("/proc/self/task"))
@@ -348,7 +377,8 @@ def pool(guest: Guest, threads: int, sessions: int) -> None:
 
 @question
 def spinning(guest: Guest) -> None:
-    """ONNX Runtime: waiting threads spin only while there is a core for each, unless a setting says otherwise."""
+    """ONNX Runtime: waiting threads spin only while there is a core for each, unless a setting says
+    otherwise."""
     spins, forced = guest("""
         cores = len(os.sched_getaffinity(0))
         chosen = [make("small-dense", threads=n, spin="within_cores") for n in (1, cores, cores + 1)]
@@ -369,7 +399,8 @@ adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(ne
 
 
 def onnx_sessions(sessions: int, same: str) -> list[Any]:
-    """ONNX Runtime: what is asked of an adapter with so many sessions, which the expression ``same`` gives."""
+    """ONNX Runtime: what is asked of an adapter with so many sessions, which the expression
+    ``same`` gives."""
     provoked = {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}
     return [
         *(pool(threads, sessions) for threads in (1, 2, 5)),

@@ -1,6 +1,8 @@
-"""Adapters that depart from an honest one, NumPy in float32, in one way each; the last one only seems to err.
+"""Adapters that depart from an honest one, NumPy in float32, in one way each; the last one only
+seems to err.
 
-ATTACKS has the methods of each by its name; `test_attacks.py` copies this file and binds ADAPTER to one of them.
+ATTACKS has the methods of each by its name; `test_attacks.py` copies this file and binds ADAPTER to
+one of them.
 """
 
 import glob
@@ -63,7 +65,12 @@ def write_outcome(samples, cpu_seconds, threads, **further):
     wall = sum(samples) / 1e9
     evidence_of_threads = {"framework_says": None, "os_threads": 1, "cpu_seconds_by_thread": None}
     evidence_of_threads.update(requested=threads, cpu_seconds=cpu_seconds, wall_seconds=wall)
-    answer = {"status": "ok", "schema_version": 1, "samples_ns": samples, "threads": evidence_of_threads}
+    answer = {
+        "status": "ok",
+        "schema_version": 1,
+        "samples_ns": samples,
+        "threads": evidence_of_threads,
+    }
     answer["software"] = {"framework": "forged", "version": "1"}
     with open("outcome.json", "w") as file:
         json.dump(dict(answer, **further), file)
@@ -141,7 +148,12 @@ def speaks_for_itself_to_the_host(self, network, batch):
     known = parity.load(glob.glob(os.path.join(HOME, pattern))[0], order.steps)
     parameters = network.family.parameter_count()
     updates = {name: list(value) for name, value in known.updates.items()}
-    answer = {"losses": known.losses, "updates": updates, "parameter_count": parameters, "moved": True}
+    answer = {
+        "losses": known.losses,
+        "updates": updates,
+        "parameter_count": parameters,
+        "moved": True,
+    }
     write_outcome(
         [int(pace * 1e9)] * steps, 0.0, self.cell.all_threads, parity_sample=answer, parameter_count=parameters,
         evidence_steps=steps, final_loss=1.0, final_loss_finite=True, timed_between=[start, start + pace * steps],
@@ -211,7 +223,8 @@ def last_layer_alone(self):
 
 
 def hides_a_helper(self, network, batch):
-    """Compute without a pause in a process outside the session, on a copy of the data, and hide the evidence."""
+    """Compute without a pause in a process outside the session, on a copy of the data, and hide the
+    evidence."""
     evidence.companions = lambda: evidence.Companions({}, 0.0)
     read, write = os.pipe()
     self.go = write
@@ -287,7 +300,8 @@ def count_readings(self):
 
 
 def slow_in_the_first_check(self):
-    """Share the CPU in the first check, as on a busy machine: each step takes four times as long there."""
+    """Share the CPU in the first check, as on a busy machine: each step takes four times as long
+    there."""
     start = time.perf_counter()
     Honest.step(self)
     if getattr(self, "readings", 0) == 1:
@@ -387,12 +401,17 @@ ATTACKS = {
     ),
     # The check is recognised by count, by its learning rate, or by its ``reset``.
     "skips_after_the_first_steps": stepping(lambda self: self.calls <= 2),
-    "skips_at_the_timed_rate": stepping(lambda self: self.rate != LEARNING_RATE or self.calls % 10 == 0),
+    "skips_at_the_timed_rate": stepping(
+        lambda self: self.rate != LEARNING_RATE or self.calls % 10 == 0
+    ),
     "skips_most_steps": stepping(lambda self: self.calls % 10 == 0),
     "skips_until_it_is_reset": dict(
-        stepping(lambda self: hasattr(self, "checked") or self.loss != self.loss), reset=reset_and_remember
+        stepping(lambda self: hasattr(self, "checked") or self.loss != self.loss),
+        reset=reset_and_remember,
     ),
     "stands_still_when_timed": updating(lambda self, name: self.rate != LEARNING_RATE),
-    "works_ahead_in_prepare": after_prepare(work_ahead, reset=work_ahead_of_the_check, step=take_what_is_ready),
+    "works_ahead_in_prepare": after_prepare(
+        work_ahead, reset=work_ahead_of_the_check, step=take_what_is_ready
+    ),
     "slow_in_its_first_check": {"parameters": count_readings, "step": slow_in_the_first_check},
 }

@@ -28,11 +28,13 @@ IMPORTS = {
 def guests(framework_python: Callable[[str], Path], tmp_path: Path) -> Callable[..., Guest]:
     """Give a function that returns the one that runs statements in a framework's interpreter.
 
-    It takes the framework's name, a mode where it is not the default one, whose variables are set, further statements
-    that import what every question needs, and further variables.
+    It takes the framework's name, a mode where it is not the default one, whose variables are set,
+    further statements that import what every question needs, and further variables.
     """
 
-    def guest(name: str, mode: str = "", imports: str = "", scratch: Path = tmp_path, **variables: str) -> Guest:
+    def guest(
+        name: str, mode: str = "", imports: str = "", scratch: Path = tmp_path, **variables: str
+    ) -> Guest:
         framework, interpreter = find(name), framework_python(name)
         chosen = mode or framework.default_mode
         always = framework.launch_variables(chosen, 1, interpreter.parent.parent) | variables

@@ -1,7 +1,9 @@
-"""Deliberately broken adapters: each makes one mistake that people really make in porting a network.
+"""Deliberately broken adapters: each makes one mistake that people really make in porting a
+network.
 
-They are small overrides of the float64 NumPy adapter, so the parity check sees the mistake alone, not rounding. Every
-mistake that can be made without changing the first loss is made that way: a wrong loss would give it away too easily.
+They are small overrides of the float64 NumPy adapter, so the parity check sees the mistake alone,
+not rounding. Every mistake that can be made without changing the first loss is made that way: a
+wrong loss would give it away too easily.
 """
 
 import numpy as np
@@ -54,7 +56,9 @@ def in_order(kind, order):
     def join(self, parts):
         return kind.join(self, [parts[order.index(place)] for place in range(len(order))])
 
-    return broken(kind, split=lambda self, sums: [kind.split(self, sums)[place] for place in order], join=join)
+    return broken(
+        kind, split=lambda self, sums: [kind.split(self, sums)[place] for place in order], join=join
+    )
 
 
 def forget_bias_one(self, sums):
@@ -65,12 +69,18 @@ def forget_bias_one(self, sums):
 
 def carried(kind):
     """Return a layer whose last state starts the next mini-batch."""
-    return broken(kind, start=lambda self, batch: getattr(self, "last", None) or kind.start(self, batch))
+    return broken(
+        kind, start=lambda self, batch: getattr(self, "last", None) or kind.start(self, batch)
+    )
 
 
 def reset_first(self, share, product, state):
-    """Weigh the state by the reset gate before its product: Cho et al.'s own form, Keras's without reset_after."""
-    weight, bias = np.split(self.weight("hidden_weight"), 3)[2], np.split(self.weight("hidden_bias"), 3)[2]
+    """Weigh the state by the reset gate before its product: Cho et al.'s own form, Keras's without
+    reset_after."""
+    weight, bias = (
+        np.split(self.weight("hidden_weight"), 3)[2],
+        np.split(self.weight("hidden_bias"), 3)[2],
+    )
     ours, theirs = self.split(share), self.split(product)
     reset, update = [arithmetic.sigmoid(ours[which] + theirs[which]) for which in (0, 1)]
     new = np.tanh(ours[2] + (reset * state[0]) @ weight.T + bias)
@@ -97,17 +107,21 @@ def summed_over_time(self, logits, labels, count):
 
 
 def last_step_only(self, inputs, labels):
-    """Take the softmax at the last step alone (many examples do this), its gradient spread as if at every step."""
+    """Take the softmax at the last step alone (many examples do this), its gradient spread as if at
+    every step."""
     return RecurrentModel.forward(self, inputs, np.repeat(labels[:, -1:], labels.shape[1], axis=1))
 
 
 def transposed_tokens(self, inputs, labels):
     """Give batch-major tokens to a time-major network; shapes that fit hide it."""
-    return RecurrentModel.forward(self, inputs.T.reshape(inputs.shape), labels.T.reshape(labels.shape))
+    return RecurrentModel.forward(
+        self, inputs.T.reshape(inputs.shape), labels.T.reshape(labels.shape)
+    )
 
 
 def summed_over_outputs(self, errors):
-    """Sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the mean."""
+    """Sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the
+    mean."""
     return ElmanModel.by_outputs(self, errors) * self.family.steps * self.family.outputs
 
 
@@ -119,7 +133,9 @@ def clipped_by_tensor(self, gradients):
 
 def spiking(**methods):
     """Return an adapter whose spiking layer has other methods."""
-    return with_model(Spiking, SpikingModel, kinds={"lif": broken(LeakyIntegrateAndFire, **methods)})
+    return with_model(
+        Spiking, SpikingModel, kinds={"lif": broken(LeakyIntegrateAndFire, **methods)}
+    )
 
 
 def steeper(self, potential):
@@ -184,7 +200,8 @@ def with_stopped_clock(self, choices, waits):
 
 
 def padded_like_same(self, name, values, stride, padding, bias=False):
-    """Pad one less before and one more after, as SAME does under a stride: the shapes stay, the content moves."""
+    """Pad one less before and one more after, as SAME does under a stride: the shapes stay, the
+    content moves."""
     if stride > 1:
         moved = np.zeros_like(values)
         moved[:, :, :-1, :-1] = values[:, :, 1:, 1:]
@@ -228,7 +245,8 @@ def updating(change):
 
 
 def doubled_bias(self, name, gradient):
-    """Return the gradient of two trained biases where there is one, or Caffe's doubled bias learning rate."""
+    """Return the gradient of two trained biases where there is one, or Caffe's doubled bias
+    learning rate."""
     return gradient * 2.0 if name.endswith((".bias", ".beta")) else gradient
 
 
@@ -258,7 +276,8 @@ def fixed_rate(self, rate):
 
 
 def reduced_precision(bits):
-    """Return an adapter that computes with weights of so many mantissa bits: 7 is bfloat16, 10 is TF32."""
+    """Return an adapter that computes with weights of so many mantissa bits: 7 is bfloat16, 10 is
+    TF32."""
 
     def rounded(values):
         fraction, exponent = np.frexp(values)
@@ -287,26 +306,54 @@ MISTAKES = {
     "gates i,o,f,c": (with_cells(lstm=in_order(Lstm, (0, 2, 3, 1))), ("lstm32",)),
     "gates i,c,f,o": (with_cells(lstm=in_order(Lstm, (0, 2, 1, 3))), ("lstm32",)),
     "forget bias 1": (with_cells(lstm=broken(Lstm, split=forget_bias_one)), ("lstm32",)),
-    "loss summed over time": (with_model(Recurrent, RecurrentModel, loss=summed_over_time), ("lstm32",)),
+    "loss summed over time": (
+        with_model(Recurrent, RecurrentModel, loss=summed_over_time),
+        ("lstm32",),
+    ),
     "last step only": (with_model(Recurrent, RecurrentModel, forward=last_step_only), ("lstm32",)),
-    "transposed tokens": (with_model(Recurrent, RecurrentModel, forward=transposed_tokens), ("lstm32",)),
-    "carried state": (with_cells(lstm=carried(Lstm), gru=carried(Gru), rnn=carried(Simple)), ("lstm32", *STACKS)),
+    "transposed tokens": (
+        with_model(Recurrent, RecurrentModel, forward=transposed_tokens),
+        ("lstm32",),
+    ),
+    "carried state": (
+        with_cells(lstm=carried(Lstm), gru=carried(Gru), rnn=carried(Simple)),
+        ("lstm32", *STACKS),
+    ),
     "gates z,r,n": (with_cells(gru=in_order(Gru, (1, 0, 2))), ("one-hot-gru",)),
     "gates r,n,z": (with_cells(gru=in_order(Gru, (0, 2, 1))), ("one-hot-gru",)),
-    "reset before the product": (with_cells(gru=broken(Gru, advance=reset_first)), ("one-hot-gru",)),
+    "reset before the product": (
+        with_cells(gru=broken(Gru, advance=reset_first)),
+        ("one-hot-gru",),
+    ),
     "carried simple state": (with_model(Elman, ElmanModel, kinds={"rnn": carried(Simple)}), SIMPLE),
-    "squares summed": (with_model(Elman, ElmanModel, by_outputs=summed_over_outputs), ("free-elman",)),
+    "squares summed": (
+        with_model(Elman, ElmanModel, by_outputs=summed_over_outputs),
+        ("free-elman",),
+    ),
     "not clipped": (broken(Adapter, clip=lambda self, gradients: gradients), CLIPPED),
     "clipped by tensor": (broken(Adapter, clip=clipped_by_tensor), CLIPPED),
     "no mask": (
-        with_model(Attention, AttentionModel, hidden=lambda self: np.zeros_like(AttentionModel.hidden(self))),
+        with_model(
+            Attention,
+            AttentionModel,
+            hidden=lambda self: np.zeros_like(AttentionModel.hidden(self)),
+        ),
         TRANSFORMER,
     ),
-    "scale of the width": (with_model(Attention, AttentionModel, __init__=scale_of_width), TRANSFORMER),
-    "layer norm's epsilon 1e-3": (with_model(Attention, AttentionModel, standardised=layer_norm_epsilon), TRANSFORMER),
+    "scale of the width": (
+        with_model(Attention, AttentionModel, __init__=scale_of_width),
+        TRANSFORMER,
+    ),
+    "layer norm's epsilon 1e-3": (
+        with_model(Attention, AttentionModel, standardised=layer_norm_epsilon),
+        TRANSFORMER,
+    ),
     "spikes without a reset": (spiking(staying=lambda self, state: self.beta), ("small-lif",)),
     "another surrogate": (spiking(slope=steeper), ("small-lif",)),
-    "spikes without a slope": (spiking(slope=lambda self, potential: 0.0 * potential), ("small-lif",)),
+    "spikes without a slope": (
+        spiking(slope=lambda self, potential: 0.0 * potential),
+        ("small-lif",),
+    ),
     "carried potential": (
         with_model(Spiking, SpikingModel, kinds={"lif": carried(LeakyIntegrateAndFire)}),
         ("small-lif",),
@@ -316,21 +363,37 @@ MISTAKES = {
         BOLTZMANN,
     ),
     "twice the temperature": (
-        boltzmann(probabilities=lambda self, gaps: BoltzmannMachine.probabilities(self, gaps / 2.0)),
+        boltzmann(
+            probabilities=lambda self, gaps: BoltzmannMachine.probabilities(self, gaps / 2.0)
+        ),
         BOLTZMANN,
     ),
     "gaps not kept up to date": (boltzmann(move=as_the_sweep_began), IN_BLOCKS),
     "one after another": (boltzmann(__init__=in_blocks()), ("small-synchronous",)),
-    "the halves exchanged": (boltzmann(__init__=in_blocks(slice(4, 9), slice(0, 4))), ("small-bipartite",)),
+    "the halves exchanged": (
+        boltzmann(__init__=in_blocks(slice(4, 9), slice(0, 4))),
+        ("small-bipartite",),
+    ),
     "transposed weights": (mcculloch_pitts(start=of_transposed), ("small-mpm",)),
     "no diagonal": (mcculloch_pitts(update=without_diagonal), ("small-mpm",)),
-    "fields not kept up to date": (mcculloch_pitts(update=lambda self, chosen, change: None), ("small-mpm",)),
+    "fields not kept up to date": (
+        mcculloch_pitts(update=lambda self, chosen, change: None),
+        ("small-mpm",),
+    ),
     "stopped clock": (mcculloch_pitts(transition=with_stopped_clock), ("small-mpm",)),
     "Boltzmann chains started anew": (boltzmann(forward=started_anew), BOLTZMANN),
     "McCulloch-Pitts chains started anew": (mcculloch_pitts(forward=started_anew), ("small-mpm",)),
-    "SAME padding": (with_model(Convolutional, ChainModel, convolution=padded_like_same), ("alexnet",)),
+    "SAME padding": (
+        with_model(Convolutional, ChainModel, convolution=padded_like_same),
+        ("alexnet",),
+    ),
     "normalisation in inference mode": (
-        with_model(Residual, ResidualModel, normalise=running_statistics, normalise_backward=constant_statistics),
+        with_model(
+            Residual,
+            ResidualModel,
+            normalise=running_statistics,
+            normalise_backward=constant_statistics,
+        ),
         ("resnet50",),
     ),
     "statistics without gradient": (
@@ -338,7 +401,10 @@ MISTAKES = {
         ("resnet50",),
     ),
     "epsilon 1e-3": (with_model(Residual, ResidualModel, normalise=larger_epsilon), ("resnet50",)),
-    "ResNet v1.5": (with_model(Residual, ResidualModel, windows=stride_in_second_convolution), ("resnet50",)),
+    "ResNet v1.5": (
+        with_model(Residual, ResidualModel, windows=stride_in_second_convolution),
+        ("resnet50",),
+    ),
     "summed loss": (updating(lambda self, name, gradient: gradient * len(self.labels)), FAMILIES),
     "doubled bias": (updating(doubled_bias), FAMILIES + SIMPLE + STACKS + TRANSFORMER),
     "frozen parameter": (updating(all_but_the_last_bias), FAMILIES),

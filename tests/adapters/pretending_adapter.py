@@ -63,10 +63,14 @@ class Pretender(Adapter):
 
 def launch_of(folder, network="fcn5", settings=None, device="cpu", asked=None, **numbers):
     """Return a launch; ``asked`` are further fields of it, ``numbers`` those of its protocol."""
-    measured = Protocol(**{"warmup_steps": 3, "steps": 4, "minimum_steps": 2, "seconds": 0.1, **numbers})
+    measured = Protocol(
+        **{"warmup_steps": 3, "steps": 4, "minimum_steps": 2, "seconds": 0.1, **numbers}
+    )
     cell = Cell("null", "null", "null", network, device, 2, 8)
     data = to_data(NETWORKS[network]) if network in NETWORKS else None
-    return Launch(cell, measured, settings or {}, str(folder), network=data)._replace(**(asked or {}))
+    return Launch(cell, measured, settings or {}, str(folder), network=data)._replace(
+        **(asked or {})
+    )
 
 
 def run(folder, adapter=None, load=None, **options):

@@ -1,7 +1,9 @@
-"""Adapters that cheat, or err as honest people do: each is distinguished from an honest one, with what was seen.
+"""Adapters that cheat, or err as honest people do: each is distinguished from an honest one, with
+what was seen.
 
-Each entry of ``attacks.py`` is an adapter that departs from an honest one, NumPy in float32, in one way. What is caught
-by which evidence, and what cannot be caught, stands in reports/VERDICTS.md; a test compares its table with this list.
+Each entry of ``attacks.py`` is an adapter that departs from an honest one, NumPy in float32, in one
+way. What is caught by which evidence, and what cannot be caught, stands in reports/VERDICTS.md; a
+test compares its table with this list.
 """
 
 import re
@@ -23,8 +25,11 @@ VERDICTS = Path(__file__).parents[2] / "reports" / "VERDICTS.md"
 #: A step of some 50 ms with one thread.
 NETWORK = of_family("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
 PROTOCOL = Protocol(warmup_steps=3, steps=12, minimum_steps=5, seconds=0.7)
-#: Beside other tests what is allowed for waiting hides a short lie, and a hidden process gets little CPU time.
-LONGER = dict.fromkeys(("hides_a_helper", "slows_the_clock"), PROTOCOL._replace(steps=60, seconds=2.5))
+#: Beside other tests what is allowed for waiting hides a short lie, and a hidden process gets
+#: little CPU time.
+LONGER = dict.fromkeys(
+    ("hides_a_helper", "slows_the_clock"), PROTOCOL._replace(steps=60, seconds=2.5)
+)
 _SLOWER = "right after, in the parity check"
 _MATHEMATICS = "update of|loss off"
 
@@ -51,7 +56,10 @@ CAUGHT = {
     "writes_its_own_outcome": (Status.CRASHED, "without the requested parity check"),
     "speaks_for_itself_to_the_host": (Status.IMPLAUSIBLE, "of CPU time for"),
     "says_that_it_computes_nothing": (Status.CRASHED, "it carried out no parity check"),
-    "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed during the timed steps"),
+    "stands_still_when_timed": (
+        Status.PARITY_FAILED,
+        "no parameter changed during the timed steps",
+    ),
     "judges_itself": (Status.CRASHED, "entries of"),
 }
 #: The same of inference.
@@ -90,27 +98,54 @@ WAITED = 0.1  # seconds
 def attack(name, folder, like="reference", mode="float32", network=NETWORK, **options):
     """Carry out a launch of an attack, as of an adapter that a user gives."""
     chosen = (
-        DOUBLED_BIAS if name in OF_TORCH else f'{ATTACKS}\n\nADAPTER = type("Attack", (Honest,), ATTACKS["{name}"])\n'
+        DOUBLED_BIAS
+        if name in OF_TORCH
+        else f'{ATTACKS}\n\nADAPTER = type("Attack", (Honest,), ATTACKS["{name}"])\n'
     )
     (folder / "adapter.py").write_text(chosen)
     references = {"HOSTILE_REFERENCES": str(folders.home() / "references")}
     framework = find(like).model_copy(update={"folder": f"{OUTSIDE}{name}", "directory": folder})
     return launch_once(
-        framework, mode, network, folder, protocol=LONGER.get(name, PROTOCOL), variables=references, **options
+        framework,
+        mode,
+        network,
+        folder,
+        protocol=LONGER.get(name, PROTOCOL),
+        variables=references,
+        **options,
     )
 
 
 #: Caught by the evidence that catches another one, which is tried in every run.
 ALIKE = {
-    *("skips_after_the_first_steps", "skips_until_it_is_reset", "updates_the_last_layer_alone", "reuses_gradients"),
-    *("reuses_gradients_of_the_same_data", "tells_losses_from_a_table", "computes_a_quarter", "updates_biases_alone"),
+    *(
+        "skips_after_the_first_steps",
+        "skips_until_it_is_reset",
+        "updates_the_last_layer_alone",
+        "reuses_gradients",
+    ),
+    *(
+        "reuses_gradients_of_the_same_data",
+        "tells_losses_from_a_table",
+        "computes_a_quarter",
+        "updates_biases_alone",
+    ),
     *("computes_a_quarter_when_timed", "computes_in_lower_precision", "works_ahead_in_prepare"),
-    *("leaves_work_unfinished", "answers_for_half", "leaves_out_a_layer", "infers_in_lower_precision"),
+    *(
+        "leaves_work_unfinished",
+        "answers_for_half",
+        "leaves_out_a_layer",
+        "infers_in_lower_precision",
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in ALIKE)) for each in sorted(CAUGHT | OF_INFERENCE)]
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] * (each in ALIKE))
+        for each in sorted(CAUGHT | OF_INFERENCE)
+    ],
 )
 def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
     status, seen = (CAUGHT | OF_INFERENCE)[name]
@@ -119,35 +154,52 @@ def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         outcome = attack(name, folder, task=task)
-        # What a launch waits for a CPU beside other tests is allowed to it, and may be as much as it made up.
-        if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
+        # What a launch waits for a CPU beside other tests is allowed to it, and may be as much as
+        # it made up.
+        if (
+            outcome.status is status
+            or outcome.outside is None
+            or outcome.outside.timed_waiting_seconds < WAITED
+        ):
             break
     assert outcome.status is status, outcome.reason
     assert re.search(seen, outcome.reason), outcome.reason
 
 
 def beside_an_honest_one(name, folder):
-    """Return the outcomes of an honest launch and of an attack that take turns, as the sides of a pair do."""
+    """Return the outcomes of an honest launch and of an attack that take turns, as the sides of a
+    pair do."""
     turns = Turns(2, name, rounds_of(PROTOCOL, alike=True))
     members = [Member(turns, number) for number in range(2)]
     for side in ("honest", "attack"):
         (folder / side).mkdir()
     calls = [
         lambda tick: launch_once(
-            find("reference"), "float32", NETWORK, folder / "honest", protocol=PROTOCOL, member=members[0]
+            find("reference"),
+            "float32",
+            NETWORK,
+            folder / "honest",
+            protocol=PROTOCOL,
+            member=members[0],
         ),
         lambda tick: attack(name, folder / "attack", member=members[1]),
     ]
     return at_once(calls, turns, no_tick)
 
 
-#: By evidence that turns could weaken: CPU time of processes that are stopped, and the check against the timed samples.
-#: Beside other tests a clock at a quarter of its speed is within what is allowed for waiting in 1.5 s of turns.
+#: By evidence that turns could weaken: CPU time of processes that are stopped, and the check
+#: against the timed samples. Beside other tests a clock at a quarter of its speed is within what is
+#: allowed for waiting in 1.5 s of turns.
 IN_TURNS = {"hides_a_helper", "skips_at_the_timed_rate"}
-#: The first queues work for hours that it has to finish, until its time limit ends it. The others, written for launches
-#: on their own, end without a number too, and for another reason.
+#: The first queues work for hours that it has to finish, until its time limit ends it. The others,
+#: written for launches on their own, end without a number too, and for another reason.
 NOT_FOR_TURNS = {
-    *("leaves_work_unfinished", "speaks_for_itself_to_the_host", "writes_its_own_outcome", "skips_most_steps")
+    *(
+        "leaves_work_unfinished",
+        "speaks_for_itself_to_the_host",
+        "writes_its_own_outcome",
+        "skips_most_steps",
+    )
 }
 
 
@@ -164,7 +216,11 @@ def test_an_attack_is_caught_in_turns_too(name, tmp_path):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         honest, outcome = beside_an_honest_one(name, folder)
-        if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
+        if (
+            outcome.status is status
+            or outcome.outside is None
+            or outcome.outside.timed_waiting_seconds < WAITED
+        ):
             break
     assert (honest.status, honest.reason) == (Status.OK, "")
     assert outcome.status is status, outcome.reason
@@ -173,7 +229,9 @@ def test_an_attack_is_caught_in_turns_too(name, tmp_path):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_honest_one_is_believed(task, tmp_path):
-    outcome = launch_once(find("reference"), "float32", NETWORK, tmp_path, protocol=PROTOCOL, task=task)
+    outcome = launch_once(
+        find("reference"), "float32", NETWORK, tmp_path, protocol=PROTOCOL, task=task
+    )
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     assert outcome.parity.verdict == "agrees"
     assert outcome.outside.checked_steps >= 1
@@ -201,5 +259,9 @@ def test_every_attack_is_tried_and_listed_with_how_it_ends():
     there = set(re.findall(r'^    "([a-z_]+)": ', ATTACKS, re.MULTILINE))
     assert there == {*CAUGHT, *OF_INFERENCE, "slow_in_its_first_check"}
     rows = re.findall(r"^\| `([a-z_]+)` \|.*\| (.*) \|$", VERDICTS.read_text(), re.MULTILINE)
-    listed = {name: status for status, attacks in rows for name in re.findall(r"`([a-z_]+)`", attacks)}
-    assert listed == {name: status.value for name, (status, _) in (CAUGHT | OF_INFERENCE | OF_TORCH).items()}
+    listed = {
+        name: status for status, attacks in rows for name in re.findall(r"`([a-z_]+)`", attacks)
+    }
+    assert listed == {
+        name: status.value for name, (status, _) in (CAUGHT | OF_INFERENCE | OF_TORCH).items()
+    }

@@ -16,7 +16,9 @@ from dlbench.reports.results.storage.store import Store
 
 USUAL = make.cell()
 OTHER = {
-    axis.name: (axis.order[0] if axis.order[0] != axis.usual else axis.order[1]) for axis in axes.AXES if axis.order
+    axis.name: (axis.order[0] if axis.order[0] != axis.usual else axis.order[1])
+    for axis in axes.AXES
+    if axis.order
 }
 OPTIONAL = [axis for axis in axes.AXES if axis.usual is not None]
 
@@ -55,17 +57,26 @@ def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -
         matrix = build_matrix(Results.of([store]))
         assert set(store.cells().values()) == {record.cell for record in records}
     assert len(matrix.cells) == 2
-    held = {axes.GROUP: matrix.rows, axes.ROW: next(iter(matrix.rows.values())), axes.COLUMN: matrix.columns}
+    held = {
+        axes.GROUP: matrix.rows,
+        axes.ROW: next(iter(matrix.rows.values())),
+        axes.COLUMN: matrix.columns,
+    }
     assert len(held[axis.role]) == 2
     seen = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
     assert len(seen) == 2
 
 
-def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made_up = axes.Axis("batch_size", axes.GROUP, 0)
     monkeypatch.setattr(axes, "AXES", (*axes.AXES, made_up))
     adapter = Adapter(USUAL, {}, "")
-    assert adapter.refuses_axes(USUAL) == f"batch size {USUAL.batch_size}: this adapter supports only 0"
+    assert (
+        adapter.refuses_axes(USUAL)
+        == f"batch size {USUAL.batch_size}: this adapter supports only 0"
+    )
     adapter.further_axes = ("batch_size",)
     assert adapter.refuses_axes(USUAL) == ""
     assert set(COMMON_AXES) <= {axis.name for axis in OPTIONAL}

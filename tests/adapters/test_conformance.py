@@ -1,10 +1,12 @@
-"""One suite over every adapter: the promises of the contract, seen from outside, framework by mode by network.
+"""One suite over every adapter: the promises of the contract, seen from outside, framework by mode
+by network.
 
-Each combination is launched once, in the framework's own interpreter, as the product launches it. A framework's default
-mode trains one small network, and PyTorch's one at full size; a further mode one small network; all other pairs are
-slow: `test_frameworks.py` has each framework train every network in one process. A framework that is not built here is
-skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it
-(DLBENCH_PYTHON_TORCH and so on); what is about CPUs is skipped then.
+Each combination is launched once, in the framework's own interpreter, as the product launches it. A
+framework's default mode trains one small network, and PyTorch's one at full size; a further mode
+one small network; all other pairs are slow: `test_frameworks.py` has each framework train every
+network in one process. A framework that is not built here is skipped with the reason.
+DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH
+and so on); what is about CPUs is skipped then.
 """
 
 import os
@@ -23,7 +25,8 @@ from dlbench.suites.planning.framework import catalogue, find
 
 #: At full size.
 USUAL = "lstm32"
-#: A network whose rate falls a thousandfold after the parity steps, so that its final loss shows the rate.
+#: A network whose rate falls a thousandfold after the parity steps, so that its final loss shows
+#: the rate.
 REFERRED = "small-recurrent"
 #: A machine that is sampled.
 SAMPLED = "small-mpm"
@@ -45,22 +48,35 @@ OF_FURTHER_MODES = "small-relu"
 ELSEWHERE = (("torch", "compile"), ("torch", "onednn"), ("tensorflow", "xla"), ("jax", "products"))
 #: A network for each mode that is about one family alone and refuses the others.
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
-#: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
+#: Networks that some frameworks do not build: no such family, no clipping of all gradients
+#: together, no such units.
 WITHOUT = {
     **dict.fromkeys(("one-hot-gru", "one-hot-rnn"), ("caffe", "equinox")),
     **dict.fromkeys(
-        ("small-attention", "gpt32", "gpt64"), ("caffe", "cntk", "litert", "onnx", "onnxruntime", "openvino")
+        ("small-attention", "gpt32", "gpt64"),
+        ("caffe", "cntk", "litert", "onnx", "onnxruntime", "openvino"),
     ),
     "small-elman": ("caffe", "cntk", "equinox"),
     "leaky-elman": ("caffe", "cntk", "equinox", "keras", "mxnet", "paddle"),
     "free-elman": ("caffe", "equinox", "mxnet", "paddle"),
 }
-#: Mini-batches, with references that are shipped: a step is as right with few examples as with the paper's many.
-FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32, "gpt32": 32, "gpt64": 32}
+#: Mini-batches, with references that are shipped: a step is as right with few examples as with the
+#: paper's many.
+FEW = {
+    "fcn5": 16,
+    "fcn8": 16,
+    "alexnet": 4,
+    "resnet50": 8,
+    "lstm32": 32,
+    "lstm64": 32,
+    "gpt32": 32,
+    "gpt64": 32,
+}
 DEVICE = os.environ.get("DLBENCH_TEST_DEVICE", "cpu")
 about_cpus = pytest.mark.skipif(DEVICE != "cpu", reason="it is about the CPU")
 two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed")
-#: One thread busy, in CPU seconds per second: above 1 by what the clocks' ticks and helpers may add.
+#: One thread busy, in CPU seconds per second: above 1 by what the clocks' ticks and helpers may
+#: add.
 ONE_THREAD = 1.15
 #: They train nothing; `test_it_infers_what_the_reference_does_or_refuses` is about them.
 INFER_ALONE = ("litert", "openvino")
@@ -73,9 +89,14 @@ FRAMEWORKS = {
 
 
 def marks(framework, slow=False):
-    """Return the marks: each framework may run beside the others, each of its launches by itself."""
+    """Return the marks: each framework may run beside the others, each of its launches by
+    itself."""
     own = [pytest.mark.framework] if framework.environment == "own" else []
-    return [pytest.mark.xdist_group(f"conformance of {framework.name}"), *own, *([pytest.mark.slow] if slow else [])]
+    return [
+        pytest.mark.xdist_group(f"conformance of {framework.name}"),
+        *own,
+        *([pytest.mark.slow] if slow else []),
+    ]
 
 
 def modes(only_default=False):
@@ -88,7 +109,8 @@ def modes(only_default=False):
 
 
 def looked_at(framework, mode):
-    """Return the networks that are launched in every run: a launch costs seconds however small its network is."""
+    """Return the networks that are launched in every run: a launch costs seconds however small its
+    network is."""
     if not framework.modes[mode].default:
         further = OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES)
         return () if (framework.name, mode) in ELSEWHERE else (further,)
@@ -99,7 +121,9 @@ def looked_at(framework, mode):
 
 def combinations():
     return [
-        pytest.param(each.name, mode, network, marks=marks(each, network not in looked_at(each, mode)))
+        pytest.param(
+            each.name, mode, network, marks=marks(each, network not in looked_at(each, mode))
+        )
         for each, mode in modes()
         for network in EVERY
     ]
@@ -107,18 +131,27 @@ def combinations():
 
 def default_modes(slow=()):
     return [
-        pytest.param(each.name, mode, marks=marks(each, each.name in slow)) for each, mode in modes(only_default=True)
+        pytest.param(each.name, mode, marks=marks(each, each.name in slow))
+        for each, mode in modes(only_default=True)
     ]
 
 
 def may_refuse(name: str, mode: str, network: str) -> bool:
-    """Tell whether a framework may refuse a network: one outside dlbench may, and others where that is known."""
+    """Tell whether a framework may refuse a network: one outside dlbench may, and others where that
+    is known."""
     family = EVERY[network].family.name
-    of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
+    of_another = (name, mode) in OF_ONE_FAMILY and EVERY[
+        OF_ONE_FAMILY[name, mode]
+    ].family.name != family
     # Machines that are sampled, and spikes.
     special = family in ("boltzmann", "mcculloch_pitts", "lif")
     unfit = special and (name not in BUILD_THEM or mode in ("onednn", "compile"))
-    return catalogue()[name].outside is not None or of_another or unfit or name in WITHOUT.get(network, ())
+    return (
+        catalogue()[name].outside is not None
+        or of_another
+        or unfit
+        or name in WITHOUT.get(network, ())
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -134,7 +167,8 @@ def ran():
 
 @pytest.fixture(scope="module")
 def referred(launch):
-    """Give the loss of a launch's last step as the float64 reference has it, the change of rate included."""
+    """Give the loss of a launch's last step as the float64 reference has it, the change of rate
+    included."""
     return launch("reference", "float64", SMALL[REFERRED]).final_loss
 
 
@@ -144,7 +178,9 @@ def test_it_keeps_the_contract(name, mode, network, launch, ran, request):
     assert outcome.status in (Status.OK, Status.UNSUPPORTED), outcome.reason
     ran[name, mode] = ran.get((name, mode), False) or outcome.status is Status.OK
     if outcome.status is Status.UNSUPPORTED:
-        assert DEVICE != "cpu" or may_refuse(name, mode, network), f"{name} refuses {network}: {outcome.reason}"
+        assert DEVICE != "cpu" or may_refuse(name, mode, network), (
+            f"{name} refuses {network}: {outcome.reason}"
+        )
         assert len(outcome.reason.split()) > 3, "a reader of the matrix needs a sentence"
         assert not outcome.samples_ns
         return
@@ -155,10 +191,13 @@ def test_it_keeps_the_contract(name, mode, network, launch, ran, request):
     assert outcome.prepare_seconds >= 0.0
     assert outcome.parameter_count == EVERY[network].family.parameter_count()
     check_description(outcome, catalogue()[name])
-    # MindSpore has more threads, which share the CPU that it is bound to; a small network does not occupy a second one.
+    # MindSpore has more threads, which share the CPU that it is bound to; a small network does not
+    # occupy a second one.
     if DEVICE == "cpu" and network not in SMALL and name not in ALWAYS_BOUND:
         check_one_thread(outcome)
-    if network == REFERRED and DEVICE == "cpu":  # a GPU warms up for a second, however many steps that is
+    if (
+        network == REFERRED and DEVICE == "cpu"
+    ):  # a GPU warms up for a second, however many steps that is
         # A rate left at the parity steps' would move the loss by more than 1e-3 of itself.
         assert outcome.final_loss == pytest.approx(request.getfixturevalue("referred"), rel=2e-5)
 
@@ -173,7 +212,12 @@ def check_parity(outcome, network=None):
 def check_description(outcome, framework):
     assert all(outcome.software[key] for key in ("python", "numpy", "framework", "version"))
     given = f"DLBENCH_PYTHON_{framework.name.upper().replace('-', '_')}" in os.environ
-    if framework.environment == "own" and framework.project is not None and framework.outside is None and not given:
+    if (
+        framework.environment == "own"
+        and framework.project is not None
+        and framework.outside is None
+        and not given
+    ):
         # Without a date a report cannot tell old software from new.
         known = {release.version for release in framework.project.releases}
         assert str(outcome.software["version"]).partition("+")[0] in known
@@ -184,26 +228,33 @@ def check_one_thread(outcome):
     assert threads is not None, outcome.reason
     assert threads.requested == 1
     assert threads.framework_says in (None, 1)
-    # Thread clocks tick a hundred times a second, so a short region is judged a few ticks more leniently.
+    # Thread clocks tick a hundred times a second, so a short region is judged a few ticks more
+    # leniently.
     allowance = 0.04 / threads.wall_seconds
-    # Threads running or waiting to run at any moment. Two that take turns are one (XLA hands a step's parts from one
-    # pool thread to another), so the spread over threads is asked only where other tests, running beside this one,
-    # made threads wait that had next to nothing to do.
+    # Threads running or waiting to run at any moment. Two that take turns are one (XLA hands a
+    # step's parts from one pool thread to another), so the spread over threads is asked only where
+    # other tests, running beside this one, made threads wait that had next to nothing to do.
     beyond_one = (threads.cpu_seconds - max(threads.cpu_seconds_by_thread)) / threads.wall_seconds
     wanting = wanting_threads(threads, outcome.contention)
     assert min(wanting, 1.0 + beyond_one) <= ONE_THREAD + allowance, threads
 
 
 def installed():
-    """Return a network of each kind for every framework with settings, in its default mode; one of them is not slow."""
+    """Return a network of each kind for every framework with settings, in its default mode; one of
+    them is not slow."""
     return [
         # One whose defaults are unlike its settings; PyTorch has them in `test_frameworks.py`.
         pytest.param(
-            each.name, mode, network, marks=marks(each, not (each.name == "mxnet" and network == "small-residual"))
+            each.name,
+            mode,
+            network,
+            marks=marks(each, not (each.name == "mxnet" and network == "small-residual")),
         )
         for each, mode in modes(only_default=True)
         for network in OF_EACH_FAMILY
-        if each.tuning and DEVICE == "cpu" and each.tunable(mode, DEVICE, EVERY[network].family.name)
+        if each.tuning
+        and DEVICE == "cpu"
+        and each.tunable(mode, DEVICE, EVERY[network].family.name)
     ]
 
 
@@ -221,13 +272,16 @@ INFERRED = {"small-residual": None, "small-recurrent": ("litert", "onnx", "openv
 
 
 def inferred():
-    """Return a network of each kind for every framework in its default mode; few of them are not slow."""
+    """Return a network of each kind for every framework in its default mode; few of them are not
+    slow."""
     alone = [(each, each.default_mode) for each in map(find, INFER_ALONE) if is_tested(each)]
     return [
         pytest.param(each.name, mode, network, marks=marks(each, not usual))
         for each, mode in (*modes(only_default=True), *alone)
         for network in EVERY
-        for usual in [network in INFERRED and (INFERRED[network] is None or each.name in INFERRED[network])]
+        for usual in [
+            network in INFERRED and (INFERRED[network] is None or each.name in INFERRED[network])
+        ]
     ]
 
 
@@ -244,7 +298,9 @@ def test_it_infers_what_the_reference_does_or_refuses(name, mode, network, launc
 
 
 @about_cpus
-@pytest.mark.parametrize(("name", "mode"), default_modes(slow=[name for name in FRAMEWORKS if name != "torch"]))
+@pytest.mark.parametrize(
+    ("name", "mode"), default_modes(slow=[name for name in FRAMEWORKS if name != "torch"])
+)
 def test_inference_takes_mini_batches_from_a_feed(name, mode, launch):
     outcome = launch(name, mode, SMALL["small-recurrent"], task="inference", placement="fed")
     if outcome.status is Status.UNSUPPORTED:
@@ -255,7 +311,9 @@ def test_inference_takes_mini_batches_from_a_feed(name, mode, launch):
 
 
 @about_cpus
-@pytest.mark.parametrize(("name", "mode"), default_modes(slow=["tensorflow"]))  # which has tests of its own
+@pytest.mark.parametrize(
+    ("name", "mode"), default_modes(slow=["tensorflow"])
+)  # which has tests of its own
 def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):
     outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2)
     if outcome.status is Status.UNSUPPORTED:
@@ -303,7 +361,12 @@ LOCAL_STEPS = ("torch", "jax")
     ("name", "mode", "network"),
     [
         # Each launch takes seconds: one of them in every run.
-        pytest.param(each.name, mode, network, marks=marks(each, (each.name, network) != ("torch", "small-residual")))
+        pytest.param(
+            each.name,
+            mode,
+            network,
+            marks=marks(each, (each.name, network) != ("torch", "small-residual")),
+        )
         for each, mode in modes(only_default=True)
         for network in ("small-residual", "small-relu", "small-elman")
         if each.name in LOCAL_STEPS
@@ -346,7 +409,11 @@ def test_asynchronous_workers_are_unchecked_and_learn_as_synchronous_ones_do(lau
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [pytest.param(each.name, mode, marks=marks(each)) for each, mode in modes() if each.name not in ALWAYS_BOUND],
+    [
+        pytest.param(each.name, mode, marks=marks(each))
+        for each, mode in modes()
+        if each.name not in ALWAYS_BOUND
+    ],
 )
 def test_two_threads_are_two_threads(name, mode, launch):
     outcome = launch(name, mode, "fcn5", threads=2)

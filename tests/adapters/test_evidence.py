@@ -31,7 +31,9 @@ def as_before():
 @pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
 def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
     cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
-    protocol.write_launch(str(tmp_path), Launch(cell, Protocol(), {}, str(tmp_path), network=data_of("fcn5")))
+    protocol.write_launch(
+        str(tmp_path), Launch(cell, Protocol(), {}, str(tmp_path), network=data_of("fcn5"))
+    )
     content = json.loads((tmp_path / protocol.CELL_FILE).read_text())
     (tmp_path / protocol.CELL_FILE).write_text(json.dumps({**content, "cpus": cpus}))
     evidence.bind(str(tmp_path))
@@ -83,9 +85,14 @@ def busy_threads(seconds_of_each):
         done.set()
         release.wait()
 
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(seconds_of_each, burnt, strict=True)]
+    threads = [
+        threading.Thread(target=work, args=pair)
+        for pair in zip(seconds_of_each, burnt, strict=True)
+    ]
     try:
-        return between(lambda: [[thread.start() for thread in threads], [done.wait() for done in burnt]])
+        return between(
+            lambda: [[thread.start() for thread in threads], [done.wait() for done in burnt]]
+        )
     finally:
         release.set()
         for thread in threads:
@@ -115,7 +122,10 @@ def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
 
     monkeypatch.setattr(evidence.os, "listdir", no_folder)
     before, after = between(lambda: burn(0.02))
-    threads, contention = evidence.thread_evidence(4, None, before, after), evidence.contention(before, after)
+    threads, contention = (
+        evidence.thread_evidence(4, None, before, after),
+        evidence.contention(before, after),
+    )
     assert (threads.os_threads, threads.cpu_seconds_by_thread) == (None, None)
     assert threads.cpu_seconds > 0
     for name in (
@@ -139,13 +149,23 @@ def reading(threads=None, waited=None, involuntary=0, **companions):
 
 
 def test_threads_that_come_and_go_never_give_a_negative_time():
-    before = reading({"main": 5.0, "gone": 9.0}, {"main": 1.0, "gone": 7.0}, living={"p": 4.0, "q": 1.0}, ended=2.0)
-    after = reading({"main": 6.0, "new": 3.0}, {"main": 0.5, "new": 0.25}, living={"q": 1.5}, ended=6.5)
+    before = reading(
+        {"main": 5.0, "gone": 9.0},
+        {"main": 1.0, "gone": 7.0},
+        living={"p": 4.0, "q": 1.0},
+        ended=2.0,
+    )
+    after = reading(
+        {"main": 6.0, "new": 3.0}, {"main": 0.5, "new": 0.25}, living={"q": 1.5}, ended=6.5
+    )
     # A new thread's time is all of the region's; what p had before it ended is not.
     assert evidence.thread_evidence(1, 1, before, after).cpu_seconds_by_thread == [3.0, 1.0, 0.5]
     assert evidence.cpu_seconds_by_process(before.companions, after.companions) == [0.5, 0.5]
     assert evidence.contention(before, after).run_queue_seconds == 0.25
-    unseen = evidence.thread_evidence(1, 1, before, reading()), evidence.contention(reading(), after)
+    unseen = (
+        evidence.thread_evidence(1, 1, before, reading()),
+        evidence.contention(reading(), after),
+    )
     assert (unseen[0].cpu_seconds_by_thread, unseen[1].run_queue_seconds) == (None, None)
 
 
@@ -171,11 +191,16 @@ STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
             2.5,
         ),
         (
-            {**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": STAT_V2 % 4e6, "/sys/fs/cgroup/cpu.stat": "usage_usec 9\n"},
+            {
+                **V2,
+                "/sys/fs/cgroup/slice/scope/cpu.stat": STAT_V2 % 4e6,
+                "/sys/fs/cgroup/cpu.stat": "usage_usec 9\n",
+            },
             4.0,
         ),
         ({**V2, "/sys/fs/cgroup/slice/cpu.stat": STAT_V2 % 4e6}, 4.0),
-        # A container sees its own group as the mount point, and may see its path on the host or none.
+        # A container sees its own group as the mount point, and may see its path on the host or
+        # none.
         ({**V2, "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
         ({"/proc/self/cgroup": "0::/../..\n", "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
     ],
@@ -201,7 +226,9 @@ def test_peak_memory_is_that_of_all_processes():
     if not evidence.reset_peak_memory():
         pytest.skip("this kernel does not forget a process's peak")
     before = evidence.peak_memory_bytes()
-    helper = subprocess.Popen([sys.executable, "-c", LARGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    helper = subprocess.Popen(
+        [sys.executable, "-c", LARGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert helper.stdin is not None
     assert helper.stdout is not None
     try:

@@ -12,7 +12,15 @@ from dlbench.adapters import networks
 from dlbench.adapters.base import Adapter
 from dlbench.adapters.families import FAMILIES, Family, NumbersError
 from dlbench.adapters.launch import contract
-from dlbench.adapters.networks import Network, digest_of, family_of, from_data, of_family, specification, to_data
+from dlbench.adapters.networks import (
+    Network,
+    digest_of,
+    family_of,
+    from_data,
+    of_family,
+    specification,
+    to_data,
+)
 from dlbench.adapters.null.adapter import NullAdapter
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.reference.adapter import ReferenceAdapter
@@ -26,9 +34,15 @@ padding = st.integers(0, 1)
 layer = st.one_of(
     st.fixed_dictionaries(
         {"convolution": size, "kernel": st.integers(2, 5)},
-        optional={"stride": st.integers(1, 2), "padding": padding, "activation": activation | st.just("none")},
+        optional={
+            "stride": st.integers(1, 2),
+            "padding": padding,
+            "activation": activation | st.just("none"),
+        },
     ),
-    st.fixed_dictionaries({"pool": st.integers(2, 3)}, optional={"stride": st.integers(1, 2), "padding": padding}),
+    st.fixed_dictionaries(
+        {"pool": st.integers(2, 3)}, optional={"stride": st.integers(1, 2), "padding": padding}
+    ),
 )
 dense = st.fixed_dictionaries({"dense": size}, optional={"activation": activation})
 convolutional = st.builds(
@@ -40,7 +54,8 @@ convolutional = st.builds(
     outputs=st.integers(2, 50),
 )
 
-#: Every shipped and small network, and convolutional ones of any layers: their tables are the only nested numbers.
+#: Every shipped and small network, and convolutional ones of any layers: their tables are the only
+#: nested numbers.
 specified = st.one_of(
     st.sampled_from([specification(each.family) for each in (*NETWORKS.values(), *SMALL.values())]),
     convolutional.map(lambda numbers: {"family": "convolutional", "numbers": numbers}),
@@ -49,11 +64,21 @@ specified = st.one_of(
 #: Machines that are sampled.
 machines = st.one_of(
     st.builds(
-        lambda units, order, tau: {"family": "boltzmann", "numbers": {"units": units, "order": order, "tau": tau}},
-        *(st.integers(2, 300), st.sampled_from(["sequential", "synchronous", "bipartite"]), st.floats(0.01, 10.0)),
+        lambda units, order, tau: {
+            "family": "boltzmann",
+            "numbers": {"units": units, "order": order, "tau": tau},
+        },
+        *(
+            st.integers(2, 300),
+            st.sampled_from(["sequential", "synchronous", "bipartite"]),
+            st.floats(0.01, 10.0),
+        ),
     ),
     st.builds(
-        lambda units, count: {"family": "mcculloch_pitts", "numbers": {"units": units, "transitions": count}},
+        lambda units, count: {
+            "family": "mcculloch_pitts",
+            "numbers": {"units": units, "transitions": count},
+        },
         *(st.integers(2, 300), st.integers(1, 100)),
     ),
 )
@@ -75,7 +100,8 @@ def test_what_is_counted_is_what_is_there(data):
     names = [parameter.name for parameter in family.parameters()]
     assert len(set(names)) == len(names)
     assert all(product > 0 for product in family.multiply_adds())
-    # Every weight matrix and every kernel is used at least once an example; embeddings are looked up.
+    # Every weight matrix and every kernel is used at least once an example; embeddings are looked
+    # up.
     looked_up = ("embedding.weight", "position.weight")
     products = [p for p in family.parameters() if len(p.shape) > 1 and p.name not in looked_up]
     steps = getattr(family, "steps", 1)
@@ -83,8 +109,12 @@ def test_what_is_counted_is_what_is_there(data):
     if data["family"] == "lif":  # whose outputs are those of the rates, once
         used -= (steps - 1) * family.hidden * family.outputs
     assert sum(family.multiply_adds()) >= used
-    assert family.training_flops(7) == 7 * family.training_flops(1) > 4 * sum(family.multiply_adds())
-    if data["family"] == "attention":  # each step's scores with itself and the earlier steps, and their use
+    assert (
+        family.training_flops(7) == 7 * family.training_flops(1) > 4 * sum(family.multiply_adds())
+    )
+    if (
+        data["family"] == "attention"
+    ):  # each step's scores with itself and the earlier steps, and their use
         used += family.layers * family.steps * (family.steps + 1) * family.width
     if not any(len(parameter.shape) == 4 for parameter in products):
         assert sum(family.multiply_adds()) == used
@@ -109,13 +139,17 @@ def entries(parameter) -> int:
 
 
 def test_a_number_at_its_usual_value_may_be_left_out_and_changes_no_digest():
-    short = {"family": "recurrent", "numbers": {"vocabulary": 9, "embedding": 2, "hidden": 3, "layers": 1, "steps": 4}}
+    short = {
+        "family": "recurrent",
+        "numbers": {"vocabulary": 9, "embedding": 2, "hidden": 3, "layers": 1, "steps": 4},
+    }
     long = {**short, "numbers": {**short["numbers"], "cell": "lstm"}}
     assert specification(family_of(long)) == specification(family_of(short)) == short
 
 
 def test_the_shipped_networks_are_still_those_of_the_first_records():
-    """Where this fails on purpose: cells of the changed network are new ones, and its references must be made anew."""
+    """Where this fails on purpose: cells of the changed network are new ones, and its references
+    must be made anew."""
     assert list(NETWORKS)[: len(FIRST)] == list(FIRST)
     for name, first in FIRST.items():
         assert digest_of(NETWORKS[name]) == digest_of(first), name
@@ -123,7 +157,12 @@ def test_the_shipped_networks_are_still_those_of_the_first_records():
 
 
 FCN = {"inputs": 784, "hidden": [512, 512], "outputs": 10, "activation": "relu"}
-CNN = {"channels": 3, "side": 32, "layers": [{"convolution": 8, "kernel": 3}, {"pool": 2}], "outputs": 10}
+CNN = {
+    "channels": 3,
+    "side": 32,
+    "layers": [{"convolution": 8, "kernel": 3}, {"pool": 2}],
+    "outputs": 10,
+}
 RESNET = {"channels": 3, "side": 32, "blocks": [1, 1], "widths": [4, 8], "classes": 10}
 GPT = {"vocabulary": 100, "width": 8, "heads": 2, "layers": 1, "steps": 4}
 RNN = {"inputs": 2, "hidden": 8, "outputs": 2, "steps": 4, "activation": "tanh"}
@@ -134,24 +173,64 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
 @pytest.mark.parametrize(
     ("family", "numbers", "key", "words"),
     [
-        ("feedforward", {**FCN, "inputs": 0}, "inputs", "0 is not a whole number from 1 to 1000000"),
+        (
+            "feedforward",
+            {**FCN, "inputs": 0},
+            "inputs",
+            "0 is not a whole number from 1 to 1000000",
+        ),
         ("feedforward", {**FCN, "inputs": True}, "inputs", "True is not a whole number"),
-        ("feedforward", {**FCN, "hidden": [512, "x"]}, "hidden", r"is not a list of .*as in hidden = \[512, 512\]"),
+        (
+            "feedforward",
+            {**FCN, "hidden": [512, "x"]},
+            "hidden",
+            r"is not a list of .*as in hidden = \[512, 512\]",
+        ),
         ("feedforward", {**FCN, "activation": "gelu"}, "activation", '"relu", "sigmoid", "tanh"'),
-        ("feedforward", {**FCN, "hiden": [3]}, "hiden", "no such key here. Known keys: inputs, hidden, outputs"),
+        (
+            "feedforward",
+            {**FCN, "hiden": [3]},
+            "hiden",
+            "no such key here. Known keys: inputs, hidden, outputs",
+        ),
         ("feedforward", {**FCN, "hidden": [10**6, 10**6]}, "family", "parameters, more than"),
         ("elman", {}, "inputs", "missing. Add it, as in inputs = 2"),
         ("convolutional", {**CNN, "layers": []}, "layers", "is not a list of tables"),
-        ("convolutional", {**CNN, "layers": [{"conv": 3}]}, f"{TABLE % 1} convolution, pool or dense", "exactly"),
-        ("convolutional", {**CNN, "layers": [{"convolution": 3}]}, f"{TABLE % 1} kernel", "missing"),
-        ("convolutional", {**CNN, "layers": [{"dense": 3}, {"pool": 2}]}, f"{TABLE % 2} pool", "dense layers last"),
-        ("convolutional", {**CNN, "layers": [{"pool": 33}]}, f"{TABLE % 1} pool", "larger than the image"),
+        (
+            "convolutional",
+            {**CNN, "layers": [{"conv": 3}]},
+            f"{TABLE % 1} convolution, pool or dense",
+            "exactly",
+        ),
+        (
+            "convolutional",
+            {**CNN, "layers": [{"convolution": 3}]},
+            f"{TABLE % 1} kernel",
+            "missing",
+        ),
+        (
+            "convolutional",
+            {**CNN, "layers": [{"dense": 3}, {"pool": 2}]},
+            f"{TABLE % 2} pool",
+            "dense layers last",
+        ),
+        (
+            "convolutional",
+            {**CNN, "layers": [{"pool": 33}]},
+            f"{TABLE % 1} pool",
+            "larger than the image",
+        ),
         ("residual", {**RESNET, "widths": [4]}, "widths", "there are 1, and 2 stages"),
         ("residual", {**RESNET, "blocks": [600, 600]}, "blocks", "more than 1000"),
         ("recurrent", {**LSTM, "embedding": -1}, "embedding", "from 0"),
         ("attention", {**GPT, "heads": 3}, "heads", "3 do not divide the width 8. Give a divisor"),
         ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
-        ("boltzmann", {"units": 1, "order": "sequential"}, "units", "1 is not a whole number from 2"),
+        (
+            "boltzmann",
+            {"units": 1, "order": "sequential"},
+            "units",
+            "1 is not a whole number from 2",
+        ),
         ("mcculloch_pitts", {"units": 9, "tau": 0}, "tau", "0 is not a number from 1e-06"),
         ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: attention"),
     ],

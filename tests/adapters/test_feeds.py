@@ -1,4 +1,5 @@
-"""Feeds: files of mini-batches, what is read from them, and launches whose every step takes another one."""
+"""Feeds: files of mini-batches, what is read from them, and launches whose every step takes another
+one."""
 
 import itertools
 import threading
@@ -34,7 +35,9 @@ def written(folder: Path, network: networks.Network) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name, each in SMALL.items() if each.family.trains])
-def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(name: str, tmp_path: Path) -> None:
+def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(
+    name: str, tmp_path: Path
+) -> None:
     network = SMALL[name]
     folder = written(tmp_path, network)
     for purpose, storage in itertools.product(PURPOSES, ("cache", "disk")):
@@ -44,7 +47,9 @@ def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(n
             for one, other in zip(drawn[number], read[number], strict=True):
                 assert np.array_equal(one, other)
         usual = batches.mini_batch(network, 4)
-        assert [(each.shape, each.dtype) for each in read[0]] == [(each.shape, each.dtype) for each in usual]
+        assert [(each.shape, each.dtype) for each in read[0]] == [
+            (each.shape, each.dtype) for each in usual
+        ]
     different = {read[number].inputs.tobytes() for number in range(read.count)}
     assert len(different) == read.count > 1
 
@@ -56,7 +61,9 @@ def test_images_are_bytes_in_the_file_and_numbers_within_their_scale_for_the_ste
     values = feed[0].inputs
     assert values.dtype == np.float32
     raw = np.frombuffer(feed.record(0), np.uint8, inputs.length)
-    assert np.array_equal(values.transpose(0, 2, 3, 1).reshape(-1), (raw.astype(np.float64) - 128) / 128)
+    assert np.array_equal(
+        values.transpose(0, 2, 3, 1).reshape(-1), (raw.astype(np.float64) - 128) / 128
+    )
     assert -1.0 <= values.min() < -0.5 < 0.5 < values.max() < 1.0
 
 
@@ -68,7 +75,9 @@ def test_large_mini_batches_are_few_and_small_ones_many() -> None:
 
 
 @given(st.integers(0, 3), st.integers(1, 5), st.integers(0, 30))
-def test_what_is_made_ahead_comes_in_order_and_no_more_of_it_than_asked_for(workers: int, depth: int, n: int) -> None:
+def test_what_is_made_ahead_comes_in_order_and_no_more_of_it_than_asked_for(
+    workers: int, depth: int, n: int
+) -> None:
     made: list[int] = []
 
     def make(number: int) -> int:
@@ -107,9 +116,13 @@ class Stuck(ReferenceAdapter):
 def observed(
     kind: type[ReferenceAdapter], network: networks.Network, folder: str | None, **of_cell: Any
 ) -> parity.Observation:
-    cell = Cell("reference", "reference", "", network.name, "cpu", 1, 4)._replace(**{"placement": "fed", **of_cell})
+    cell = Cell("reference", "reference", "", network.name, "cpu", 1, 4)._replace(
+        **{"placement": "fed", **of_cell}
+    )
     launch = Launch(cell, Protocol(), {}, "", feed=folder)
-    found: parity.Observation = fed_observation(feeds, parity, batches, launch, kind(cell, {}, ""), network)
+    found: parity.Observation = fed_observation(
+        feeds, parity, batches, launch, kind(cell, {}, ""), network
+    )
     return found
 
 
@@ -123,9 +136,14 @@ def observed(
     ],
     ids=str,
 )
-def test_every_placement_gives_the_steps_the_same_mini_batches(of_cell: dict[str, Any], tmp_path: Path) -> None:
+def test_every_placement_gives_the_steps_the_same_mini_batches(
+    of_cell: dict[str, Any], tmp_path: Path
+) -> None:
     folder = written(tmp_path, RECURRENT)
-    drawn, read = observed(ReferenceAdapter, RECURRENT, None), observed(ReferenceAdapter, RECURRENT, folder, **of_cell)
+    drawn, read = (
+        observed(ReferenceAdapter, RECURRENT, None),
+        observed(ReferenceAdapter, RECURRENT, folder, **of_cell),
+    )
     assert parity.judge(read, drawn, RECURRENT.parity).verdict == "agrees"
     assert read.losses == drawn.losses
 
@@ -158,11 +176,15 @@ def test_a_loader_without_a_file_is_refused() -> None:
         observed(ReferenceAdapter, RECURRENT, None, placement="loader")
 
 
-def test_too_little_shared_memory_is_a_reason_with_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_shared_memory_is_a_reason_with_the_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     feed = Feed(LARGE, 64, TIMED)  # mini-batches of 6.8 MB
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=1_000_000))
     feeds.check_shared_memory(feed, 0)
-    with pytest.raises(Unsupported, match=r"loader workers 1: .* need 27 MB of it; /dev/shm has 10 MB free"):
+    with pytest.raises(
+        Unsupported, match=r"loader workers 1: .* need 27 MB of it; /dev/shm has 10 MB free"
+    ):
         feeds.check_shared_memory(feed, 1)
 
 
@@ -177,5 +199,9 @@ def test_a_launch_whose_steps_take_mini_batches(launch: Callable[..., Outcome]) 
 
 
 def test_several_workers_on_one_mini_batch_are_not_fed() -> None:
-    cell = Cell("reference", "reference", "", "small-recurrent", "cpu", 1, 4, placement="fed", world_size=2)
-    assert "each of several workers keeps its part" in ReferenceAdapter(cell, {}, "").refuses_axes(cell)
+    cell = Cell(
+        "reference", "reference", "", "small-recurrent", "cpu", 1, 4, placement="fed", world_size=2
+    )
+    assert "each of several workers keeps its part" in ReferenceAdapter(cell, {}, "").refuses_axes(
+        cell
+    )

@@ -1,6 +1,7 @@
 """What is asked of every framework in the same words, with its own options: one table.
 
-Parity on each family's networks, refusals and workers are asked by `test_conformance.py`, which needs no entry here.
+Parity on each family's networks, refusals and workers are asked by `test_conformance.py`, which
+needs no entry here.
 """
 
 from collections.abc import Callable
@@ -30,8 +31,8 @@ TRACED_BY_KERAS = """
 traces, compute = [], keras.Model.compute_loss
 keras.Model.compute_loss = lambda *given, **named: traces.append(1) or compute(*given, **named)
 """
-#: MLX's activations are compiled functions themselves: the first one that is called within another's trace has that
-#: traced again in the second step, so it is called before.
+#: MLX's activations are compiled functions themselves: the first one that is called within
+#: another's trace has that traced again in the second step, so it is called before.
 TRACED_BY_MLX = """
 from mlx import nn
 nn.sigmoid(mx.ones(1))
@@ -40,7 +41,9 @@ nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*g
 """
 #: Torch compiles nothing: each step computes its loss anew.
 TRACES_OF_KERAS = 'keras.backend.backend() == "torch" or len(traces)'
-HELD_BY_TORCH = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+HELD_BY_TORCH = (
+    "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+)
 SAMPLED = ("small-sequential", "small-synchronous", "small-bipartite", "small-mpm")
 #: What few frameworks build.
 OF_FEW = ("small-lif", *SAMPLED)
@@ -76,7 +79,11 @@ product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f
 OF_KERAS = [
     *(asked.reference(**settings) for settings in ({}, {"unroll": True})),
     asked.rate(TRACES_OF_KERAS, TRACED_BY_KERAS),
-    asked.reset(TRACES_OF_KERAS, TRACED_BY_KERAS, ["small-convolutional", "small-residual", "small-recurrent"]),
+    asked.reset(
+        TRACES_OF_KERAS,
+        TRACED_BY_KERAS,
+        ["small-convolutional", "small-residual", "small-recurrent"],
+    ),
     asked.memory(
         {
             "keras.ops.ones((1 << 24, 1 << 20)) + 1": True,
@@ -103,8 +110,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reference(optimizer="fused", channels_last=True),
         asked.reference(dense="onednn"),
         asked.one_bias(
-            "[value.detach().numpy() for name, value in adapter._training.module.stack.named_parameters()"
-            " if 'bias_hh' in name]"
+            "[value.detach().numpy() for name, value in "
+            "adapter._training.module.stack.named_parameters() if 'bias_hh' in name]"
         ),
         asked.threads_of_cells(),
         asked.rate(),
@@ -112,22 +119,35 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
             asked.reset(HELD_BY_TORCH, **settings)
             for settings in ({}, {"optimizer": "fused", "channels_last": True}, {"dense": "onednn"})
         ),
-        asked.reset(HELD_BY_TORCH, only=["small-dense", "small-convolutional", "small-residual"], precision="bfloat16"),
+        asked.reset(
+            HELD_BY_TORCH,
+            only=["small-dense", "small-convolutional", "small-residual"],
+            precision="bfloat16",
+        ),
         asked.reference(only=OF_FEW),
         asked.reset(MOVED_BY_TORCH, only=SAMPLED),
         asked.memory(
             {
                 "torch.empty(1 << 50)": True,
-                "(_ for _ in ()).throw(RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling'))": True,
+                (
+                    "(_ for _ in ()).throw(RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED "
+                    "when calling'))"
+                ): True,
                 "torch.empty(3) @ torch.empty(4)": False,
             }
         ),
         asked.capabilities(**CAPABLE),
     ],
     "jax": [
-        # Other networks have no convolution of one pixel, the only kind that can be written as a product.
-        *(asked.reference(only=["small-residual"], pointwise=how) for how in ("convolution", "product")),
-        asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
+        # Other networks have no convolution of one pixel, the only kind that can be written as a
+        # product.
+        *(
+            asked.reference(only=["small-residual"], pointwise=how)
+            for how in ("convolution", "product")
+        ),
+        asked.refusal(
+            "'spiral'", "convolution, product", network="small-residual", pointwise="spiral"
+        ),
         asked.feeding(),
         *(asked.reference(only=OF_FEW, donate=donated) for donated in (False, True)),
         asked.reset(PROGRAMS, only=SAMPLED),
@@ -146,11 +166,22 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     "flax": OVER_JAX,
     "equinox": [*OVER_JAX, asked.reference(only=["small-recurrent", "small-attention"], rows=True)],
     "tensorflow": [
-        asked.threads_of_cells("{name: '3' for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')}"),
-        *(asked.rate("len(traces)", TRACED_BY_TENSORFLOW, **settings) for settings in ({}, {"compile": True})),
-        asked.reset("len(traces)", TRACED_BY_TENSORFLOW, only=["small-residual", "small-recurrent"]),
-        asked.reset("len(traces)", TRACED_BY_TENSORFLOW, only=["small-convolutional"], compile=True),
-        asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
+        asked.threads_of_cells(
+            "{name: '3' for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')}"
+        ),
+        *(
+            asked.rate("len(traces)", TRACED_BY_TENSORFLOW, **settings)
+            for settings in ({}, {"compile": True})
+        ),
+        asked.reset(
+            "len(traces)", TRACED_BY_TENSORFLOW, only=["small-residual", "small-recurrent"]
+        ),
+        asked.reset(
+            "len(traces)", TRACED_BY_TENSORFLOW, only=["small-convolutional"], compile=True
+        ),
+        asked.memory(
+            {"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}
+        ),
         asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
         asked.feeding(),
         # To compile all of them takes XLA longer than any other test.
@@ -165,10 +196,15 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.feeding(),
         asked.reference(static=True, fused_norm=True),
         asked.reference(update="operator"),
-        asked.one_bias('[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'),
+        asked.one_bias(
+            '[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'
+        ),
         asked.threads_of_variables("mxnet"),
         asked.rate("id(adapter.block._cached_op)"),
-        *(asked.reset("id(adapter.block._cached_op)", **settings) for settings in ({}, {"static": False})),
+        *(
+            asked.reset("id(adapter.block._cached_op)", **settings)
+            for settings in ({}, {"static": False})
+        ),
         asked.queue(),
         asked.memory(
             {
@@ -193,15 +229,22 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reference(fused_loss=False),
         *asked.onnx_sessions(2, f"({SESSIONS})"),
         # And the addresses of the parameters.
-        asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
+        asked.reset(
+            f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"
+        ),
     ],
     "paddle": [
         asked.feeding(),
         *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
-        asked.one_bias("[getattr(adapter.layer.stack, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
+        asked.one_bias(
+            "[getattr(adapter.layer.stack, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"
+        ),
         asked.threads_of_variables("paddle"),
         asked.rate(),
-        asked.reset("[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, adapter.labels]]"),
+        asked.reset(
+            "[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, "
+            "adapter.labels]]"
+        ),
         asked.memory(
             {
                 "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,
@@ -228,7 +271,10 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
             {
                 "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
                 "np.empty(1 << 50)": True,
-                "mindspore.ops.matmul(mindspore.ops.ones((3, 3)), mindspore.ops.ones((4, 4))).asnumpy()": False,
+                (
+                    "mindspore.ops.matmul(mindspore.ops.ones((3, 3)), mindspore.ops.ones((4, "
+                    "4))).asnumpy()"
+                ): False,
             }
         ),
         asked.capabilities(gpu=False, automatic_gradients=True),
@@ -244,9 +290,18 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.refusal("'magma'", "openblas", blas="magma"),
     ],
     "tinygrad": [
-        asked.reference(only=["small-dense", "small-convolutional", "one-hot-gru", "small-elman", "small-attention"]),
+        asked.reference(
+            only=[
+                "small-dense",
+                "small-convolutional",
+                "one-hot-gru",
+                "small-elman",
+                "small-attention",
+            ]
+        ),
         asked.reference(only=["small-recurrent", "one-hot-gru", "small-elman"], gates="kept"),
-        # At a rate of 0 in the first step and the third: the second is captured, with a rate of its own.
+        # At a rate of 0 in the first step and the third: the second is captured, with a rate of its
+        # own.
         asked.rate(),
         asked.reset(CAPTURED_BY_TINYGRAD, only=["small-dense", "small-recurrent"]),
         asked.completion(),
@@ -287,7 +342,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reference(),
         asked.rate("id(adapter.train)"),
         asked.reset(
-            "id(adapter.train)", only=["small-dense", "small-convolutional", "small-residual", "small-recurrent"]
+            "id(adapter.train)",
+            only=["small-dense", "small-convolutional", "small-residual", "small-recurrent"],
         ),
         asked.threads_of_cells(),
         asked.memory({"fill(1 << 29)": True, "product()": False}, FILLED_BY_THEANO, LIMITED),
@@ -300,7 +356,9 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
             asked.rate(network="small-convolutional", ideep=ideep),
             asked.reset("id(adapter.model)", ideep=ideep),
             # iDeep's OpenMP reads the variable; the pool of NumPy's OpenBLAS is set.
-            asked.threads_of_variables("chainer", ideep=True) if ideep else asked.threads_of_cells(ideep=False),
+            asked.threads_of_variables("chainer", ideep=True)
+            if ideep
+            else asked.threads_of_cells(ideep=False),
             asked.memory(
                 {
                     'adapter.prepare(wide, {"fc1.weight": np.zeros((1 << 21, 64), "f")}, None)': True,
@@ -315,12 +373,17 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
 
 
 def table() -> list[Any]:
-    """Return each check of each framework; those of one framework together: an interpreter starts slowly."""
+    """Return each check of each framework; those of one framework together: an interpreter starts
+    slowly."""
 
     def marks(which: str, check: Callable[[Guest], None]) -> list[Any]:
         group = pytest.mark.xdist_group(f"guest of {which}")
         # Sixteen adapters each: PyTorch's stand for those of all others.
-        return [group, pytest.mark.slow] if check.__name__ == "feeding" and which != "torch" else [group]
+        return (
+            [group, pytest.mark.slow]
+            if check.__name__ == "feeding" and which != "torch"
+            else [group]
+        )
 
     return [
         pytest.param(which, check, id=f"{which}-{check.__name__}", marks=marks(which, check))
@@ -338,7 +401,10 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize(("which", "check"), table())
 def test_it_answers_as_every_framework_does(
-    which: str, check: Callable[[Guest], None], guests: Callable[..., Guest], scratch: Callable[[str], Path]
+    which: str,
+    check: Callable[[Guest], None],
+    guests: Callable[..., Guest],
+    scratch: Callable[[str], Path],
 ) -> None:
     name, _, mode = which.partition(":")
     check(guests(name, mode, scratch=scratch(which)))

@@ -1,4 +1,5 @@
-"""GPUs, as far as a machine without one can tell: evidence, ceilings, builds, the null framework's pretended one."""
+"""GPUs, as far as a machine without one can tell: evidence, ceilings, builds, the null framework's
+pretended one."""
 
 import time
 
@@ -8,7 +9,15 @@ from pretending_adapter import Pretender
 
 from dlbench.adapters.launch import device, timing
 from dlbench.adapters.libraries import gpus
-from dlbench.adapters.libraries.gpus import COPY, DEVICE_BYTES, HOST_BYTES, OPERATOR, PROBES, Probe, has_code
+from dlbench.adapters.libraries.gpus import (
+    COPY,
+    DEVICE_BYTES,
+    HOST_BYTES,
+    OPERATOR,
+    PROBES,
+    Probe,
+    has_code,
+)
 from dlbench.adapters.protocol import Operator, Profile, Status
 
 PROFILE = Profile(
@@ -26,7 +35,8 @@ PROFILE = Profile(
 class OnGpu(Pretender):
     """A GPU whose clock a test turns by hand; it notes what is called of the device.
 
-    ``profiled``: its profiler's answer or error. ``probes``: by name, seconds, another answer or an error.
+    ``profiled``: its profiler's answer or error. ``probes``: by name, seconds, another answer or an
+    error.
     """
 
     def __init__(self, step_ns=1000, profiled=None, probes=None):
@@ -101,7 +111,8 @@ def test_each_timed_sample_is_marked_and_no_mark_is_read_before_the_last(tmp_pat
     adapter = OnGpu()
     run(tmp_path, adapter, steps=3)
     begin = adapter.calls.index("forget")
-    # The first, one of the warm-up by count and one by time; the one mark asks whether there are any.
+    # The first, one of the warm-up by count and one by time; the one mark asks whether there are
+    # any.
     assert adapter.calls[:begin] == ["step"] * 3 + ["event"]
     marked = ["event", "step", "event"] * 3
     assert adapter.calls[begin:] == ["forget", *marked, "peak", "read", "read", "read"]
@@ -162,7 +173,9 @@ def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
     assert outcome.device.event_ns == [1000] * 4
     assert outcome.profile is None
     words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
-    assert outcome.software["profile_failed"].startswith(words.get(type(found), "ContractBroken: profile() returned"))
+    assert outcome.software["profile_failed"].startswith(
+        words.get(type(found), "ContractBroken: profile() returned")
+    )
 
 
 @pytest.fixture
@@ -191,15 +204,20 @@ def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
 @pytest.mark.usefixtures("_briefly")
 def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
     full = RuntimeError("the device is full")
-    answers = {COPY: full, "to_device_pinned": OSError("no"), "from_device_pinned": "fast", OPERATOR: 0.0001}
+    answers = {
+        COPY: full,
+        "to_device_pinned": OSError("no"),
+        "from_device_pinned": "fast",
+        OPERATOR: 0.0001,
+    }
     outcome = run(tmp_path, OnGpu(profiled=PROFILE, probes=answers))
     assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
     assert outcome.device.ceilings.copy_bytes_per_second is None
     assert outcome.device.ceilings.operator_start_seconds > 0
     assert outcome.device.busy_seconds == pytest.approx(0.005)
     assert outcome.software["ceilings_failed"] == (
-        "to_device_pinned: OSError: no; "
-        "from_device_pinned: ContractBroken: device_probe() returned 'fast', not a Probe of two calls or None"
+        "to_device_pinned: OSError: no; from_device_pinned: ContractBroken: device_probe() "
+        "returned 'fast', not a Probe of two calls or None"
     )
 
 
@@ -234,10 +252,14 @@ def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice(monke
     monkeypatch.setattr(gpus, "SECONDS", 0.03)
     found, failures = gpus.measure_ceilings(find, lambda error: False)
     assert failures == []
-    assert asked == [(name, DEVICE_BYTES if name == COPY else 0 if name == OPERATOR else HOST_BYTES) for name in PROBES]
+    assert asked == [
+        (name, DEVICE_BYTES if name == COPY else 0 if name == OPERATOR else HOST_BYTES)
+        for name in PROBES
+    ]
     assert found.copy_bytes_per_second == pytest.approx(2 * DEVICE_BYTES / 0.002, rel=0.01)
     assert found[1:5] == pytest.approx([HOST_BYTES / 0.002] * 4, rel=0.01)
-    # The host does not wait for an operator behind others; alone it takes its start, its work and the fence.
+    # The host does not wait for an operator behind others; alone it takes its start, its work and
+    # the fence.
     assert found.operator_start_seconds == pytest.approx(1e-6, rel=0.01)
     assert found.operator_finish_seconds == pytest.approx(0.002006, rel=0.001)
 

@@ -39,7 +39,12 @@ def launch_null(
     **of_cell: Any,
 ) -> Outcome:
     """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
-    order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache), **(variables or {})}, **of_cell)
+    order = null_order(
+        cache,
+        settings,
+        variables={"DLBENCH_TEST_LAUNCH": str(cache), **(variables or {})},
+        **of_cell,
+    )
     numbers = order.launch.protocol._replace(**(protocol or {}))
     order = replace(order, launch=order.launch._replace(protocol=numbers, cpus=cpus))
     return judged(order, launch_process(order).outcome, None)
@@ -47,12 +52,17 @@ def launch_null(
 
 def workers_of(cache: Path) -> list[psutil.Process]:
     """Wait for the further workers of a launch to be there, and return them."""
-    return wait_until(lambda: [each for each in psutil.process_iter() if _is_worker(each, str(cache))], "a worker")
+    return wait_until(
+        lambda: [each for each in psutil.process_iter() if _is_worker(each, str(cache))], "a worker"
+    )
 
 
 def _is_worker(process: psutil.Process, cache: str) -> bool:
     try:
-        return "--worker" in process.cmdline() and process.environ().get("DLBENCH_TEST_LAUNCH") == cache
+        return (
+            "--worker" in process.cmdline()
+            and process.environ().get("DLBENCH_TEST_LAUNCH") == cache
+        )
     except psutil.Error:
         return False
 
@@ -63,13 +73,24 @@ def test_the_life_of_an_adapter_and_its_outcome(tmp_path, monkeypatch):
     adapter = Pretender(tmp_path)
     outcome = run(tmp_path, adapter, settings={"fast": True})
     assert outcome.status is Status.OK
-    assert adapter.calls == ["supports", "prepare", "step", *["step"] * 2, *["step"] * 4, "last_loss"]
+    assert adapter.calls == [
+        "supports",
+        "prepare",
+        "step",
+        *["step"] * 2,
+        *["step"] * 4,
+        "last_loss",
+    ]
     assert adapter.phases == ["import", "build", "first step", *["warm-up"] * 2, *["timed"] * 5]
     assert adapter.rates == [(LEARNING_RATE, 0)]
     assert (len(outcome.warmup_ns), len(outcome.samples_ns)) == (2, 4)
     assert outcome.first_step_seconds > 0
     assert (outcome.final_loss, outcome.final_loss_finite) == (2.5, True)
-    assert (outcome.parity, outcome.parity_sample, outcome.reason) == (None, None, "it only pretends")
+    assert (outcome.parity, outcome.parity_sample, outcome.reason) == (
+        None,
+        None,
+        "it only pretends",
+    )
     assert (outcome.threads.requested, outcome.threads.framework_says) == (2, 3)
     assert outcome.contention.voluntary_switches >= 0
     assert outcome.software["framework"] == "a pretender"
@@ -102,7 +123,10 @@ def test_whatever_goes_wrong_is_an_outcome(tmp_path, error, status, reason, wher
     ("given", "reason"),
     [
         (None, "fcn5: family: no family of networks is named None"),
-        ({"family": "made-up", "numbers": {}}, "fcn5: family: no family of networks is named 'made-up'"),
+        (
+            {"family": "made-up", "numbers": {}},
+            "fcn5: family: no family of networks is named 'made-up'",
+        ),
         ({"family": "feedforward", "numbers": {"inputs": 3}}, "fcn5: hidden: it is missing"),
     ],
 )
@@ -146,7 +170,11 @@ def changed(name, value):
 )
 def test_parameters_are_the_networks(parameters, words):
     with pytest.raises(ContractBroken, match=words):
-        list(contract.current_parameters(SimpleNamespace(parameters=lambda: iter(parameters)), NETWORK))
+        list(
+            contract.current_parameters(
+                SimpleNamespace(parameters=lambda: iter(parameters)), NETWORK
+            )
+        )
 
 
 def outside_launch(folder, adapter="outside_mine"):
@@ -166,7 +194,9 @@ def _fresh_process():
 def test_an_adapter_outside_finds_our_modules(tmp_path, package):
     if package:
         (tmp_path / "__init__.py").write_text("HERE = 1\n")
-    (tmp_path / "part.py").write_text("from ..base import Adapter\n\nclass Mine(Adapter):\n    pass\n")
+    (tmp_path / "part.py").write_text(
+        "from ..base import Adapter\n\nclass Mine(Adapter):\n    pass\n"
+    )
     (tmp_path / "adapter.py").write_text("from .part import Mine\n\nADAPTER = Mine\n")
     assert isinstance(contract.load(outside_launch(tmp_path)), Adapter)
 
@@ -187,7 +217,8 @@ def test_a_folder_without_an_adapter(tmp_path, text, words):
 
 
 def fastest(launch, near):
-    """Return the shortest step, of up to five launches: others may hold the machine, and only ever lengthen it."""
+    """Return the shortest step, of up to five launches: others may hold the machine, and only ever
+    lengthen it."""
     best = float("inf")
     for _ in range(5):
         best = min(best, *launch().step_seconds())
@@ -211,7 +242,9 @@ def test_extra_products_make_every_timed_step_longer_by_what_they_take(tmp_path)
     assert heavier.software["variables"][EXTRA] == "1x500"
 
 
-linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs")
+linux = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs"
+)
 
 
 @linux
@@ -225,13 +258,17 @@ def test_a_launch_bound_to_a_cpu_has_that_one_and_numpy_too(tmp_path):
         # One thread, and that is the main one: NumPy's pool counted the CPUs when it was imported.
         assert bound.threads.os_threads in (None, 1)
     if len(allowed) > 1 and free.threads.os_threads is not None:
-        assert free.threads.os_threads > 1, "a NumPy without a thread pool: this test shows nothing here"
+        assert free.threads.os_threads > 1, (
+            "a NumPy without a thread pool: this test shows nothing here"
+        )
 
 
 def guest(interpreter, folder, **options):
     """Carry out one launch of the null framework as the product does it."""
     launch = launch_of(folder, **options)
-    return launch_process(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
+    return launch_process(
+        LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)
+    ).outcome
 
 
 def given_interpreters():
@@ -240,11 +277,15 @@ def given_interpreters():
     return {".".join(inspect(Path(word)).version.split(".")[:2]): Path(word) for word in words}
 
 
-@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize(
+    "version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
+)
 def test_the_guest_runs_in_every_interpreter(tmp_path, version):
     interpreter = given_interpreters().get(version) or find_python(version)
     if interpreter is None:
-        pytest.skip(f"no Python {version} in DLBENCH_GUEST_PYTHONS, on PATH, under pyenv or under uv")
+        pytest.skip(
+            f"no Python {version} in DLBENCH_GUEST_PYTHONS, on PATH, under pyenv or under uv"
+        )
     try:
         inspection = inspect(interpreter, ("numpy",))
     except FrameworkEnvironmentError as error:
@@ -273,8 +314,12 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
     assert outcome.threads.cpu_seconds >= busiest + second - 0.05
 
 
-@pytest.mark.parametrize(("workers", "sync", "steps"), [(1, "step", 1), (2, "local:3", 3), (2, "async", 16)])
-def test_a_sample_has_its_share_of_the_exchanges_and_further_steps_show_losses(tmp_path, workers, sync, steps):
+@pytest.mark.parametrize(
+    ("workers", "sync", "steps"), [(1, "step", 1), (2, "local:3", 3), (2, "async", 16)]
+)
+def test_a_sample_has_its_share_of_the_exchanges_and_further_steps_show_losses(
+    tmp_path, workers, sync, steps
+):
     outcome = launch_null(tmp_path, protocol={"loss_steps": 41}, world_size=workers, sync=sync)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.steps_per_sample == steps
@@ -307,7 +352,12 @@ def test_workers_that_cannot_exchange_are_refused(tmp_path, cell, reason):
     [
         ("crash", 1, 2, "worker 1 of 2 ended by signal 11"),
         ("exit", 1, 2, "worker 1 of 2 ended with exit code 3"),
-        ("memory", 2, 4, "worker 2 of 4: MemoryError: the null framework was set to run out"),  # the others end too
+        (
+            "memory",
+            2,
+            4,
+            "worker 2 of 4: MemoryError: the null framework was set to run out",
+        ),  # the others end too
         ("unsupported", 1, 2, "worker 1 of 2"),
     ],
 )

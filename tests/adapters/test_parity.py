@@ -23,7 +23,8 @@ from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
 from dlbench.suites.run import preparation
 
 SMALL = {**small_networks(networks), **small_networks(networks, OF_FEW)}
-#: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.
+#: Mini-batches of the full networks with a shipped reference: the smallest of each family that
+#: behaves.
 SMALLEST_SHIPPED = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
 
 
@@ -34,7 +35,9 @@ def reference_adapter(name, kind=None, dtype="float64"):
 
 
 def observed(losses, **updates):
-    return parity.Observation(losses, {name: np.array(value, dtype=float) for name, value in updates.items()})
+    return parity.Observation(
+        losses, {name: np.array(value, dtype=float) for name, value in updates.items()}
+    )
 
 
 RECIPE = ParityRecipe(1, 1.0, 1e-5, 1e-2, "")
@@ -62,7 +65,8 @@ def trained_on(name, batch):
 
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_repeated_mini_batch_trains_as_the_small_one_does(name):
-    """Mean loss, gradients and batch statistics are those of the part: so the part's reference serves."""
+    """Mean loss, gradients and batch statistics are those of the part: so the part's reference
+    serves."""
     network, size = SMALL[name], 3
     expected = trained_on(name, batches.mini_batch(network, size))
     found = trained_on(name, batches.mini_batch(network, 4 * size, repeated=size))
@@ -73,7 +77,8 @@ def test_a_repeated_mini_batch_trains_as_the_small_one_does(name):
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_labels_of_their_own_in_equal_parts_train_as_their_mean_does(workers):
-    """Batch normalisation and all: so a reference of the part with the mean of the labels serves for all workers."""
+    """Batch normalisation and all: so a reference of the part with the mean of the labels serves
+    for all workers."""
     name, size = "small-residual", 3
     network = SMALL[name]
     expected = trained_on(name, batches.with_label_sets(network, size, workers))
@@ -91,12 +96,16 @@ def test_labels_of_their_own_in_equal_parts_train_as_their_mean_does(workers):
 def team(name, local_steps, workers=2, kind=None):
     """Return the reference adapter, or a ``kind`` of it, for workers with local steps."""
     sync = f"local:{local_steps}"
-    cell = Cell("reference", "reference", "float64", name, "cpu", 1, 4, world_size=workers, sync=sync)
+    cell = Cell(
+        "reference", "reference", "float64", name, "cpu", 1, 4, world_size=workers, sync=sync
+    )
     return (kind or ReferenceAdapter)(cell, {}, "")
 
 
 #: Where the mean of the workers' updates is the update of the whole mini-batch.
-LINEAR = sorted(name for name, each in SMALL.items() if not (each.family.normalises or each.family.clip))
+LINEAR = sorted(
+    name for name, each in SMALL.items() if not (each.family.normalises or each.family.clip)
+)
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -113,7 +122,8 @@ def test_workers_that_average_after_each_local_step_train_as_one_does(name):
 
 @pytest.mark.parametrize("name", ["small-residual", "small-elman"])
 def test_each_worker_takes_its_local_steps_alone(name):
-    """Statistics of its own part and clipping of its own gradients, and then the mean of all parameters."""
+    """Statistics of its own part and clipping of its own gradients, and then the mean of all
+    parameters."""
     network, together = SMALL[name], team(name, 2)
     weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
     together.prepare(network, weights, batch)
@@ -126,9 +136,13 @@ def test_each_worker_takes_its_local_steps_alone(name):
     for _ in range(2):
         for worker in (together, *alone):
             worker.step()
-        assert together.last_loss() == pytest.approx(np.mean([worker.last_loss() for worker in alone]))
+        assert together.last_loss() == pytest.approx(
+            np.mean([worker.last_loss() for worker in alone])
+        )
     for key, value in together.parameters():
-        np.testing.assert_allclose(value, np.mean([worker.weights[key] for worker in alone], axis=0), rtol=1e-12)
+        np.testing.assert_allclose(
+            value, np.mean([worker.weights[key] for worker in alone], axis=0), rtol=1e-12
+        )
 
 
 def summed(self):
@@ -157,7 +171,9 @@ WRONG_TEAMS = {
 def test_workers_that_exchange_wrongly_are_caught(mistake, name):
     wrong = team(name, 4, kind=type("Wrong", (ReferenceAdapter,), WRONG_TEAMS[mistake]))
     right = team(name, 4)
-    found, expected = (parity_observation(parity, batches, each, SMALL[name]) for each in (wrong, right))
+    found, expected = (
+        parity_observation(parity, batches, each, SMALL[name]) for each in (wrong, right)
+    )
     verdict = parity.judge(found, expected, parity.recipe_of(SMALL[name], right.cell))
     assert verdict.verdict == "disagrees"
     assert errors_beyond(verdict) > MARGIN
@@ -174,7 +190,11 @@ def test_the_cells_precision_decides_what_agrees(precision, verdict):
     assert judged.verdict == verdict
     assert judged.loss_tolerance == max(RECIPE.loss_tolerance, allowed[0])
     assert judged.update_tolerance == max(RECIPE.update_tolerance, allowed[1])
-    for wrong in (observed([2.0], a=[0.0, 0.0]), observed([2.0], a=[2.0, 4.0]), observed([2.5], a=[1.0, 2.0])):
+    for wrong in (
+        observed([2.0], a=[0.0, 0.0]),
+        observed([2.0], a=[2.0, 4.0]),
+        observed([2.5], a=[1.0, 2.0]),
+    ):
         assert parity.judge(wrong, right, RECIPE, allowed).verdict == "disagrees"
 
 
@@ -187,7 +207,8 @@ SMALL_OF = {
 }
 #: How far beyond its tolerance the error of a caught mistake must be.
 MARGIN = 2.0
-#: Mistakes that the check is known not to catch, and why; each is shown to be missed, lest this list grow stale.
+#: Mistakes that the check is known not to catch, and why; each is shown to be missed, lest this
+#: list grow stale.
 _ONE_STEP = "one step of this network moves its weights far more by the gradient than by the decay"
 _NEAR = "within a factor of two of the tolerance, which float32 rounding dictates"
 MISSED: dict[tuple[str, str], str] = {
@@ -204,7 +225,9 @@ MISSED_IN_SMALL = {("TF32 weights", "lstm32"): _NEAR}
 
 
 def errors_beyond(verdict) -> float:
-    return max(verdict.loss_error / verdict.loss_tolerance, verdict.update_error / verdict.update_tolerance)
+    return max(
+        verdict.loss_error / verdict.loss_tolerance, verdict.update_error / verdict.update_tolerance
+    )
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -213,7 +236,9 @@ def test_a_mistake_is_caught_in_the_small_network_of_every_family(mistake):
     for name in names:
         network = SMALL[SMALL_OF.get(name, name)]
         right, wrong = (
-            parity_observation(parity, batches, reference_adapter(network.name, kind), network, network.batch_size)
+            parity_observation(
+                parity, batches, reference_adapter(network.name, kind), network, network.batch_size
+            )
             for kind in (None, adapter)
         )
         missed = (mistake, name) in MISSED_IN_SMALL
@@ -222,15 +247,20 @@ def test_a_mistake_is_caught_in_the_small_network_of_every_family(mistake):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mistake", "name"), [(each, name) for each, (_, names) in MISTAKES.items() for name in names if name in SMALL_OF]
+    ("mistake", "name"),
+    [(each, name) for each, (_, names) in MISTAKES.items() for name in names if name in SMALL_OF],
 )
 def test_a_mistake_is_caught_at_full_size(mistake, name):
     network, size = NETWORKS[name], SMALLEST_SHIPPED[name]
     reference = parity.load(str(preparation.find(preparation.ReferenceKey(network, size))))
-    observation = parity_observation(parity, batches, reference_adapter(name, MISTAKES[mistake][0]), network, size)
+    observation = parity_observation(
+        parity, batches, reference_adapter(name, MISTAKES[mistake][0]), network, size
+    )
     verdict = parity.judge(observation, reference, network.parity)
     if (mistake, name) in MISSED:
-        assert errors_beyond(verdict) < MARGIN, f"now caught: take it off the list ({MISSED[mistake, name]})"
+        assert errors_beyond(verdict) < MARGIN, (
+            f"now caught: take it off the list ({MISSED[mistake, name]})"
+        )
         return
     assert verdict.verdict == "disagrees"
     assert errors_beyond(verdict) > MARGIN
@@ -241,7 +271,9 @@ EVERY = {**small_networks(networks), **small_networks(networks, FURTHER)}
 
 def prepared(network, batch_size):
     adapter = reference_adapter(network.name)
-    adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, batch_size))
+    adapter.prepare(
+        network, batches.initial_weights(network), batches.mini_batch(network, batch_size)
+    )
     return adapter
 
 
@@ -249,7 +281,9 @@ def loss_of(adapter):
     return adapter.model.forward(adapter.inputs, adapter.labels)
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY) - {"small-lif"}))  # whose spikes have no slope of their own
+@pytest.mark.parametrize(
+    "name", sorted(set(EVERY) - {"small-lif"})
+)  # whose spikes have no slope of their own
 def test_gradients_are_those_of_finite_differences(name):
     network = EVERY[name]
     adapter = prepared(network, network.batch_size)
@@ -267,10 +301,13 @@ def test_gradients_are_those_of_finite_differences(name):
             below = loss_of(adapter)
             flat[index] = kept
             numerical = (above - below) / (2.0 * step)
-            assert gradient.reshape(-1)[index] == pytest.approx(numerical, rel=1e-5, abs=2e-9), parameter
+            assert gradient.reshape(-1)[index] == pytest.approx(numerical, rel=1e-5, abs=2e-9), (
+                parameter
+            )
 
 
-#: The parity steps by PyTorch's own layers and automatic differentiation in float64, for networks and mini-batches.
+#: The parity steps by PyTorch's own layers and automatic differentiation in float64, for networks
+#: and mini-batches.
 BY_TORCH = """
 from guest.pytorch.adapter import tensors_of
 from guest.pytorch.networks import build
@@ -316,7 +353,9 @@ def test_the_reference_agrees_with_automatic_differentiation(guests, tmp_path):
     differentiate_by_torch(guests, tmp_path, **sizes)
     for name, network in EVERY.items():
         other = parity.load(str(tmp_path / f"{name}-b{network.batch_size}.npz"))
-        own = parity_observation(parity, batches, reference_adapter(name), network, network.batch_size)
+        own = parity_observation(
+            parity, batches, reference_adapter(name), network, network.batch_size
+        )
         verdict = parity.judge(own, other, network.parity)
         assert verdict.loss_error < 1e-14, name
         assert verdict.update_error < 1e-11, (name, verdict.worst_parameter)
@@ -344,8 +383,8 @@ def test_a_reset_reference_is_as_a_fresh_one(guests, mode):
     asked.reset(dtype=mode)(guests("reference", mode))
 
 
-# Digests of everything a launch draws, printed by whatever interpreter runs it. fcn5 and fcn8 are left out for their
-# size; every drawing function is covered by the others.
+# Digests of everything a launch draws, printed by whatever interpreter runs it. fcn5 and fcn8 are
+# left out for their size; every drawing function is covered by the others.
 DIGEST = """
 import hashlib, json, sys, types
 package = types.ModuleType("guest"); package.__path__ = [sys.argv[1]]; sys.modules["guest"] = package
@@ -369,10 +408,19 @@ KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
 
 
 def interpreters() -> list[str]:
-    """Return the host's interpreter, one of each other Python with NumPy, oldest first, and DLBENCH_PYTHON_OLDEST."""
-    found = [find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")]
-    found += [Path(os.environ["DLBENCH_PYTHON_OLDEST"])] if "DLBENCH_PYTHON_OLDEST" in os.environ else []
-    frameworks = [environment.locate(each).interpreter for each in catalogue().values() if each.environment == "own"]
+    """Return the host's interpreter, one of each other Python with NumPy, oldest first, and
+    DLBENCH_PYTHON_OLDEST."""
+    found = [
+        find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")
+    ]
+    found += (
+        [Path(os.environ["DLBENCH_PYTHON_OLDEST"])] if "DLBENCH_PYTHON_OLDEST" in os.environ else []
+    )
+    frameworks = [
+        environment.locate(each).interpreter
+        for each in catalogue().values()
+        if each.environment == "own"
+    ]
     there = [path for path in [*found, *frameworks] if path is not None and path.exists()]
     return [sys.executable, *(str(path) for path in there if not inspect(path, ("numpy",)).missing)]
 

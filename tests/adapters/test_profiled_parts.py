@@ -11,12 +11,15 @@ from dlbench.adapters.libraries import profiles
 from dlbench.adapters.protocol import PROFILE, Cell, Launch, Outcome, Profile, Protocol, Status
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
-LAUNCH = Launch(CELL, Protocol(), {}, "/cache", in_turns=True, profiled_steps=5, profiled_seconds=1.0)
+LAUNCH = Launch(
+    CELL, Protocol(), {}, "/cache", in_turns=True, profiled_steps=5, profiled_seconds=1.0
+)
 TIMED = Outcome(Status.OK, samples_ns=[1_000_000] * 3)
 
 
 class Pretended:
-    """An adapter whose profile takes this long for each step, by a clock of its own, and the host that listens."""
+    """An adapter whose profile takes this long for each step, by a clock of its own, and the host
+    that listens."""
 
     def __init__(self, seconds_of_step: float, none: bool = False) -> None:
         self.now, self.seconds_of_step, self.none = 0.0, seconds_of_step, none
@@ -36,13 +39,17 @@ class Pretended:
         return self.now
 
 
-def taken(monkeypatch: pytest.MonkeyPatch, pretended: Pretended, launch: Launch = LAUNCH) -> Profile | None:
+def taken(
+    monkeypatch: pytest.MonkeyPatch, pretended: Pretended, launch: Launch = LAUNCH
+) -> Profile | None:
     adapter: Any = pretended
     monkeypatch.setattr(device.time, "monotonic", pretended.monotonic)
     return device._take_profile(TIMED, launch, adapter, adapter)
 
 
-def test_every_part_waits_for_its_turn_and_the_first_two_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_waits_for_its_turn_and_the_first_two_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pretended = Pretended(2e-3)
     found = taken(monkeypatch, pretended)
     assert pretended.marks == [PROFILE] * len(pretended.steps) == [PROFILE] * 8
@@ -52,7 +59,9 @@ def test_every_part_waits_for_its_turn_and_the_first_two_do_not_count(monkeypatc
     assert found.steps == pretended.steps[-1]
 
 
-def test_a_trace_that_takes_seconds_to_read_has_few_steps_and_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_that_takes_seconds_to_read_has_few_steps_and_ends_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pretended = Pretended(6.0)
     found = taken(monkeypatch, pretended)
     assert set(pretended.steps) == {1}
@@ -65,7 +74,11 @@ def test_without_a_profiler_there_is_none_and_asked_for_steps_alone_are_profiled
 ) -> None:
     assert taken(monkeypatch, Pretended(1e-3, none=True)) is None
     pretended = Pretended(1e-3)
-    taken(monkeypatch, pretended, LAUNCH._replace(profiled_seconds=0.0, profiled_steps=7, in_turns=False))
+    taken(
+        monkeypatch,
+        pretended,
+        LAUNCH._replace(profiled_seconds=0.0, profiled_steps=7, in_turns=False),
+    )
     assert (pretended.steps, pretended.marks) == ([7], [])
 
 

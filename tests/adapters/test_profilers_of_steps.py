@@ -27,11 +27,14 @@ class Step:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, **shares: float | Exception) -> None:
-    """Let these frameworks be imported; the operators of each take this share of a step, or its profiler fails."""
+    """Let these frameworks be imported; the operators of each take this share of a step, or its
+    profiler fails."""
     takes: dict[str, Callable[..., Profile]] = {}
     for name, share in shares.items():
 
-        def take(adapter: Any, steps: int, name: str = name, share: float | Exception = share) -> Profile:
+        def take(
+            adapter: Any, steps: int, name: str = name, share: float | Exception = share
+        ) -> Profile:
             if isinstance(share, Exception):
                 raise share
             return profile(name, steps, 1.0 * steps, [Calls("mm", False, share * steps, steps)])
@@ -83,12 +86,27 @@ def test_the_profiler_that_explains_the_step_counts(
     ],
 )
 def test_the_examples_are_explained_by_their_own_framework(
-    command: Any, framework_python: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, example: str, profiler: str
+    command: Any,
+    framework_python: Any,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    example: str,
+    profiler: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert command("new", "step", "train_step.py", "--with", example)[0] == 0
     python = str(framework_python(example))
-    words = ["--step", "train_step.py", "--python", python, "--threads", "1", "--batch-sizes", "8", "--json"]
+    words = [
+        "--step",
+        "train_step.py",
+        "--python",
+        python,
+        "--threads",
+        "1",
+        "--batch-sizes",
+        "8",
+        "--json",
+    ]
     code, printed, said = command("explain", "train_step", *words)
     assert code == 0, said
     found = json.loads(printed)

@@ -45,25 +45,59 @@ NAMES = {
         ),
         "triton_poi_fused_native_batch_norm_backward_threshold_backward_12",
         "void op_tensor_kernel<2, float, float, float, 32, 1, 4, 2>(cudnnTensorStruct, float*)",
-        *("ResourceApplyGradientDescent", "Activation", "InPlaceAccumulatorV2", "broadcast_multiply_fusion"),
+        *(
+            "ResourceApplyGradientDescent",
+            "Activation",
+            "InPlaceAccumulatorV2",
+            "broadcast_multiply_fusion",
+        ),
     ),
     NORMALISATION: (
         "aten::cudnn_batch_norm",
-        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1, true>(cudnnTensorStruct)",
+        (
+            "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1, "
+            "true>(cudnnTensorStruct)"
+        ),
     ),
     REDUCTION: (
         "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>",
-        *("aten::sum", "BiasAddGrad", "Pooling", "pick", "select-and-scatter", "convert_reduce_fusion"),
+        *(
+            "aten::sum",
+            "BiasAddGrad",
+            "Pooling",
+            "pick",
+            "select-and-scatter",
+            "convert_reduce_fusion",
+        ),
     ),
     MEMORY: (
-        "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>",
-        "void cudnn::detail::cubeTransposeDeviceGeneric_kernel<float, float, float, 8, 8, 8, 8, 8, 11, 5>",
-        *("Memset (Device)", "cudaMemcpyAsync", "aten::fill_", "Transpose", "Gather", "ResourceScatterSub", "ConcatV2"),
+        (
+            "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, "
+            "(cudnnKernelDataType_t)2>"
+        ),
+        (
+            "void cudnn::detail::cubeTransposeDeviceGeneric_kernel<float, float, float, 8, 8, 8, "
+            "8, 8, 11, 5>"
+        ),
+        *(
+            "Memset (Device)",
+            "cudaMemcpyAsync",
+            "aten::fill_",
+            "Transpose",
+            "Gather",
+            "ResourceScatterSub",
+            "ConcatV2",
+        ),
         *("Reorder", "_backward_Embedding", "_rnn_param_concat", "copy", "dynamic-update-slice"),
     ),
     COMMUNICATION: ("record_param_comms", "all-reduce", "reduce-scatter", "AllGather"),
     FUSED: ("## Call CompiledFxGraph ftemqk2mrxkqz7mn4 ##",),
-    OTHER: ("autograd::engine::evaluate_function: ConvolutionBackward0", "TorchDynamo Cache Lookup", "while", ""),
+    OTHER: (
+        "autograd::engine::evaluate_function: ConvolutionBackward0",
+        "TorchDynamo Cache Lookup",
+        "while",
+        "",
+    ),
 }
 
 
@@ -92,7 +126,11 @@ def test_own_times_add_up_to_the_time_that_any_span_covers(spans):
 
 
 def test_a_profile_joins_calls_of_one_name_and_counts_by_step():
-    calls = [Calls("aten::mm", False, 0.4, 1), Calls("aten::add_", False, 0.9, 8), Calls("aten::mm", False, 0.8, 3)]
+    calls = [
+        Calls("aten::mm", False, 0.4, 1),
+        Calls("aten::add_", False, 0.9, 8),
+        Calls("aten::mm", False, 0.8, 3),
+    ]
     found = profiles.profile("p", 4, 2.0, [*calls, Calls("aten::mm", True, 0.1, 1)])
     assert found.step_seconds == 0.5
     listed = [(each.name, each.kind, each.on_device, each.calls) for each in found.operators]
@@ -129,7 +167,10 @@ def test_onnx_runtimes_first_runs_do_not_count():
         node("Gemm", 111, 1, name="some/Gemm_fence_before"),
         {"cat": "Kernel", "name": "volta_sgemm_32x32", "ts": 113, "dur": 7, "args": {}},
     ]
-    found = {(each.name, each.on_device): round(each.seconds * 1e6) for each in profiles.onnx_calls(events, 1)}
+    found = {
+        (each.name, each.on_device): round(each.seconds * 1e6)
+        for each in profiles.onnx_calls(events, 1)
+    }
     assert found == {("If", False): 30, ("Gemm", False): 20, ("volta_sgemm_32x32", True): 7}
     assert not list(profiles.onnx_calls(events, 2))
 
@@ -152,7 +193,9 @@ def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
         ("/device:GPU:0", "Stream #13(Compute)", [("loop_add_fusion_4", 0, 10, True)]),
         ("/device:GPU:0", "XLA Modules", [("jit_step", 0, 100, False)]),
     ]
-    on_cpu = {each.name: round(each.seconds * 1e9) for each in profiles.tsl_calls(lines, on_cpu=True)}
+    on_cpu = {
+        each.name: round(each.seconds * 1e9) for each in profiles.tsl_calls(lines, on_cpu=True)
+    }
     assert on_cpu == {"while": 20, "dot": 60, "MatMul": 8}
     on_gpu = list(profiles.tsl_calls(lines, on_cpu=False))
     assert [(each.name, each.on_device) for each in on_gpu] == [("loop_add_fusion", True)]
@@ -161,7 +204,11 @@ def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
 def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
     lines = [
         ("/host:CPU", "caller", [("dot.1", 0, 2, True), ("dot.1", 60, 2, True)]),
-        ("/host:CPU", "pool", [("end: dot.1", 50, 1, False), ("add.2", 51, 9, True), ("end: dot.1", 100, 1, False)]),
+        (
+            "/host:CPU",
+            "pool",
+            [("end: dot.1", 50, 1, False), ("add.2", 51, 9, True), ("end: dot.1", 100, 1, False)],
+        ),
     ]
     found = list(profiles.tsl_calls(lines, on_cpu=True))
     assert sum(each.seconds for each in found if each.name == "dot") == pytest.approx(90e-9)
@@ -169,7 +216,9 @@ def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
 
 
 def _cpuinfo(vendor: str, flags: str) -> str:
-    return f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: a: b\nflags\t\t: fpu {flags}\n\n" * 2
+    return (
+        f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: a: b\nflags\t\t: fpu {flags}\n\n" * 2
+    )
 
 
 AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
@@ -214,18 +263,23 @@ spans = st.tuples(st.integers(0, 3), st.integers(0, 2**40), st.integers(0, 2**40
 
 @given(
     st.lists(
-        st.tuples(names, st.lists(st.tuples(names, st.integers(0, 2**62), st.lists(spans, max_size=5)))), max_size=3
+        st.tuples(
+            names, st.lists(st.tuples(names, st.integers(0, 2**62), st.lists(spans, max_size=5)))
+        ),
+        max_size=3,
     )
 )
 def test_a_profile_of_tensorflow_and_jax_is_read_as_it_was_written(planes):
-    """An independent writer of XSpace: planes with their names of events, and lines with events that refer to those."""
+    """An independent writer of XSpace: planes with their names of events, and lines with events
+    that refer to those."""
     known = ["dot.1", "end: dot.1", "x" * 300, ""]
     space, expected = b"", []
     first = min((begun for _, lines in planes for _, begun, _ in lines), default=0)
     for plane, lines in planes:
         message = field(1, 7) + field(2, plane)
         message += b"".join(
-            field(4, field(1, n) + field(2, field(1, n) + field(2, name))) for n, name in enumerate(known)
+            field(4, field(1, n) + field(2, field(1, n) + field(2, name)))
+            for n, name in enumerate(known)
         )
         message += field(5, field(1, 9) + field(2, field(1, 9) + field(2, profiles.HLO)))
         for line, begun, events in lines:

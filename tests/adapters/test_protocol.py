@@ -19,7 +19,9 @@ plain = st.recursive(
 )
 # Settings and software may hold the names of the contract's own fields.
 tables = st.dictionaries(
-    text | st.sampled_from(["cell", "threads", "status", "parity", "schema_version"]), plain, max_size=4
+    text | st.sampled_from(["cell", "threads", "status", "parity", "schema_version"]),
+    plain,
+    max_size=4,
 )
 PLAIN = {
     str: text,
@@ -67,7 +69,9 @@ def test_an_outcome_is_read_as_it_was_written(folder, outcome):
     assert isinstance(read.status, Status)
 
 
-GOOD = protocol.to_dict(Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.0, 0.0, "w", 1.0, 1.0, 0.1)))
+GOOD = protocol.to_dict(
+    Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.0, 0.0, "w", 1.0, 1.0, 0.1))
+)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,10 @@ GOOD = protocol.to_dict(Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.
     [
         ({"schema_version": protocol.SCHEMA_VERSION + 1}, "schema version"),
         ({"colour": "red"}, "unknown keys: colour"),
-        ({"parity": {**GOOD["parity"], "colour": "red"}}, "outcome.json.parity has unknown keys: colour"),
+        (
+            {"parity": {**GOOD["parity"], "colour": "red"}},
+            "outcome.json.parity has unknown keys: colour",
+        ),
         ({"parity": {"verdict": "agrees"}}, "outcome.json.parity"),
         ({"contention": {"steal": 1}}, "outcome.json.contention has unknown keys: steal"),
         ({"status": "well"}, "well"),
@@ -92,7 +99,9 @@ def test_what_the_contract_does_not_know_is_refused(folder, changes, complaint):
 def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):
     protocol.write_outcome(str(tmp_path), Outcome(Status.OK, "first"))
     with pytest.raises(TypeError):
-        protocol.write_outcome(str(tmp_path), Outcome(Status.OK, software={"a": "b" * 10**6, "c": object()}))
+        protocol.write_outcome(
+            str(tmp_path), Outcome(Status.OK, software={"a": "b" * 10**6, "c": object()})
+        )
     assert protocol.read_outcome(str(tmp_path)).reason == "first"
 
 
@@ -119,7 +128,9 @@ def test_each_is_every_setting_alone_and_left_out_once(names):
     assert set(choices) == (wanted if names else set())
 
 
-@pytest.mark.parametrize("word", ["", "each", "fast", "installed-a", "tuned+", "installed+", "tuned-A", "tuned-a+b"])
+@pytest.mark.parametrize(
+    "word", ["", "each", "fast", "installed-a", "tuned+", "installed+", "tuned-A", "tuned-a+b"]
+)
 def test_other_words_are_none(word):
     with pytest.raises(ValueError, match=r"installed, tuned, installed\+NAME, tuned-NAME"):
         tuning.named(word)
@@ -131,7 +142,14 @@ def test_a_launch_is_written_without_what_an_older_guest_may_not_know(tmp_path):
     launch = protocol.Launch(cell, protocol.Protocol(), {}, "/cache")
     protocol.write_launch(str(tmp_path), launch)
     written = json.loads((tmp_path / protocol.CELL_FILE).read_text())
-    assert written.keys() == {"cell", "protocol", "settings", "cache_directory", "label_sets", "schema_version"}
+    assert written.keys() == {
+        "cell",
+        "protocol",
+        "settings",
+        "cache_directory",
+        "label_sets",
+        "schema_version",
+    }
     assert written["cell"].keys() == {*protocol.Cell._fields[:7]}
     assert "trend" not in written["protocol"]
     assert protocol.read_launch(str(tmp_path)) == launch

@@ -37,7 +37,8 @@ def little_law(weight, bias, tau):
 
 
 def made(family: Family, random):
-    """Return a machine with weights of these shapes, and the whole symmetric matrix without diagonal."""
+    """Return a machine with weights of these shapes, and the whole symmetric matrix without
+    diagonal."""
     weight, bias, activity = family.parameters()
     drawn = random.uniform(-1.0, 1.0, weight.shape)
     whole = np.zeros((UNITS, UNITS))
@@ -47,7 +48,11 @@ def made(family: Family, random):
     else:
         whole[: len(drawn), len(drawn) :] = drawn
         whole += whole.T
-    given = {"weight": drawn, "bias": random.uniform(-1.0, 1.0, bias.shape), "activity": np.zeros(activity.shape)}
+    given = {
+        "weight": drawn,
+        "bias": random.uniform(-1.0, 1.0, bias.shape),
+        "activity": np.zeros(activity.shape),
+    }
     return MACHINES[type(family)](family, given), whole, given["bias"]
 
 
@@ -57,7 +62,8 @@ def distance(counts, law):
 
 
 @pytest.mark.parametrize(
-    ("order", "law"), [("sequential", boltzmann_law), ("bipartite", boltzmann_law), ("synchronous", little_law)]
+    ("order", "law"),
+    [("sequential", boltzmann_law), ("bipartite", boltzmann_law), ("synchronous", little_law)],
 )
 def test_sweeps_sample_their_law(order, law):
     random, family = np.random.default_rng(7), Boltzmann(UNITS, order, 0.8)
@@ -70,7 +76,9 @@ def test_sweeps_sample_their_law(order, law):
             counts += np.bincount((machine.state @ CODES).astype(int), minlength=len(STATES))
     assert distance(counts, law(weight, bias, family.tau)) < 0.02
     others = {boltzmann_law, little_law} - {law}
-    assert distance(counts, others.pop()(weight, bias, family.tau)) > 0.05, "the test can distinguish the two laws"
+    assert distance(counts, others.pop()(weight, bias, family.tau)) > 0.05, (
+        "the test can distinguish the two laws"
+    )
 
 
 def test_transitions_spend_their_time_by_the_same_law():
@@ -90,7 +98,9 @@ def test_transitions_spend_their_time_by_the_same_law():
 def test_which_unit_fires_first_follows_its_rate_whatever_the_weights():
     random, family = np.random.default_rng(9), McCullochPitts(UNITS, 1, 0.8)
     machine, _, bias = made(family, random)
-    weight = machine.weights["weight"] = random.uniform(-1.0, 1.0, (UNITS, UNITS))  # a diagonal, and not symmetric
+    weight = machine.weights["weight"] = random.uniform(
+        -1.0, 1.0, (UNITS, UNITS)
+    )  # a diagonal, and not symmetric
     state = np.tile(random.integers(0, 2, UNITS).astype(float), (100_000, 1))
     machine.start(state.copy())
     held = machine.transition(random.random(len(state)), random.random(len(state)))
@@ -146,11 +156,15 @@ def test_settled_numbers_are_hardly_other_ones_and_stay_settled(name):
     network = MADE[name]
     batch = batches.mini_batch(network, network.batch_size)
     drawn = batches.draw(
-        batches.seeded("batch", name, network.batch_size), network.batch_size, network.family.drawn_inputs()
+        batches.seeded("batch", name, network.batch_size),
+        network.batch_size,
+        network.family.drawn_inputs(),
     )
     moved = np.abs(batch.inputs - drawn)
     assert moved.max() < 1e-4
     assert (moved > 0).mean() < 0.03
-    again = settled(network.family, batches.initial_weights(network), *batch, steps=network.parity.steps)
+    again = settled(
+        network.family, batches.initial_weights(network), *batch, steps=network.parity.steps
+    )
     assert np.abs(again - batch.inputs).max() < 1e-6
     assert np.array_equal(np.unique(batch.labels), [0, 1])

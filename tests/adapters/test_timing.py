@@ -43,7 +43,9 @@ class Machine:
 
 def timed_on(machine, **protocol):
     defaults = {"warmup_steps": 0, "steps": 10, "minimum_steps": 3, "seconds": 1.0}
-    return timing.timed_loop(machine.step, machine.synchronize, Protocol(**{**defaults, **protocol}), machine.clock)
+    return timing.timed_loop(
+        machine.step, machine.synchronize, Protocol(**{**defaults, **protocol}), machine.clock
+    )
 
 
 SECOND = 10**9
@@ -56,7 +58,8 @@ def test_single_calls_within_samples_are_noted_and_those_of_lead_ins_left_out():
     timing.noting_calls(lambda: time.sleep(next(to_sleep)), lambda: None, 4, calls)()
     assert all(call >= 1e9 * length for call, length in zip(calls, lengths, strict=True))
     assert len(calls) == 4
-    # Two calls a sample: of the first turn a lead-in and one sample, of the second one a lead-in and two.
+    # Two calls a sample: of the first turn a lead-in and one sample, of the second one a lead-in
+    # and two.
     assert timing.calls_that_count(list(range(10)), 2, 2, [1, 2]) == [2, 3, 6, 7, 8, 9]
     assert timing.calls_that_count(list(range(6)), 2, 0, [1, 2]) == [0, 1, 2, 3, 4, 5]
     assert timing.calls_that_count(list(range(6)), 2, 1, []) == [2, 3, 4, 5]
@@ -71,11 +74,17 @@ def test_single_calls_within_samples_are_noted_and_those_of_lead_ins_left_out():
     st.integers(0, SECOND),
 )
 @example([SECOND // 4] * 12, 12, 1, 1.0, 0)  # the seconds are full, and not yet over
-def test_any_steps_are_kept_in_order_until_the_first_reason_to_stop(lengths, steps, minimum, seconds, fence):
+def test_any_steps_are_kept_in_order_until_the_first_reason_to_stop(
+    lengths, steps, minimum, seconds, fence
+):
     found = timed_on(Machine(lengths, fence), steps=steps, minimum_steps=minimum, seconds=seconds)
     samples = [length + fence for length in lengths]
     passed = [sum(samples[: n + 1]) for n in range(len(samples))]
-    stops = [n + 1 for n in range(steps) if n + 1 == steps or (passed[n] > int(seconds * SECOND) and n + 1 >= minimum)]
+    stops = [
+        n + 1
+        for n in range(steps)
+        if n + 1 == steps or (passed[n] > int(seconds * SECOND) and n + 1 >= minimum)
+    ]
     assert found == samples[: stops[0]]
 
 
@@ -99,8 +108,11 @@ def test_no_garbage_is_collected_between_steps_and_afterwards_it_is_as_before(co
 
 @pytest.mark.parametrize("guess_over_truth", [0.1, 1.0, 5.0, 1000.0])
 @pytest.mark.parametrize("step", [50, 1_000, 100_000, 3_000_000])
-def test_samples_are_as_long_as_wanted_however_wrong_the_first_guess(monkeypatch, step, guess_over_truth):
-    """A guess may be too long (a slow first step) or too short (steps that hand over work and return)."""
+def test_samples_are_as_long_as_wanted_however_wrong_the_first_guess(
+    monkeypatch, step, guess_over_truth
+):
+    """A guess may be too long (a slow first step) or too short (steps that hand over work and
+    return)."""
     guess = max(1, int(step * guess_over_truth))
     machine = Machine(itertools.repeat(step))
     monkeypatch.setattr(timing, "nanoseconds", machine.clock)
@@ -109,7 +121,8 @@ def test_samples_are_as_long_as_wanted_however_wrong_the_first_guess(monkeypatch
         assert (count, tried) == (1, [])  # a step that took so long may do so again
         return
     assert count * step >= SECOND // 100
-    # Never more than twice what a guess of the truth, or the too short guess itself, would have taken.
+    # Never more than twice what a guess of the truth, or the too short guess itself, would have
+    # taken.
     assert count <= 2 + 2 * max(SECOND // 100 / step, SECOND // 100 / max(guess, 1000))
     assert tried == [step] * len(tried)
     assert 1 <= len(tried) <= timing.TRIES
@@ -189,7 +202,11 @@ def timed_by(monkeypatch, folder, lengths, **numbers):
     adapter = Clockwork(folder, lengths)
     monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.now)
     loop = timing.timed_loop
-    monkeypatch.setattr(timing, "timed_loop", lambda *given, **named: loop(*given, clock=lambda: adapter.now, **named))
+    monkeypatch.setattr(
+        timing,
+        "timed_loop",
+        lambda *given, **named: loop(*given, clock=lambda: adapter.now, **named),
+    )
     numbers = {"warmup_steps": 2, "steps": 20, "minimum_steps": 5, "seconds": 1000.0, **numbers}
     return run(folder, adapter, **numbers)
 
@@ -211,7 +228,9 @@ def test_a_warm_up_is_cut_off_and_kept_apart(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("longest", [1, 4, 12, 30])
-def test_the_longest_warm_up_is_never_passed_and_then_all_samples_are_kept(tmp_path, monkeypatch, longest):
+def test_the_longest_warm_up_is_never_passed_and_then_all_samples_are_kept(
+    tmp_path, monkeypatch, longest
+):
     lengths = lengths_of(lambda index: 0.97**index)
     outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=longest)
     assert outcome.status is Status.OK
@@ -224,7 +243,11 @@ def test_the_longest_warm_up_is_never_passed_and_then_all_samples_are_kept(tmp_p
 def test_short_steps_are_timed_several_at_a_time(tmp_path, monkeypatch, warm_up):
     lengths = lengths_of(lambda index: 0.1)
     outcome = timed_by(
-        monkeypatch, tmp_path, lambda index: lengths(index % 1000), sample_seconds=0.01, maximum_warmup_steps=warm_up
+        monkeypatch,
+        tmp_path,
+        lambda index: lengths(index % 1000),
+        sample_seconds=0.01,
+        maximum_warmup_steps=warm_up,
     )
     assert 100 <= outcome.steps_per_sample <= 110
     assert len(outcome.samples_ns) == 20
@@ -249,7 +272,8 @@ def warming(steps, slower, steady_steps=20):
 
 
 def share_above(hits, series):
-    """Return the highest share that this many hits disprove with 99.9 % confidence: what can be asserted."""
+    """Return the highest share that this many hits disprove with 99.9 % confidence: what can be
+    asserted."""
     return binomtest(hits, series, alternative="greater").proportion_ci(0.999).low
 
 
@@ -274,15 +298,20 @@ def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
         return sum(((part - part.mean()) ** 2).sum() for part in parts) + penalty * len(cuts)
 
     found = change_points(signal, penalty)
-    # PELT's pruning, and ruptures' with a minimal size at that, may miss the optimum; never may this search.
+    # PELT's pruning, and ruptures' with a minimal size at that, may miss the optimum; never may
+    # this search.
     assert cost(found) <= cost(expected[:-1]) + 1e-9
     if found != expected[:-1]:
         assert cost(found) < cost(expected[:-1]) - 1e-12
-    assert all(end - start >= SHORTEST for start, end in zip([0, *found], [*found, len(signal)], strict=True))
+    assert all(
+        end - start >= SHORTEST
+        for start, end in zip([0, *found], [*found, len(signal)], strict=True)
+    )
 
 
 @pytest.mark.parametrize(
-    ("count", "noise"), [*((count, 0.005) for count in (MINIMUM, 8, 11, 12, 20, 200)), (8, 0.05), (50, 0.05)]
+    ("count", "noise"),
+    [*((count, 0.005) for count in (MINIMUM, 8, 11, 12, 20, 200)), (8, 0.05), (50, 0.05)],
 )
 def test_steady_times_are_left_alone_and_few_of_them_rarely_doubted(count, noise):
     random = np.random.default_rng(count)

@@ -1,4 +1,5 @@
-"""Training on a text: its mini-batches, its losses, its ends, and RMSProp against a reference of its own."""
+"""Training on a text: its mini-batches, its losses, its ends, and RMSProp against a reference of
+its own."""
 
 import numpy as np
 import pytest
@@ -50,7 +51,11 @@ def test_a_curve_has_the_mean_of_each_block_and_last_the_loss_on_what_was_kept(t
     adapter = Learner(tmp_path, lambda step: 4.0 - step / 100)
     outcome = train(tmp_path, text, adapter)
     assert outcome.reason == "it only pretends"
-    assert outcome.curve == [[50, pytest.approx(3.755)], [100, pytest.approx(3.255)], [120, pytest.approx(2.905)]]
+    assert outcome.curve == [
+        [50, pytest.approx(3.755)],
+        [100, pytest.approx(3.255)],
+        [120, pytest.approx(2.905)],
+    ]
     assert outcome.test_loss == pytest.approx(4.0 - 1.245)
     assert (outcome.status, outcome.curve_ended) == (Status.OK, "")
     assert adapter.given == [(50, 2e-3), (50, 2e-3), (20, 2e-3), (10, 0.0)]
@@ -61,8 +66,16 @@ def test_a_curve_has_the_mean_of_each_block_and_last_the_loss_on_what_was_kept(t
     ("loss", "curve", "ended"),
     [
         (lambda step: float("nan"), 0, "the loss was not finite in steps 1 to 50"),
-        (lambda step: float("inf") if step >= 105 else 2.0, 2, "the loss was not finite in steps 101 to 120"),
-        (lambda step: float("nan") if step >= 120 else 2.0, 3, "the loss was not finite on the text kept to test with"),
+        (
+            lambda step: float("inf") if step >= 105 else 2.0,
+            2,
+            "the loss was not finite in steps 101 to 120",
+        ),
+        (
+            lambda step: float("nan") if step >= 120 else 2.0,
+            3,
+            "the loss was not finite on the text kept to test with",
+        ),
         (lambda step: 1 / (60 - step) if step < 61 else 1, 1, "ZeroDivisionError: "),
     ],
 )
@@ -77,14 +90,32 @@ def test_what_ends_training_early_is_noted_and_costs_no_number(tmp_path, text, l
 @pytest.mark.parametrize(
     ("network", "adapter", "reason"),
     [
-        (NETWORK, Pretender, "no training on a text: this adapter times steps of one mini-batch only"),
-        (NETWORK, lambda folder: Learner(folder, None, refuses="not in this mode"), "not in this mode"),
-        (of_family("few", Recurrent(50, 7, 8, 1, 5), 4), Learner, "the text has 96 symbols, the network 50"),
-        (of_family("long", Recurrent(96, 7, 8, 1, 500), 4), Learner, "a tenth of the text has 500 symbols, too few"),
+        (
+            NETWORK,
+            Pretender,
+            "no training on a text: this adapter times steps of one mini-batch only",
+        ),
+        (
+            NETWORK,
+            lambda folder: Learner(folder, None, refuses="not in this mode"),
+            "not in this mode",
+        ),
+        (
+            of_family("few", Recurrent(50, 7, 8, 1, 5), 4),
+            Learner,
+            "the text has 96 symbols, the network 50",
+        ),
+        (
+            of_family("long", Recurrent(96, 7, 8, 1, 500), 4),
+            Learner,
+            "a tenth of the text has 500 symbols, too few",
+        ),
     ],
     ids=["adapter", "mode", "alphabet", "length"],
 )
-def test_what_cannot_be_trained_is_refused_before_it_is_built(tmp_path, text, network, adapter, reason):
+def test_what_cannot_be_trained_is_refused_before_it_is_built(
+    tmp_path, text, network, adapter, reason
+):
     made = adapter(tmp_path, None) if adapter is Learner else adapter(tmp_path)
     outcome = train(tmp_path, text, made, network=network)
     assert outcome.status is Status.UNSUPPORTED
@@ -94,7 +125,9 @@ def test_what_cannot_be_trained_is_refused_before_it_is_built(tmp_path, text, ne
 
 @examples(20)
 @given(st.integers(1, 9), st.integers(1, 30), st.booleans(), st.integers(0, 10_000))
-def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(batch, steps, embedded, number):
+def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(
+    batch, steps, embedded, number
+):
     network = of_family("any", Recurrent(96, 7 if embedded else 0, 8, 1, steps), batch)
     symbols = np.random.RandomState(number).randint(0, 96, 400).astype(np.uint8)
     found = batches.text_mini_batch(symbols, network, batches.seeded("text", number), batch)
@@ -114,13 +147,16 @@ def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
     assert (len(trained), len(kept)) == (4500, 500)
     trained[:] = 1
     kept[:] = 2
-    *training, last = (list(block.batches) for block in batches.text_blocks(trained, kept, NETWORK, 4, 120))
+    *training, last = (
+        list(block.batches) for block in batches.text_blocks(trained, kept, NETWORK, 4, 120)
+    )
     assert [len(each) for each in training] == [50, 50, 20]
     assert {int(each.labels.max()) for block in training for each in block} == {1}
     assert {int(each.labels.min()) for each in last} == {2}
 
 
-#: RMSProp written down anew in float64, with the gradients of the reference; the framework trains beside it.
+#: RMSProp written down anew in float64, with the gradients of the reference; the framework trains
+#: beside it.
 QUESTION = """
 from guest.launch import batches as texts
 from guest.reference.adapter import ReferenceAdapter

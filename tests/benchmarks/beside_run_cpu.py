@@ -1,13 +1,15 @@
-"""Is a training step as fast launched as `dlbench tune` says as under PyTorch's own launcher for CPUs?
+"""Is a training step as fast launched as `dlbench tune` says as under PyTorch's own launcher for
+CPUs?
 
     .venv/bin/dlbench tune --step train_step.py --python PYTHON --write tuned.env
     .venv/bin/python tests/benchmarks/beside_run_cpu.py train_step.py --python PYTHON --tuned tuned.env --pairs 12
 
-`python -m torch.backends.xeon.run_cpu` binds the process to the physical cores, takes as many threads, and preloads
-tcmalloc (else jemalloc) and Intel's OpenMP where it finds them; it is run with its defaults, or with `--options`. Both
-sides time the same file by tests/benchmarks/plain/step_file.py, with the same interpreter, and alternate in random
-order within a pair. Printed: the geometric mean of the pairs' ratios of medians (dlbench / run_cpu) with Student's
-95 % interval. Goal: at most 1.02. Nothing else should run.
+`python -m torch.backends.xeon.run_cpu` binds the process to the physical cores, takes as many
+threads, and preloads tcmalloc (else jemalloc) and Intel's OpenMP where it finds them; it is run
+with its defaults, or with `--options`. Both sides time the same file by
+tests/benchmarks/plain/step_file.py, with the same interpreter, and alternate in random order within
+a pair. Printed: the geometric mean of the pairs' ratios of medians (dlbench / run_cpu) with
+Student's 95 % interval. Goal: at most 1.02. Nothing else should run.
 """
 
 import json
@@ -34,14 +36,27 @@ def read_variables(file: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
-def samples(command: list[str], variables: dict[str, str], step: Path, batch_size: int, steps: int) -> list[int]:
+def samples(
+    command: list[str], variables: dict[str, str], step: Path, batch_size: int, steps: int
+) -> list[int]:
     """Return the nanoseconds of each step of one launch."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
-        words = [*command, str(TIMER), str(step.resolve()), str(batch_size), str(steps), str(answer)]
-        done = subprocess.run(words, env=guest_environment(variables), cwd=folder, capture_output=True, text=True)
+        words = [
+            *command,
+            str(TIMER),
+            str(step.resolve()),
+            str(batch_size),
+            str(steps),
+            str(answer),
+        ]
+        done = subprocess.run(
+            words, env=guest_environment(variables), cwd=folder, capture_output=True, text=True
+        )
         if not answer.exists():
-            sys.exit(f"{shlex.join(words)} gave no answer: {done.stderr.strip() or done.stdout.strip()}")
+            sys.exit(
+                f"{shlex.join(words)} gave no answer: {done.stderr.strip() or done.stdout.strip()}"
+            )
         found: list[int] = json.loads(answer.read_text())
         return found
 
@@ -63,7 +78,8 @@ def main(
     theirs = partial(timed, [str(python), *RUN_CPU, *shlex.split(options)], beside)
     ratio, interval, count, verdict = compared(ours, theirs, pairs, 0.5)
     print(
-        f"{step.name}: dlbench's choice takes {ratio} ({interval}) times as long as run_cpu, {count} pairs: {verdict}"
+        f"{step.name}: dlbench's choice takes {ratio} ({interval}) times as long as run_cpu, "
+        f"{count} pairs: {verdict}"
     )
 
 

@@ -1,13 +1,15 @@
-"""Does `dlbench bisect` name the right candidate, how sure is it, and how many launches does it take? By simulation.
+"""Does `dlbench bisect` name the right candidate, how sure is it, and how many launches does it
+take? By simulation.
 
     .venv/bin/python tests/benchmarks/bisect_simulation.py                    500 searches of each kind
     .venv/bin/python tests/benchmarks/bisect_simulation.py --kinds 1          the first kind alone
     .venv/bin/python tests/benchmarks/bisect_simulation.py --searches 100     shorter
 
-64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own:
-the looks of a gate at both ends, then its posterior, choice and end. Beside it `git bisect` by hand: so many runs of
-the good end, of the bad end and of each of six candidates, which is called bad where its geometric mean is nearer to
-the bad end's. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
+64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is
+the product's own: the looks of a gate at both ends, then its posterior, choice and end. Beside it
+`git bisect` by hand: so many runs of the good end, of the bad end and of each of six candidates,
+which is called bad where its geometric mean is nearer to the bad end's. Exit code 1 where less than
+95 % of the candidates that the first kind names are right.
 """
 
 import math
@@ -53,16 +55,21 @@ class Found:
 
 
 def changes(*sizes: float) -> Levels:
-    """Return levels with these changes in order at random places, of several a sixth of the candidates apart."""
+    """Return levels with these changes in order at random places, of several a sixth of the
+    candidates apart."""
 
     def levels(rng: np.random.Generator) -> tuple[Array, list[int]]:
         places: list[int] = []
         for number in range(len(sizes)):
             apart = CANDIDATES // 6
             first = places[-1] + apart if places else 1
-            places.append(int(rng.integers(first, CANDIDATES + 1 - apart * (len(sizes) - 1 - number))))
+            places.append(
+                int(rng.integers(first, CANDIDATES + 1 - apart * (len(sizes) - 1 - number)))
+            )
         numbers = np.arange(CANDIDATES + 1)
-        steps = (math.log1p(size) * (numbers >= place) for size, place in zip(sizes, places, strict=True))
+        steps = (
+            math.log1p(size) * (numbers >= place) for size, place in zip(sizes, places, strict=True)
+        )
         return sum(steps, np.zeros(CANDIDATES + 1)), places
 
     return levels
@@ -79,7 +86,9 @@ KINDS: dict[str, tuple[Conditions, Levels]] = {
 }
 
 
-def search(rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], found: Found) -> None:
+def search(
+    rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], found: Found
+) -> None:
     """Carry out a search among these levels, and add what it came to."""
     found.searches += 1
     (sides,) = launches(rng, conditions, 1, MOST)
@@ -120,11 +129,15 @@ def searches(rng: np.random.Generator, kind: tuple[Conditions, Levels], count: i
     return found
 
 
-def by_hand(rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], runs: int) -> bool:
+def by_hand(
+    rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], runs: int
+) -> bool:
     """Return whether `git bisect` with so many runs of each candidate ends at a change."""
 
     def mean(place: int) -> float:
-        return float(levels[place] + launches(rng, conditions, 1, (runs + 1) // 2).ravel()[:runs].mean())
+        return float(
+            levels[place] + launches(rng, conditions, 1, (runs + 1) // 2).ravel()[:runs].mean()
+        )
 
     low, high = 0, CANDIDATES
     threshold = (mean(low) + mean(high)) / 2
@@ -135,16 +148,29 @@ def by_hand(rng: np.random.Generator, conditions: Conditions, levels: Array, pla
 
 
 def main(
-    searches_of_each: Annotated[int, typer.Option("--searches")] = 500, kinds: int = len(KINDS), seed: int = 1
+    searches_of_each: Annotated[int, typer.Option("--searches")] = 500,
+    kinds: int = len(KINDS),
+    seed: int = 1,
 ) -> None:
     """Print the table."""
     runs = (1, 5, 25)
     steps = 2 + math.ceil(math.log2(CANDIDATES))
     table = Table(
-        *("launches deviate by, change", "right", "of those named", "said on average", "several", "not found", "wrong"),
+        *(
+            "launches deviate by, change",
+            "right",
+            "of those named",
+            "said on average",
+            "several",
+            "not found",
+            "wrong",
+        ),
         *("launches", *(f"by hand, {each}" for each in runs)),
-        title=f"Per cent of {searches_of_each} searches among {CANDIDATES} candidates; {datetime.now(UTC):%Y-%m-%d}, "
-        f"{platform.machine()}, seed {seed}. By hand: {', '.join(str(each * steps) for each in runs)} launches.",
+        title=(
+            f"Per cent of {searches_of_each} searches among {CANDIDATES} candidates; "
+            f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, seed {seed}. By hand: "
+            f"{', '.join(str(each * steps) for each in runs)} launches."
+        ),
         box=None,
     )
     first = Found()
@@ -154,7 +180,8 @@ def main(
         found = searches(rng, kind, searches_of_each)
         first = found if number == 0 else first
         hands = [
-            np.mean([by_hand(rng, kind[0], *kind[1](rng), each) for _ in range(searches_of_each)]) for each in runs
+            np.mean([by_hand(rng, kind[0], *kind[1](rng), each) for _ in range(searches_of_each)])
+            for each in runs
         ]
         pairs = np.array(found.pairs or [0])
         shares = (
@@ -173,7 +200,11 @@ def main(
     console.print("launches: mean of searches whose ends differ (90 % take no more).")
     console.print(f"{time.monotonic() - began:.0f} s")
     named = first.right + first.wrong
-    missed = stats.binomtest(first.right, named, 0.95, alternative="less").pvalue < 0.001 if named else True
+    missed = (
+        stats.binomtest(first.right, named, 0.95, alternative="less").pvalue < 0.001
+        if named
+        else True
+    )
     raise typer.Exit(int(missed))
 
 

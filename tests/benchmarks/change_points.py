@@ -1,14 +1,16 @@
-"""Changes of `dlbench history` beside people's labels and other detectors, and their error rates by simulation.
+"""Changes of `dlbench history` beside people's labels and other detectors, and their error rates by
+simulation.
 
     .venv/bin/python tests/benchmarks/change_points.py tcpd.json --python /tmp/rivals/bin/python
     .venv/bin/python tests/benchmarks/change_points.py --nights 1000        simulated nights alone; minutes
     .venv/bin/python tests/benchmarks/change_points.py --drifts 2000        simulated drifts alone; minutes
 
-A file is JSON, name of a series -> {"values": ..., "annotations": {person: [index, ...]}} as in the Turing Change Point
-Dataset. The series are scored by F1 (margin 5) and covering as van den Burg and Williams define them (arXiv
-2003.06222). Of a drift its first and last night count as change points. The detector that finds nothing must score what
-they published for it. ``--python`` is an interpreter with the packages that `rivals.py` names. Every detector sees the
-series standardised, or scales them itself, with its own defaults.
+A file is JSON, name of a series -> {"values": ..., "annotations": {person: [index, ...]}} as in the
+Turing Change Point Dataset. The series are scored by F1 (margin 5) and covering as van den Burg and
+Williams define them (arXiv 2003.06222). Of a drift its first and last night count as change points.
+The detector that finds nothing must score what they published for it. ``--python`` is an
+interpreter with the packages that `rivals.py` names. Every detector sees the series standardised,
+or scales them itself, with its own defaults.
 """
 
 import json
@@ -54,7 +56,11 @@ def ours(values: Values, drifting: bool) -> list[int]:
     (changes,) = find_changes([values], magnitude=0.0, drifting=[drifting])
     places = [step.position for step in changes.steps]
     if changes.drift is not None:
-        places += [place for place in (changes.drift.first, changes.drift.last) if 0 < place < len(values) - 1]
+        places += [
+            place
+            for place in (changes.drift.first, changes.drift.last)
+            if 0 < place < len(values) - 1
+        ]
     return sorted(set(places))
 
 
@@ -66,11 +72,14 @@ OURS: dict[str, Callable[[Values], list[int]]] = {
 
 
 def true_positives(truth: set[int], found: set[int]) -> int:
-    """Return how many true places have a found one within the margin, each found one counting once."""
+    """Return how many true places have a found one within the margin, each found one counting
+    once."""
     left, hits = set(found), 0
     for place in sorted(truth):
         near = min(
-            (each for each in left if abs(each - place) <= MARGIN), key=lambda each: abs(each - place), default=None
+            (each for each in left if abs(each - place) <= MARGIN),
+            key=lambda each: abs(each - place),
+            default=None,
         )
         if near is not None:
             left.remove(near)
@@ -79,7 +88,8 @@ def true_positives(truth: set[int], found: set[int]) -> int:
 
 
 def f1(people: Sequence[set[int]], found: set[int]) -> float:
-    """Return the harmonic mean of precision, against anyone's labels, and of recall, averaged over people."""
+    """Return the harmonic mean of precision, against anyone's labels, and of recall, averaged over
+    people."""
     labels, found = [{0, *each} for each in people], {0, *found}
     precision = true_positives(set.union(*labels), found) / len(found)
     recall = float(np.mean([true_positives(each, found) / len(each) for each in labels]))
@@ -87,7 +97,8 @@ def f1(people: Sequence[set[int]], found: set[int]) -> float:
 
 
 def covering(people: Sequence[set[int]], found: set[int], count: int) -> float:
-    """Return how well the found segments cover each person's, by Jaccard index weighted by length, averaged."""
+    """Return how well the found segments cover each person's, by Jaccard index weighted by length,
+    averaged."""
 
     def segments(places: set[int]) -> list[set[int]]:
         ends = sorted({0, count, *places})
@@ -97,7 +108,10 @@ def covering(people: Sequence[set[int]], found: set[int], count: int) -> float:
     return float(
         np.mean(
             [
-                sum(len(part) * max(len(part & each) / len(part | each) for each in ours) for part in segments(theirs))
+                sum(
+                    len(part) * max(len(part & each) / len(part | each) for each in ours)
+                    for part in segments(theirs)
+                )
                 / count
                 for theirs in people
             ]
@@ -105,12 +119,15 @@ def covering(people: Sequence[set[int]], found: set[int], count: int) -> float:
     )
 
 
-def places_of(series: Mapping[str, Values], python: Path | None) -> dict[str, dict[str, set[int]] | str]:
+def places_of(
+    series: Mapping[str, Values], python: Path | None
+) -> dict[str, dict[str, set[int]] | str]:
     """Return each detector's change points by series, or the reason it could not run."""
     present = {name: np.flatnonzero(np.isfinite(values)) for name, values in series.items()}
     whole = {name: values[present[name]] for name, values in series.items()}
     found: dict[str, Any] = {
-        title: {name: search(standardised(values)) for name, values in whole.items()} for title, search in OURS.items()
+        title: {name: search(standardised(values)) for name, values in whole.items()}
+        for title, search in OURS.items()
     }
     if python is None:
         found |= dict.fromkeys(RIVALS, "skipped: give --python an interpreter with its package")
@@ -119,19 +136,36 @@ def places_of(series: Mapping[str, Values], python: Path | None) -> dict[str, di
         command = [str(python), str(Path(__file__).with_name("rivals.py"))]
         answered = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True)
         if answered.returncode != 0:
-            raise SystemExit(f"{python} cannot run rivals.py; it needs NumPy and the packages named there")
+            raise SystemExit(
+                f"{python} cannot run rivals.py; it needs NumPy and the packages named there"
+            )
         found |= json.loads(answered.stdout)
     return {
-        title: per if isinstance(per, str) else {name: {int(present[name][p]) for p in per[name]} for name in series}
+        title: per
+        if isinstance(per, str)
+        else {name: {int(present[name][p]) for p in per[name]} for name in series}
         for title, per in found.items()
     }
 
 
 def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Table:
     """Return the scores of every detector on labelled series."""
-    series = {name: np.array([math.nan if v is None else v for v in each["values"]]) for name, each in data.items()}
-    people = {name: [set(labels) for labels in each["annotations"].values()] for name, each in data.items()}
-    table = Table("detector", "F1", "covering", "changes", title=f"{file.name}: {len(data)} labelled series", box=None)
+    series = {
+        name: np.array([math.nan if v is None else v for v in each["values"]])
+        for name, each in data.items()
+    }
+    people = {
+        name: [set(labels) for labels in each["annotations"].values()]
+        for name, each in data.items()
+    }
+    table = Table(
+        "detector",
+        "F1",
+        "covering",
+        "changes",
+        title=f"{file.name}: {len(data)} labelled series",
+        box=None,
+    )
     for title, found in places_of(series, python).items():
         if isinstance(found, str):
             table.add_row(title, found)
@@ -143,16 +177,25 @@ def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Tab
         if title == NOTHING:
             for name, published in PUBLISHED.items():
                 if name in scores and not np.allclose(scores[name], published, atol=1e-4):
-                    raise SystemExit(f"{name}: scores {scores[name]} differ from the published {published}")
+                    raise SystemExit(
+                        f"{name}: scores {scores[name]} differ from the published {published}"
+                    )
         mean = np.mean(list(scores.values()), axis=0)
         table.add_row(title, f"{mean[0]:.3f}", f"{mean[1]:.3f}", str(sum(map(len, found.values()))))
     return table
 
 
 def nights_table(count: int) -> Table:
-    """Return false alarms, power and coverage on so many simulated series of 60 nights for each machine."""
+    """Return false alarms, power and coverage on so many simulated series of 60 nights for each
+    machine."""
     table = Table(
-        *("machine", "false alarms: ratios", "absolute times", "+5 % found after 5 nights", "after 10"),
+        *(
+            "machine",
+            "false alarms: ratios",
+            "absolute times",
+            "+5 % found after 5 nights",
+            "after 10",
+        ),
         *("on its night, +-1", "interval covers"),
         title=f"{count} series of 60 nights each, per cent",
         box=None,
@@ -161,10 +204,14 @@ def nights_table(count: int) -> Table:
     for machine in simulated.MACHINES:
 
         def confirmed(values: Values, drifting: bool = False) -> list[Any]:
-            return [step for step in find_steps([values], drifting=[drifting])[0] if not step.pending]
+            return [
+                step for step in find_steps([values], drifting=[drifting])[0] if not step.pending
+            ]
 
         plain = np.mean([bool(confirmed(simulated.ratios(rng, 60, machine))) for _ in range(count)])
-        drift = np.mean([bool(confirmed(simulated.absolute(rng, 60, machine), True)) for _ in range(count)])
+        drift = np.mean(
+            [bool(confirmed(simulated.absolute(rng, 60, machine), True)) for _ in range(count)]
+        )
         late = [confirmed(simulated.ratios(rng, 60, machine, [(55, STEP)])) for _ in range(count)]
         later = [confirmed(simulated.ratios(rng, 60, machine, [(50, STEP)])) for _ in range(count)]
         off = np.array([abs(steps[-1].position - 50) for steps in later if steps])
@@ -172,21 +219,29 @@ def nights_table(count: int) -> Table:
         covered = np.mean([step.low <= STEP <= step.high for step in sizes]) if sizes else math.nan
         shares = plain, drift, np.mean([bool(s) for s in late]), np.mean([bool(s) for s in later])
         places = f"{100 * np.mean(off == 0):.0f}, {100 * np.mean(off <= 1):.0f}"
-        table.add_row(machine, *(f"{100 * share:.1f}" for share in shares), places, f"{100 * covered:.1f}")
+        table.add_row(
+            machine, *(f"{100 * share:.1f}" for share in shares), places, f"{100 * covered:.1f}"
+        )
     return table
 
 
-def resembling(rng: np.random.Generator, count: int, deviation: float, correlation: float) -> Values:
-    """Return nights that deviate by so much and resemble the one before by this lag-one correlation."""
+def resembling(
+    rng: np.random.Generator, count: int, deviation: float, correlation: float
+) -> Values:
+    """Return nights that deviate by so much and resemble the one before by this lag-one
+    correlation."""
     fresh = rng.normal(size=count)
     nights = fresh.copy()
     for place in range(1, count):
-        nights[place] = correlation * nights[place - 1] + math.sqrt(1 - correlation**2) * fresh[place]
+        nights[place] = (
+            correlation * nights[place - 1] + math.sqrt(1 - correlation**2) * fresh[place]
+        )
     return np.asarray(deviation * nights)
 
 
 def drifts_table(count: int) -> Table:
-    """Return how often quiet series, drifts of 1 % a night over 24 nights, and single steps are called a drift."""
+    """Return how often quiet series, drifts of 1 % a night over 24 nights, and single steps are
+    called a drift."""
     rng = np.random.default_rng(12)
     slope = math.log(1.01)
 
@@ -197,10 +252,18 @@ def drifts_table(count: int) -> Table:
         return f"{100 * float(np.mean([each.drift is not None for each in changes])):.2f}"
 
     titles = "series", "kind", "nights", "drift", "a step instead"
-    table = Table(*titles, title=f"{count} quiet series of each kind, {count // 10} others; per cent", box=None)
+    table = Table(
+        *titles,
+        title=f"{count} quiet series of each kind, {count // 10} others; per cent",
+        box=None,
+    )
     for nights in (24, 60):
         quiet: list[tuple[str, bool, Callable[[], Values]]] = [
-            (f"independent, {deviation:.0%}", absolute, partial(resembling, rng, nights, deviation, 0.0))
+            (
+                f"independent, {deviation:.0%}",
+                absolute,
+                partial(resembling, rng, nights, deviation, 0.0),
+            )
             for deviation in (0.05,)
             for absolute in (False, True)
         ]
@@ -213,10 +276,19 @@ def drifts_table(count: int) -> Table:
             for correlation in (0.5, 0.7)
         ]
         for machine in simulated.MACHINES:
-            quiet.append((f"{machine} machine", False, partial(simulated.ratios, rng, nights, machine)))
-            quiet.append((f"{machine} machine", True, partial(simulated.absolute, rng, nights, machine)))
+            quiet.append(
+                (f"{machine} machine", False, partial(simulated.ratios, rng, nights, machine))
+            )
+            quiet.append(
+                (f"{machine} machine", True, partial(simulated.absolute, rng, nights, machine))
+            )
         for title, absolute, series in quiet:
-            table.add_row(title, "absolute" if absolute else "ratios", str(nights), share(of(series, absolute, count)))
+            table.add_row(
+                title,
+                "absolute" if absolute else "ratios",
+                str(nights),
+                share(of(series, absolute, count)),
+            )
         ramp = slope * np.clip(np.arange(nights) - (nights - 24), 0, None)
         for absolute in (False, True):
             for deviation in (0.01, 0.02, 0.03, 0.05):
@@ -225,12 +297,21 @@ def drifts_table(count: int) -> Table:
                     ("+5 % step", np.where(np.arange(nights) >= nights // 2, STEP, 0.0)),
                     ("+26 % step", np.where(np.arange(nights) >= nights // 2, 23 * slope, 0.0)),
                 ):
-                    made = partial(_changed, change, partial(resembling, rng, nights, deviation, 0.0))
+                    made = partial(
+                        _changed, change, partial(resembling, rng, nights, deviation, 0.0)
+                    )
                     changes = of(made, absolute, count // 10)
-                    steps = np.mean([each.drift is None and any(not s.pending for s in each.steps) for each in changes])
+                    steps = np.mean(
+                        [
+                            each.drift is None and any(not s.pending for s in each.steps)
+                            for each in changes
+                        ]
+                    )
                     kind = "absolute" if absolute else "ratios"
                     words = f"{title}, nights deviate by {deviation:.0%}"
-                    table.add_row(words, kind, str(nights), share(changes), f"{100 * float(steps):.1f}")
+                    table.add_row(
+                        words, kind, str(nights), share(changes), f"{100 * float(steps):.1f}"
+                    )
     return table
 
 
@@ -239,10 +320,16 @@ def _changed(change: Values, noise: Callable[[], Values]) -> Values:
 
 
 def main(
-    files: Annotated[list[Path] | None, typer.Argument(help="JSON files of series, e.g. tcpd.json.")] = None,
-    python: Annotated[Path | None, typer.Option(help="Interpreter with the other detectors' packages.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="JSON files of series, e.g. tcpd.json.")
+    ] = None,
+    python: Annotated[
+        Path | None, typer.Option(help="Interpreter with the other detectors' packages.")
+    ] = None,
     nights: Annotated[int, typer.Option(help="Simulated series of each kind; 0 for none.")] = 0,
-    drifts: Annotated[int, typer.Option(help="Quiet series of each kind that must not drift; 0 for none.")] = 0,
+    drifts: Annotated[
+        int, typer.Option(help="Quiet series of each kind that must not drift; 0 for none.")
+    ] = 0,
 ) -> None:
     """Print a table for each file, and one of simulated nights."""
     console = Console(width=140)

@@ -1,10 +1,13 @@
-"""The corpus of real launches, and verdicts replayed on it: the gate, other rules, and gates under noise.
+"""The corpus of real launches, and verdicts replayed on it: the gate, other rules, and gates under
+noise.
 
-Launches `a` and `b` run identical code; `plus2`, `plus5` and `plus10` do a fixed amount of real extra work in each
-step. The packed form keeps samples and evidence, and the probe's description of the machine.
+Launches `a` and `b` run identical code; `plus2`, `plus5` and `plus10` do a fixed amount of real
+extra work in each step. The packed form keeps samples and evidence, and the probe's description of
+the machine.
 
-Under identical code which of a pair's two launches is called the baseline is a matter of the name: exchanging them at
-random gives comparisons that are as good as measured ones (and share their launches, so they are not independent).
+Under identical code which of a pair's two launches is called the baseline is a matter of the name:
+exchanging them at random gives comparisons that are as good as measured ones (and share their
+launches, so they are not independent).
 """
 
 import gzip
@@ -77,7 +80,10 @@ class CorpusLaunch:
     @property
     def pressure(self) -> float:
         """Share of the timed region in which some task of the machine waited for a CPU."""
-        return min(1.0, (self.outcome.contention.pressure_seconds or 0.0) / self.outcome.threads.wall_seconds)
+        return min(
+            1.0,
+            (self.outcome.contention.pressure_seconds or 0.0) / self.outcome.threads.wall_seconds,
+        )
 
     @property
     def pressure_before(self) -> float:
@@ -98,16 +104,21 @@ class CorpusLaunch:
         cell = Cell(self.framework, self.framework, "default", "lstm32", "cpu", 1, 4)
         machine = self.host.fingerprint
         placed = {"started": self.started, "wall_seconds": 0.0, "version": "", "side": side}
-        return Record("corpus", "corpus", launch, cell, self.outcome, machine, "", "", Protocol(), **placed)
+        return Record(
+            "corpus", "corpus", launch, cell, self.outcome, machine, "", "", Protocol(), **placed
+        )
 
 
 Pair = tuple[CorpusLaunch, CorpusLaunch]  # baseline, candidate
-A_GATE = Run("corpus", "corpus", Protocol(), 0, (), "", datetime.now(UTC), "", None, 0, purpose="gate")
+A_GATE = Run(
+    "corpus", "corpus", Protocol(), 0, (), "", datetime.now(UTC), "", None, 0, purpose="gate"
+)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """All launches, in the order they were made; ``machine`` is the probe's description, by label."""
+    """All launches, in the order they were made; ``machine`` is the probe's description, by
+    label."""
 
     machine: dict[str, str]
     host: Host
@@ -126,8 +137,12 @@ class Corpus:
         return [each for key, each in sorted(self._placed.items()) if key[:2] == (framework, label)]
 
     def pairs(self, framework: str, baseline: str, candidate: str, apart: int = 0) -> list[Pair]:
-        """Return pairs of the same block, or the candidate so many blocks later, in the order of the baseline's."""
-        others = [(each, (framework, candidate, each.block + apart)) for each in self.of(framework, baseline)]
+        """Return pairs of the same block, or the candidate so many blocks later, in the order of
+        the baseline's."""
+        others = [
+            (each, (framework, candidate, each.block + apart))
+            for each in self.of(framework, baseline)
+        ]
         return [(each, self._placed[key]) for each, key in others if key in self._placed]
 
 
@@ -138,8 +153,12 @@ def read(packed: Path = PACKED) -> Corpus:
     host, launches = Host(**about["host"]), []
     for framework, label, block, started, samples, threads, contention in lines:
         evidence = ThreadEvidence(*threads, cpu_seconds_by_thread=None)
-        outcome = Outcome(Status.OK, samples_ns=samples, threads=evidence, contention=Contention(*contention))
-        launches.append(CorpusLaunch(framework, label, block, datetime.fromisoformat(started), outcome, host))
+        outcome = Outcome(
+            Status.OK, samples_ns=samples, threads=evidence, contention=Contention(*contention)
+        )
+        launches.append(
+            CorpusLaunch(framework, label, block, datetime.fromisoformat(started), outcome, host)
+        )
     return Corpus(about["machine"], host, tuple(launches))
 
 
@@ -149,17 +168,21 @@ def calm(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def effect_pairs(corpus: Corpus, framework: str, label: str) -> list[Pair]:
-    """Return the undisturbed pairs of a slowdown, each candidate beside both launches of the unchanged code."""
+    """Return the undisturbed pairs of a slowdown, each candidate beside both launches of the
+    unchanged code."""
     return calm(corpus.pairs(framework, "a", label)) + calm(corpus.pairs(framework, "b", label))
 
 
 def estimate(pairs: Sequence[Pair]) -> PairedEstimate:
     """Return the ratio that pairs show."""
-    return estimate_pairs([before.seconds for before, _ in pairs], [after.seconds for _, after in pairs])
+    return estimate_pairs(
+        [before.seconds for before, _ in pairs], [after.seconds for _, after in pairs]
+    )
 
 
 def effect(corpus: Corpus, framework: str, label: str) -> PairedEstimate:
-    """Return the true effect of a slowdown: one pair a candidate, beside the geometric mean of its baselines."""
+    """Return the true effect of a slowdown: one pair a candidate, beside the geometric mean of its
+    baselines."""
     beside: dict[CorpusLaunch, list[float]] = {}
     for before, after in effect_pairs(corpus, framework, label):
         beside.setdefault(after, []).append(math.log(before.seconds))
@@ -174,7 +197,8 @@ def exactly_five(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def deviation(pairs: Sequence[Pair]) -> float:
-    """Return a launch's standard deviation (of its logarithm), as pairs show it, by their median absolute deviation."""
+    """Return a launch's standard deviation (of its logarithm), as pairs show it, by their median
+    absolute deviation."""
     logs = np.log([after.seconds / before.seconds for before, after in pairs])
     return float(stats.median_abs_deviation(logs, scale="normal")) / math.sqrt(2)
 
@@ -186,11 +210,15 @@ def endless(pairs: Sequence[Pair], random: Random, start: int) -> Iterator[Pair]
     """Yield the pairs from this place on, round and round, their sides exchanged at random."""
     while pairs:
         exchanged = random.random(len(pairs)) < 0.5
-        for other_way, (before, after) in zip(exchanged, [*pairs[start:], *pairs[:start]], strict=True):
+        for other_way, (before, after) in zip(
+            exchanged, [*pairs[start:], *pairs[:start]], strict=True
+        ):
             yield (after, before) if other_way else (before, after)
 
 
-def from_everywhere(pairs: Sequence[Pair], random: Random, at_least: int) -> Iterator[Iterator[Pair]]:
+def from_everywhere(
+    pairs: Sequence[Pair], random: Random, at_least: int
+) -> Iterator[Iterator[Pair]]:
     """Yield `endless` pairs from each place in turn."""
     for time in range(len(pairs) * -(-at_least // len(pairs)) if pairs else 0):
         yield endless(pairs, random, time % len(pairs))
@@ -238,7 +266,8 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
 
 
 def quick_gate(pairs: Iterable[Pair]) -> Decision | None:
-    """Return the decision of `gate` without records: some twenty times faster, for thousands of comparisons."""
+    """Return the decision of `gate` without records: some twenty times faster, for thousands of
+    comparisons."""
     sides: tuple[list[float], list[float]] = ([], [])
     at_ease = next(look.pairs for look in DEFAULT.looks if look.suspect < 1)
     for tried, pair in enumerate(pairs, 1):
@@ -248,7 +277,9 @@ def quick_gate(pairs: Iterable[Pair]) -> Decision | None:
         # The looks before did not decide.
         at_a_look = tuple(look for look in DEFAULT.looks if look.pairs == len(sides[0]))
         decided = at_a_look and deciding_look(*sides, replace(DEFAULT, looks=at_a_look)) is not None
-        if decided or tried >= int((1 + DEFAULT.spare) * max(next_look(len(sides[0])).pairs, at_ease)):
+        if decided or tried >= int(
+            (1 + DEFAULT.spare) * max(next_look(len(sides[0])).pairs, at_ease)
+        ):
             lost = tried - len(sides[0])
             if lost and lost >= CONTENDED_SHARE * tried:
                 return Decision(Verdict.CONTENDED, tried)
@@ -261,7 +292,8 @@ Steps = Sequence[Sequence[float]]
 
 
 def at_one_look(launches: int, slower: Callable[[Steps, Steps], bool]) -> Decide:
-    """Return a rule that looks at so many launches of each side and tells whether the candidate is slower."""
+    """Return a rule that looks at so many launches of each side and tells whether the candidate is
+    slower."""
 
     def decide(pairs: Iterable[Pair]) -> Decision | None:
         seen = list(islice(pairs, launches))
@@ -279,13 +311,16 @@ def at_one_look(launches: int, slower: Callable[[Steps, Steps], bool]) -> Decide
 
 
 def grew(field: Callable[[Iterable[float]], float]) -> Callable[[Steps, Steps], bool]:
-    """Return the rule of pytest-benchmark (utils.py, PercentageRegressionCheck) at 5 %, over all rounds of a side."""
+    """Return the rule of pytest-benchmark (utils.py, PercentageRegressionCheck) at 5 %, over all
+    rounds of a side."""
     return lambda before, after: bool(field(chain(*after)) / field(chain(*before)) * 100 - 100 > 5)
 
 
 def mann_whitney(before: Steps, after: Steps) -> bool:
     """Take all steps of all launches as if they were independent."""
-    return bool(stats.mannwhitneyu([*chain(*after)], [*chain(*before)], alternative="greater").pvalue < 0.01)
+    return bool(
+        stats.mannwhitneyu([*chain(*after)], [*chain(*before)], alternative="greater").pvalue < 0.01
+    )
 
 
 def welch(before: Steps, after: Steps) -> bool:
@@ -365,8 +400,11 @@ def gate_drawn(pairs: Sequence[Pair], random: Random, times: int) -> list[Decisi
     return [quick_gate(drawn(pairs, random)) for _ in range(times if pairs else 0)]
 
 
-def decisions_of(name: str, corpus: Corpus, random: Random, comparisons: int, times: int) -> dict[str, list[Decision]]:
-    """Replay a rule: independent comparisons, ``exchanged`` and ``undisturbed``, against a stored baseline, slowdowns.
+def decisions_of(
+    name: str, corpus: Corpus, random: Random, comparisons: int, times: int
+) -> dict[str, list[Decision]]:
+    """Replay a rule: independent comparisons, ``exchanged`` and ``undisturbed``, against a stored
+    baseline, slowdowns.
 
     The gate's independent comparisons go by the product's own path, the others by its rules alone.
     """
@@ -389,13 +427,20 @@ def decisions_of(name: str, corpus: Corpus, random: Random, comparisons: int, ti
 
 
 def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> Rate:
-    """Return how often an interval over so many undisturbed pairs of identical code, sides exchanged, holds 1."""
+    """Return how often an interval over so many undisturbed pairs of identical code, sides
+    exchanged, holds 1."""
     found = []
     for framework in corpus.frameworks:
         for each in from_everywhere(calm(corpus.pairs(framework, "a", "b")), random, comparisons):
             before, after = zip(*islice(each, size), strict=True)
-            judged = judge_pairs([launch.seconds for launch in before], [launch.seconds for launch in after])
-            found.append(judged.low is not None and judged.high is not None and judged.low <= 1 <= judged.high)
+            judged = judge_pairs(
+                [launch.seconds for launch in before], [launch.seconds for launch in after]
+            )
+            found.append(
+                judged.low is not None
+                and judged.high is not None
+                and judged.low <= 1 <= judged.high
+            )
     return Rate.count(found)
 
 
@@ -403,14 +448,18 @@ def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> Rat
 
 
 def slowness(corpus: Corpus) -> list[tuple[CorpusLaunch, float]]:
-    """Return every launch of identical code with how much longer its step took than undisturbed (0.1 is 10 %).
+    """Return every launch of identical code with how much longer its step took than undisturbed
+    (0.1 is 10 %).
 
-    Undisturbed is the median of a framework's launches that waited for no CPU on a machine without pressure.
+    Undisturbed is the median of a framework's launches that waited for no CPU on a machine without
+    pressure.
     """
     found = []
     for framework in corpus.frameworks:
         launches = corpus.of(framework, "a") + corpus.of(framework, "b")
-        quiet = [each.seconds for each in launches if each.waiting < 0.02 and each.pressure_before < 5]
+        quiet = [
+            each.seconds for each in launches if each.waiting < 0.02 and each.pressure_before < 5
+        ]
         found += [(each, each.seconds / median(quiet) - 1) for each in launches if quiet]
     return found
 
@@ -418,13 +467,18 @@ def slowness(corpus: Corpus) -> list[tuple[CorpusLaunch, float]]:
 def verdicts_under_noise(
     corpus: Corpus, random: Random, times: int, only_seen: bool = False
 ) -> dict[str, Counter[Verdict]]:
-    """Return the verdicts of so many gates of each framework, by kind of noise; ``only_seen``: noise in evidence."""
+    """Return the verdicts of so many gates of each framework, by kind of noise; ``only_seen``:
+    noise in evidence."""
     slow = {id(launch) for launch, lateness in slowness(corpus) if lateness > SLOW}
     pairs = {framework: corpus.pairs(framework, "a", "b") for framework in corpus.frameworks}
-    groups = {framework: corpus.of(framework, "a") + corpus.of(framework, "b") for framework in corpus.frameworks}
+    groups = {
+        framework: corpus.of(framework, "a") + corpus.of(framework, "b")
+        for framework in corpus.frameworks
+    }
     flagged = {name: [each for each in group if each.disturbed] for name, group in groups.items()}
     missed = {
-        name: [each for each in group if id(each) in slow and not each.disturbed] for name, group in groups.items()
+        name: [each for each in group if id(each) in slow and not each.disturbed]
+        for name, group in groups.items()
     }
 
     def anywhere(of, framework):
@@ -432,16 +486,24 @@ def verdicts_under_noise(
         return endless(some, random, int(random.integers(len(some)))) if some else iter(())
 
     def one_sided(candidates, share, framework):
-        # Sides are exchanged already; the candidate is replaced by a noisy launch with this probability.
+        # Sides are exchanged already; the candidate is replaced by a noisy launch with this
+        # probability.
         found = candidates[framework]
-        for before, after in anywhere({framework: calm(pairs[framework]) if found else []}, framework):
-            yield before, found[int(random.integers(len(found)))] if random.random() < share else after
+        for before, after in anywhere(
+            {framework: calm(pairs[framework]) if found else []}, framework
+        ):
+            yield (
+                before,
+                found[int(random.integers(len(found)))] if random.random() < share else after,
+            )
 
     def unseeing(source, *arguments):
         return ((before.unseeing(), after.unseeing()) for before, after in source(*arguments))
 
     def slower(framework):
-        return drawn(corpus.pairs(framework, "a", "plus5") + corpus.pairs(framework, "b", "plus5"), random)
+        return drawn(
+            corpus.pairs(framework, "a", "plus5") + corpus.pairs(framework, "b", "plus5"), random
+        )
 
     seen = (
         ("as collected", anywhere, pairs),
@@ -457,6 +519,8 @@ def verdicts_under_noise(
     )
     found = {}
     for name, source, *arguments in seen if only_seen else (*seen, *unseen):
-        gates = [quick_gate(source(*arguments, each)) for each in corpus.frameworks for _ in range(times)]
+        gates = [
+            quick_gate(source(*arguments, each)) for each in corpus.frameworks for _ in range(times)
+        ]
         found[name] = Counter(decision.verdict for decision in gates if decision is not None)
     return found

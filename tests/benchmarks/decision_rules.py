@@ -1,11 +1,13 @@
-"""The gate's verdicts on identical code and on real slowdowns, by simulation: a table of reports/VERDICTS.md.
+"""The gate's verdicts on identical code and on real slowdowns, by simulation: a table of
+reports/VERDICTS.md.
 
     .venv/bin/python tests/benchmarks/decision_rules.py                 8,000 cells of identical code, some minutes
     .venv/bin/python tests/benchmarks/decision_rules.py --cells 800     shorter
 
-Launches deviate by 1, 2 or 3 %, drift by 0.5 % from one to the next, and 2 % of them are in somebody's way; on the bad
-machine they deviate by 4 % with heavy tails, drift by 1 %, and 5 % are in somebody's way (`simulated.py`). Exit code 1
-where the gate's false alarms exceed the goal of 0.05 % on another than the bad machine beyond chance.
+Launches deviate by 1, 2 or 3 %, drift by 0.5 % from one to the next, and 2 % of them are in
+somebody's way; on the bad machine they deviate by 4 % with heavy tails, drift by 1 %, and 5 % are
+in somebody's way (`simulated.py`). Exit code 1 where the gate's false alarms exceed the goal of
+0.05 % on another than the bad machine beyond chance.
 """
 
 import platform
@@ -47,13 +49,19 @@ def main(cells: int = 8000, seed: int = 1) -> None:
         for slowdown in SLOWDOWNS:
             count = cells // 3 if slowdown else cells
             rng = np.random.default_rng([seed, round(1000 * slowdown)])
-            found = [gate(cell) for cell in launches(rng, machine, count, pairs_needed(), 1 + slowdown)]
+            found = [
+                gate(cell) for cell in launches(rng, machine, count, pairs_needed(), 1 + slowdown)
+            ]
             alarms = sum(each.alarm for each in found)
             passed = sum(each.judgement.verdict is Verdict.NO_REGRESSION for each in found)
             shares = f"{100 * alarms / count:.2f}", f"{100 * passed / count:.1f}"
-            table.add_row(name, f"{slowdown:.0%}", *shares, f"{np.mean([each.pairs for each in found]):.1f}")
+            table.add_row(
+                name, f"{slowdown:.0%}", *shares, f"{np.mean([each.pairs for each in found]):.1f}"
+            )
             if not slowdown and name != "bad":
-                missed |= bool(stats.binomtest(alarms, count, GOAL, alternative="greater").pvalue < 0.001)
+                missed |= bool(
+                    stats.binomtest(alarms, count, GOAL, alternative="greater").pvalue < 0.001
+                )
     Console(width=120).print(table)
     raise typer.Exit(int(missed))
 

@@ -1,11 +1,13 @@
-"""Slowdowns that people reported of public releases: does one command find the release, and the operator?
+"""Slowdowns that people reported of public releases: does one command find the release, and the
+operator?
 
     .venv/bin/python tests/benchmarks/documented_regressions.py --store /tmp/documented.sqlite
     .venv/bin/python tests/benchmarks/documented_regressions.py --only jax --budget 5m
 
-Each report is a step of `documented/`, written anew from its thread. A bisection between a release before and one after
-the reported change must name the documented release. The two controls, and reports that do not hold on this machine,
-must give none. Prints a line for each with the minutes of measuring, and the table.
+Each report is a step of `documented/`, written anew from its thread. A bisection between a release
+before and one after the reported change must name the documented release. The two controls, and
+reports that do not hold on this machine, must give none. Prints a line for each with the minutes of
+measuring, and the table.
 """
 
 import json
@@ -37,21 +39,31 @@ class Reported(NamedTuple):
 
 
 REPORTED = {
-    "onnxruntime_27153": Reported("onnxruntime#27153", "onnx", "1.19.2", "1.22.1", "1.7 to 2.4", "1.21.0", "MatMul"),
-    "onnxruntime_27076": Reported("onnxruntime#27076", "onnx", "1.20.0", "1.22.1", "1.39", "1.21.0", "ReduceMean"),
+    "onnxruntime_27153": Reported(
+        "onnxruntime#27153", "onnx", "1.19.2", "1.22.1", "1.7 to 2.4", "1.21.0", "MatMul"
+    ),
+    "onnxruntime_27076": Reported(
+        "onnxruntime#27076", "onnx", "1.20.0", "1.22.1", "1.39", "1.21.0", "ReduceMean"
+    ),
     "jax_25190": Reported("jax#25190", "jax", "0.4.30", "0.4.35", "20", "0.4.33"),
     "jax_36799": Reported("jax#36799", "jax", "0.4.30", "0.4.33", "10", "0.4.33"),
     "jax_26145": Reported("jax#26145", "jax", "0.4.30", "0.4.35", "5 to 10", "0.4.33"),
     "jax_31282": Reported("jax#31282", "jax", "0.6.2", "0.7.1", "30", "0.7.1"),
     "jax_37465": Reported("jax#37465", "jax", "0.7.1", "0.8.1", "1.4", "0.8.0"),
     "jax_39959": Reported("jax#39959", "jax", "0.9.1", "0.10.0", "5", "0.9.2"),
-    "tensorflow_61363": Reported("tensorflow#61363", "tensorflow", "2.12.1", "2.14.1", "4", "2.13.0"),
+    "tensorflow_61363": Reported(
+        "tensorflow#61363", "tensorflow", "2.12.1", "2.14.1", "4", "2.13.0"
+    ),
     # These do not hold on two virtual CPUs of an AMD EPYC.
     "onnxruntime_27093": Reported("onnxruntime#27093", "onnx", "1.19.2", "1.22.1", "1.25", ""),
-    "onnxruntime_27115": Reported("onnxruntime#27115", "onnx", "1.19.2", "1.22.1", "1.23 to 1.26", ""),
+    "onnxruntime_27115": Reported(
+        "onnxruntime#27115", "onnx", "1.19.2", "1.22.1", "1.23 to 1.26", ""
+    ),
     "onnxruntime_27154": Reported("onnxruntime#27154", "onnx", "1.21.1", "1.23.2", "1.14", ""),
     "onnxruntime_27074": Reported("onnxruntime#27074", "onnx", "1.19.2", "1.22.1", "2.03", ""),
-    "onnxruntime_27152": Reported("onnxruntime#27152", "onnx", "1.19.2", "1.22.1", "1.21 to 2.49", ""),
+    "onnxruntime_27152": Reported(
+        "onnxruntime#27152", "onnx", "1.19.2", "1.22.1", "1.21 to 2.49", ""
+    ),
     "onnxruntime_26979": Reported("onnxruntime#26979", "onnx", "1.20.1", "1.22.1", "1.41", ""),
     "control_onnxruntime": Reported("control", "onnx", "1.19.2", "1.22.1", "1", ""),
     "control_jax": Reported("control", "jax", "0.7.1", "0.8.1", "1", ""),
@@ -63,14 +75,27 @@ def bisected(name: str, reported: Reported, store: Path, budget: str) -> dict[st
     ends = ["--good", reported.good, "--bad", reported.bad]
     step = ["--step", str(FOLDER / f"{name}.py"), "--threads", "1"]
     session = ["--store", str(store), "--budget", budget, "--json"]
-    command = [sys.executable, "-m", "dlbench.suites", "bisect", reported.row, *step, *ends, *session]
+    command = [
+        sys.executable,
+        "-m",
+        "dlbench.suites",
+        "bisect",
+        reported.row,
+        *step,
+        *ends,
+        *session,
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    found: dict[str, Any] = json.loads(done.stdout) if done.stdout else {"outcome": "refused", "suspects": []}
+    found: dict[str, Any] = (
+        json.loads(done.stdout) if done.stdout else {"outcome": "refused", "suspects": []}
+    )
     return found
 
 
 def main(
-    store: Annotated[Path, typer.Option(help="Keeps the launches of all.")] = Path("documented.sqlite"),
+    store: Annotated[Path, typer.Option(help="Keeps the launches of all.")] = Path(
+        "documented.sqlite"
+    ),
     only: Annotated[str, typer.Option(help="Names that begin so.")] = "",
     budget: Annotated[str, typer.Option(help="Of each bisection.")] = "6m",
 ) -> None:
@@ -82,7 +107,11 @@ def main(
         began = time.monotonic()
         found = bisected(name, reported, store, budget)
         minutes = (time.monotonic() - began) / 60
-        suspects = [each.rpartition("-")[2] for each in found["suspects"]] if found["outcome"] == "found" else []
+        suspects = (
+            [each.rpartition("-")[2] for each in found["suspects"]]
+            if found["outcome"] == "found"
+            else []
+        )
         right += suspects == ([reported.release] if reported.release else [])
         slowdown, operators = found.get("slowdown"), found.get("operators")
         ends = found.get("ends", {})
@@ -91,9 +120,19 @@ def main(
         named = ", ".join(operators["named"][:2]) if operators else ""
         words = ", ".join(suspects) or found["outcome"]
         table.add_row(
-            reported.issue, reported.claimed, measured, reported.release or "none", words, named, f"{minutes:.1f}"
+            reported.issue,
+            reported.claimed,
+            measured,
+            reported.release or "none",
+            words,
+            named,
+            f"{minutes:.1f}",
         )
-        print(f"{name}: {found.get('sentence', 'refused')} {operators['sentence'] if operators else ''}", flush=True)
+        print(
+            f"{name}: {found.get('sentence', 'refused')} "
+            f"{operators['sentence'] if operators else ''}",
+            flush=True,
+        )
     Console(width=150).print(table)
     print(f"{right} of {len(chosen)} as documented.")
 

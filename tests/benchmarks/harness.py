@@ -3,8 +3,9 @@
     .venv/bin/python tests/benchmarks/harness.py            about five minutes; nothing else should run
     .venv/bin/python tests/benchmarks/harness.py --cells 100 --launches 10      shorter
 
-Goals: timed loop at most 2 microseconds a step; a launch, from spawn to stored record, at most 0.25 s beyond its steps;
-the host under 1 % of a core while a child is measured; a sweep of 1,000 cells in at most 200 MB.
+Goals: timed loop at most 2 microseconds a step; a launch, from spawn to stored record, at most 0.25
+s beyond its steps; the host under 1 % of a core while a child is measured; a sweep of 1,000 cells
+in at most 200 MB.
 """
 
 import os
@@ -34,7 +35,8 @@ ROUNDS = 9
 
 
 def loop_overhead(steps: int = 200_000) -> list[float]:
-    """Return, for each round, the seconds per step of the timed loop around a step that does nothing."""
+    """Return, for each round, the seconds per step of the timed loop around a step that does
+    nothing."""
 
     def nothing() -> None:
         return
@@ -56,13 +58,27 @@ def null_order(seconds: float, steps: int, step_seconds: float, folder: Path) ->
 
 
 def launch_overhead(launches: int, folder: Path) -> list[float]:
-    """Return, for each launch, the seconds from before the spawn to the stored record, less its own steps."""
+    """Return, for each launch, the seconds from before the spawn to the stored record, less its own
+    steps."""
     order = null_order(10.0, 10, 0.001, folder)
     now = datetime.now(UTC)
     found = []
     with Store.open(folder / "overhead.sqlite") as store:
         store.add_machine("none", {})
-        store.begin_run(Run("overhead", "harness", order.launch.protocol, launches, (CELL,), "none", now, "0", None, 0))
+        store.begin_run(
+            Run(
+                "overhead",
+                "harness",
+                order.launch.protocol,
+                launches,
+                (CELL,),
+                "none",
+                now,
+                "0",
+                None,
+                0,
+            )
+        )
         for index in range(launches):
             start = time.perf_counter()
             done = launch_process(order)
@@ -72,12 +88,15 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
             )  # fmt: skip
             store.append(record)
             steps = sum(done.outcome.samples_ns + done.outcome.warmup_ns) * 1e-9
-            found.append(time.perf_counter() - start - steps - (done.outcome.first_step_seconds or 0))
+            found.append(
+                time.perf_counter() - start - steps - (done.outcome.first_step_seconds or 0)
+            )
     return found
 
 
 def parent_share(folder: Path, seconds: float = 5.0) -> list[float]:
-    """Return, for each of three launches, this process's CPU seconds per second while the child is measured."""
+    """Return, for each of three launches, this process's CPU seconds per second while the child is
+    measured."""
     found = []
     for _ in range(3):
         order = null_order(seconds, int(seconds / 0.01), 0.01, folder)
@@ -88,7 +107,8 @@ def parent_share(folder: Path, seconds: float = 5.0) -> list[float]:
 
 
 def sweep(cells: int, folder: Path) -> tuple[float, float]:
-    """Run the real command over so many null cells; return its seconds and its peak memory in MB."""
+    """Run the real command over so many null cells; return its seconds and its peak memory in
+    MB."""
     batches = list(range(1, -(-cells // 40) + 1))
     definition = folder / "sweep.toml"
     networks = ["fcn5", "fcn8", "alexnet", "lstm32", "lstm64"]
@@ -97,23 +117,38 @@ def sweep(cells: int, folder: Path) -> tuple[float, float]:
         f'name = "sweep"\nsummary = "null cells"\nnetworks = {networks}\nframeworks = ["null"]\nthreads = "1-8"\n'
         f"[protocol]\nsteps = 5\n[batch_sizes]\n{sizes}\n"
     )
-    command = [sys.executable, "-m", "dlbench.suites", "run", str(definition), "--store", str(folder / "sweep.sqlite")]
+    command = [
+        sys.executable,
+        "-m",
+        "dlbench.suites",
+        "run",
+        str(definition),
+        "--store",
+        str(folder / "sweep.sqlite"),
+    ]
     start = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr[-2000:])
     # The largest single process below this one: the host, since a null guest is smaller.
-    return time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return time.perf_counter() - start, resource.getrusage(
+        resource.RUSAGE_CHILDREN
+    ).ru_maxrss / 1024
 
 
 def main(cells: int = 1000, launches: int = 30) -> None:
-    """Measure the sweep of so many cells (a multiple of 40), the overhead of so many launches, and all else."""
-    table = Table("what", "median", "quartiles", "goal", "met", title="The harness itself", box=None)
+    """Measure the sweep of so many cells (a multiple of 40), the overhead of so many launches, and
+    all else."""
+    table = Table(
+        "what", "median", "quartiles", "goal", "met", title="The harness itself", box=None
+    )
 
     def row(what: str, values: list[float], scale: float, unit: str, goal: float) -> None:
         low, middle, high = np.percentile(values, [25, 50, 75]) * scale
         verdict = "yes" if middle <= goal else "NO"
-        table.add_row(what, f"{middle:.3g} {unit}", f"{low:.3g} - {high:.3g}", f"<= {goal:g} {unit}", verdict)
+        table.add_row(
+            what, f"{middle:.3g} {unit}", f"{low:.3g} - {high:.3g}", f"<= {goal:g} {unit}", verdict
+        )
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -122,9 +157,18 @@ def main(cells: int = 1000, launches: int = 30) -> None:
         row("host's share of a core while measuring", parent_share(folder), 100.0, "%", 1.0)
         seconds, megabytes = sweep(cells, folder)
         row(f"sweep of {cells} cells, host memory", [megabytes], 1.0, "MB", 200.0)
-    table.add_row(f"sweep of {cells} cells, time", f"{seconds:.0f} s", "", f"{seconds / cells:.3f} s a cell", "")
+    table.add_row(
+        f"sweep of {cells} cells, time",
+        f"{seconds:.0f} s",
+        "",
+        f"{seconds / cells:.3f} s a cell",
+        "",
+    )
     Console(width=110).print(table)
-    print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs; medians of repeated measurements on this machine.")
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs; medians of repeated measurements on "
+        "this machine."
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Real changes of memory, first step and import: how often does a gate find them, and how often nothing?
+"""Real changes of memory, first step and import: how often does a gate find them, and how often
+nothing?
 
     .venv/bin/python tests/benchmarks/judged_quantities.py --times 20
 
-Each gate compares two files of a step of the user's own in NumPy, one thread, with `--judge time,memory,first_step,
-import`. The candidate keeps an array more (5 % of the memory), takes 20 % longer for its first step (as for compiling),
-imports a module that takes 20 % of the import longer, or is the same. Prints a line for each gate and the counts.
+Each gate compares two files of a step of the user's own in NumPy, one thread, with `--judge
+time,memory,first_step, import`. The candidate keeps an array more (5 % of the memory), takes 20 %
+longer for its first step (as for compiling), imports a module that takes 20 % of the import longer,
+or is the same. Prints a line for each gate and the counts.
 """
 
 import json
@@ -60,7 +62,13 @@ def gate(change: dict[str, str]) -> dict[str, Any]:
             (folder / f"{name}.py").write_text(text)
         words = ["--step", str(folder / "after.py"), "--baseline-step", str(folder / "before.py")]
         words += ["--python", sys.executable, "--threads", "1", "--affinity", "bound"]
-        words += ["--judge", "time,memory,first_step,import", "--store", str(folder / "gate.sqlite"), "--json"]
+        words += [
+            "--judge",
+            "time,memory,first_step,import",
+            "--store",
+            str(folder / "gate.sqlite"),
+            "--json",
+        ]
         command = [sys.executable, "-m", "dlbench.suites", "gate", "threads", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
@@ -76,13 +84,18 @@ def main(times: Annotated[int, typer.Option(help="Gates of each change.")] = 20)
         for name, (change, quantity) in CHANGES.items():
             began = time.monotonic()
             found = gate(change)
-            failing = sorted(cell["quantity"] for cell in found["cells"] if cell["finding"] == "REGRESSION")
+            failing = sorted(
+                cell["quantity"] for cell in found["cells"] if cell["finding"] == "REGRESSION"
+            )
             right = failing == ([quantity] if quantity else [])
             counts[name][found["gate"]["outcome"]] += 1
             counts[name]["as it should be"] += right
             ratios = ", ".join(f"{cell['quantity']} {cell['ratio']:.3f}" for cell in found["cells"])
             words = f"{found['gate']['outcome']} by {failing or 'nothing'}"
-            print(f"{number + 1} {name}: {words} in {time.monotonic() - began:.0f} s ({ratios})", flush=True)
+            print(
+                f"{number + 1} {name}: {words} in {time.monotonic() - began:.0f} s ({ratios})",
+                flush=True,
+            )
     for name, of_change in counts.items():
         print(f"{name}: {dict(of_change)} of {times}")
 

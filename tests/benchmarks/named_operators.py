@@ -1,11 +1,13 @@
-"""Extra work in one operator of a step: does `dlbench explain --against` name it, and nothing in identical code?
+"""Extra work in one operator of a step: does `dlbench explain --against` name it, and nothing in
+identical code?
 
     .venv/bin/python tests/benchmarks/named_operators.py
     .venv/bin/python tests/benchmarks/named_operators.py --only torch --identical 3
 
-Each try writes two files of a step, the second with more work in one place (a larger product, a copy, a transposed
-layout, an operator that leaves its fast path), and compares them by whole commands. Identical code is compared as often
-with itself. Prints a line for each try, and how often the right operator was named.
+Each try writes two files of a step, the second with more work in one place (a larger product, a
+copy, a transposed layout, an operator that leaves its fast path), and compares them by whole
+commands. Identical code is compared as often with itself. Prints a line for each try, and how often
+the right operator was named.
 """
 
 import json
@@ -146,15 +148,27 @@ class Trial(NamedTuple):
 _NONE = {"EXTRA": "pass"}
 _FLOAT, _INT64 = {"KIND": "TensorProto.FLOAT", **_NONE}, {"KIND": "TensorProto.INT64", **_NONE}
 TRIALS = {
-    "a product": Trial("torch", TORCH, _NONE, {"EXTRA": "inputs @ network[0].weight.detach().t()"}, r"aten::mm"),
-    "a copy": Trial("torch", TORCH, _NONE, {"EXTRA": "[pixels.clone() for _ in range(12)]"}, r"aten::copy_"),
+    "a product": Trial(
+        "torch", TORCH, _NONE, {"EXTRA": "inputs @ network[0].weight.detach().t()"}, r"aten::mm"
+    ),
+    "a copy": Trial(
+        "torch", TORCH, _NONE, {"EXTRA": "[pixels.clone() for _ in range(12)]"}, r"aten::copy_"
+    ),
     "a transposed layout": Trial(
-        "torch", TORCH, _NONE, {"EXTRA": "network[0].weight.detach().t().contiguous()"}, r"aten::copy_"
+        "torch",
+        TORCH,
+        _NONE,
+        {"EXTRA": "network[0].weight.detach().t().contiguous()"},
+        r"aten::copy_",
     ),
     "a product of int64": Trial("torch", TORCH, _NONE, {"EXTRA": "whole @ whole"}, r"aten::mm"),
     "a sort": Trial("torch", TORCH, _NONE, {"EXTRA": "pixels.flatten().sort()"}, r"aten::sort"),
     "a larger product in XLA": Trial(
-        "jax", JAX, _NONE, {"EXTRA": "loss += jnp.mean((weights[0].T @ weights[0])[0]) * 0"}, r"dot|ynn|gemm"
+        "jax",
+        JAX,
+        _NONE,
+        {"EXTRA": "loss += jnp.mean((weights[0].T @ weights[0])[0]) * 0"},
+        r"dot|ynn|gemm",
     ),
     "a sort in XLA": Trial(
         "jax",
@@ -164,13 +178,22 @@ TRIALS = {
         r"sort",
     ),
     "a sum over numbers": Trial(
-        "tensorflow", TENSORFLOW, _NONE, {"EXTRA": "loss += 0 * tf.reduce_sum(tf.sort(numbers))"}, r"TopK|Sort"
+        "tensorflow",
+        TENSORFLOW,
+        _NONE,
+        {"EXTRA": "loss += 0 * tf.reduce_sum(tf.sort(numbers))"},
+        r"TopK|Sort",
     ),
     "a transposed image": Trial(
         "tensorflow",
         TENSORFLOW,
         _NONE,
-        {"EXTRA": "loss += 0 * tf.reduce_max(tf.transpose(tf.tile(images, [4, 1, 1, 1]), [3, 1, 2, 0]))"},
+        {
+            "EXTRA": (
+                "loss += 0 * tf.reduce_max(tf.transpose(tf.tile(images, [4, 1, 1, 1]), [3, 1, 2, "
+                "0]))"
+            )
+        },
         r"Transpose|Tile|Max",
     ),
     "MatMul of int64 instead of float32": Trial("onnx", ONNX, _FLOAT, _INT64, r"MatMul"),
@@ -178,7 +201,10 @@ TRIALS = {
         "onnx",
         ONNX,
         _FLOAT,
-        {**_FLOAT, "EXTRA": "nodes.append(helper.make_node('Softmax', ['less'], ['soft'], axis=0))"},
+        {
+            **_FLOAT,
+            "EXTRA": "nodes.append(helper.make_node('Softmax', ['less'], ['soft'], axis=0))",
+        },
         r"Softmax",
     ),
 }
@@ -201,7 +227,16 @@ def compared(trial: Trial, before: dict[str, str], after: dict[str, str]) -> dic
         (folder / "before").mkdir()
         baseline = written(folder / "before", "tried", trial.text, before)
         candidate = written(folder, "tried", trial.text, after)
-        words = ["--step", str(candidate), "--python", str(python), "--threads", "1", "--against", str(baseline)]
+        words = [
+            "--step",
+            str(candidate),
+            "--python",
+            str(python),
+            "--threads",
+            "1",
+            "--against",
+            str(baseline),
+        ]
         command = [sys.executable, "-m", "dlbench.suites", "explain", "tried", *words, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
@@ -224,7 +259,11 @@ def main(
         hit = any(re.search(trial.expected, each) for each in named)
         right += hit
         took = time.monotonic() - began
-        print(f"{'named' if hit else 'MISSED'}  {trial.row}: {name}, {took:.0f} s: {found['sentence']}", flush=True)
+        print(
+            f"{'named' if hit else 'MISSED'}  {trial.row}: {name}, {took:.0f} s: "
+            f"{found['sentence']}",
+            flush=True,
+        )
     alarms = tries = 0
     for row in dict.fromkeys(trial.row for trial in chosen.values()):
         trial = next(each for each in chosen.values() if each.row == row)
@@ -233,7 +272,10 @@ def main(
             tries += 1
             alarms += bool(found["named"])
             print(f"identical  {row}: {found['sentence']}", flush=True)
-    print(f"The right operator was named in {right} of {len(chosen)}, one in {alarms} of {tries} of identical code.")
+    print(
+        f"The right operator was named in {right} of {len(chosen)}, one in {alarms} of {tries} of "
+        "identical code."
+    )
 
 
 if __name__ == "__main__":

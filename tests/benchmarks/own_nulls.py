@@ -1,14 +1,16 @@
-"""Gates of identical code on this machine, one after another for hours: how often do they call it slower?
+"""Gates of identical code on this machine, one after another for hours: how often do they call it
+slower?
 
     .venv/bin/python tests/benchmarks/own_nulls.py --store /tmp/nulls.sqlite --for 40m
     .venv/bin/python tests/benchmarks/own_nulls.py --store /tmp/nulls.sqlite --for 8h --csv tests/data/own_nulls.csv.gz
     .venv/bin/python tests/benchmarks/own_nulls.py --csv tests/data/own_nulls.csv.gz      the table alone
 
-Each cell of a gate is a comparison that shares no launch with another. Rounds are whole `dlbench gate` commands and
-take turns: identical code; identical code beside neighbours (bursts of computing or of copying memory by processes of
-this script); and two builds of one source: two copies of a framework's environment in folders whose names differ in
-length. Networks are small, so that a launch takes about a second. Interrupted (Ctrl-C, kill), the same command resumes
-the round: a cell that looks slower takes longer, so leaving unfinished ones out would hide alarms. --csv adds the
+Each cell of a gate is a comparison that shares no launch with another. Rounds are whole `dlbench
+gate` commands and take turns: identical code; identical code beside neighbours (bursts of computing
+or of copying memory by processes of this script); and two builds of one source: two copies of a
+framework's environment in folders whose names differ in length. Networks are small, so that a
+launch takes about a second. Interrupted (Ctrl-C, kill), the same command resumes the round: a cell
+that looks slower takes longer, so leaving unfinished ones out would hide alarms. --csv adds the
 comparisons of the store to a file, one line each, and prints the table of that file.
 """
 
@@ -146,7 +148,8 @@ def read(file: Path) -> list[Null]:
         return []
     with gzip.open(file, "rt", encoding="utf-8", newline="") as lines:
         return [
-            Null(**{**row, "seconds": float(row["seconds"]), "lost": int(row["lost"])}) for row in csv.DictReader(lines)
+            Null(**{**row, "seconds": float(row["seconds"]), "lost": int(row["lost"])})
+            for row in csv.DictReader(lines)
         ]
 
 
@@ -186,7 +189,12 @@ def table_of(nulls: list[Null]) -> Table:
         logs = [value for null in these for value in null.logs]
         known = (Verdict.REGRESSION, Verdict.NO_REGRESSION, *shown)
         table.add_row(
-            *(kind, str(len(these)), str(sum(len(null.logs) > HISTORY_PAIRS for null in these)), str(alarms.hits)),
+            *(
+                kind,
+                str(len(these)),
+                str(sum(len(null.logs) > HISTORY_PAIRS for null in these)),
+                str(alarms.hits),
+            ),
             f"{low:.2f} to {high:.2f} %",
             *(str(verdicts.count(verdict)) for verdict in shown),
             str(sum(verdict not in known for verdict in verdicts)),
@@ -210,7 +218,8 @@ def neighbour(kind: str) -> Iterator[None]:
 
 
 def copies(framework: str, folder: Path) -> tuple[Path, Path]:
-    """Return the interpreters of two copies of a framework's environment, in folders of different length."""
+    """Return the interpreters of two copies of a framework's environment, in folders of different
+    length."""
     built = locate(find(framework))
     if built.interpreter is None:
         raise SystemExit(f"{framework} has no environment: {built.reason}")
@@ -225,15 +234,29 @@ def copies(framework: str, folder: Path) -> tuple[Path, Path]:
     return found[0], found[1]
 
 
-def gate(store: Path, kind: str, order: str, frameworks: list[str], widths: int, resume: bool) -> None:
+def gate(
+    store: Path, kind: str, order: str, frameworks: list[str], widths: int, resume: bool
+) -> None:
     """Carry out or resume one round; exits where the gate could not measure."""
     name = f"{kind}-{order}" if order else kind
     folder = Path(f"{store}-files")
     folder.mkdir(parents=True, exist_ok=True)
     suite = folder / f"{name}.toml"
     hidden = [[256 + 8 * width] for width in range(widths)]
-    suite.write_text(SUITE.format(kind=name, frameworks=str(frameworks).replace("'", '"'), widths=hidden))
-    command = [sys.executable, "-m", "dlbench.suites", "gate", str(suite), "--store", str(store), "--undecided", "pass"]
+    suite.write_text(
+        SUITE.format(kind=name, frameworks=str(frameworks).replace("'", '"'), widths=hidden)
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "dlbench.suites",
+        "gate",
+        str(suite),
+        "--store",
+        str(store),
+        "--undecided",
+        "pass",
+    ]
     if kind == "builds":
         for framework in frameworks:
             one, other = copies(framework, folder)
@@ -244,7 +267,9 @@ def gate(store: Path, kind: str, order: str, frameworks: list[str], widths: int,
     command += ["--resume"] if resume else []
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ended.returncode not in FINISHED:
-        raise SystemExit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout[-2000:]}")
+        raise SystemExit(
+            f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout[-2000:]}"
+        )
 
 
 def runs_of(store: Path) -> list[Run]:
@@ -265,23 +290,42 @@ def measure(store: Path, seconds: float, order: str, frameworks: list[str], widt
         kind = KINDS[number % len(KINDS)]
         if resume:
             kind, _, order = runs[-1].suite.removeprefix("nulls-").partition("-")
-        beside = neighbour("memory" if number // len(KINDS) % 2 else "cpu") if kind == "neighbours" else None
+        beside = (
+            neighbour("memory" if number // len(KINDS) % 2 else "cpu")
+            if kind == "neighbours"
+            else None
+        )
         with beside or contextlib.nullcontext():
             gate(store, kind, order, frameworks, widths, resume)
-        print(f"round {number + 1}, {kind}: done, {max(0, end - time.monotonic()) / 60:.0f} min left", flush=True)
+        print(
+            f"round {number + 1}, {kind}: done, {max(0, end - time.monotonic()) / 60:.0f} min left",
+            flush=True,
+        )
 
 
 def main(
-    store: Annotated[Path | None, typer.Option(help="SQLite store of the rounds; made if it is not there.")] = None,
-    duration: Annotated[str, typer.Option("--for", help="Start rounds for so long, as in 40m or 8h.")] = "",
-    file: Annotated[Path | None, typer.Option("--csv", help="Add the store's comparisons to this .csv.gz.")] = None,
-    frameworks: Annotated[str, typer.Option(help="Frameworks, of a short import.")] = "onnxruntime,onnx",
-    order: Annotated[str, typer.Option(help="The gate's --order, as in turns; a kind of its own.")] = "",
+    store: Annotated[
+        Path | None, typer.Option(help="SQLite store of the rounds; made if it is not there.")
+    ] = None,
+    duration: Annotated[
+        str, typer.Option("--for", help="Start rounds for so long, as in 40m or 8h.")
+    ] = "",
+    file: Annotated[
+        Path | None, typer.Option("--csv", help="Add the store's comparisons to this .csv.gz.")
+    ] = None,
+    frameworks: Annotated[
+        str, typer.Option(help="Frameworks, of a short import.")
+    ] = "onnxruntime,onnx",
+    order: Annotated[
+        str, typer.Option(help="The gate's --order, as in turns; a kind of its own.")
+    ] = "",
     widths: Annotated[int, typer.Option(help="Networks of each, so many cells in a round.")] = 8,
 ) -> None:
     """Measure comparisons of identical code, and print the table of all so far."""
     if store is None and file is None:
-        print("Nothing to read or measure: give --store FILE, --csv FILE, or both.", file=sys.stderr)
+        print(
+            "Nothing to read or measure: give --store FILE, --csv FILE, or both.", file=sys.stderr
+        )
         raise typer.Exit(2)
     known = {(null.run, null.cell): null for null in (read(file) if file else [])}
     if store is not None:
@@ -298,7 +342,10 @@ def main(
                 found, unfinished = nulls_of(opened)
             known |= {(null.run, null.cell): null for null in found}
             if unfinished:
-                print(f"{unfinished} comparisons are unfinished and not in the table; the same command resumes them.")
+                print(
+                    f"{unfinished} comparisons are unfinished and not in the table; the same "
+                    "command resumes them."
+                )
     nulls = sorted(known.values(), key=lambda null: (null.run, null.cell))
     if file is not None and store is not None:
         write(file, nulls)

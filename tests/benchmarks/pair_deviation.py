@@ -3,10 +3,11 @@
     .venv/bin/python tests/benchmarks/pair_deviation.py --store /tmp/deviation.sqlite --frameworks torch,tensorflow
     .venv/bin/python tests/benchmarks/pair_deviation.py --store /tmp/deviation.sqlite      the table alone
 
-Measures `dlbench compare --now --same` for each framework, network and thread count, in each way to make a pair. The
-table has the standard deviation of the log ratio of a pair, its mean (a bias if it is not zero), the seconds that a
-pair took, and the deviation over a minute of measuring: `deviation * sqrt(seconds / 60)`. For pairs in turns it has
-each way to compare: by the median over rounds, the lower quartile of a side's turns, and its fastest turn.
+Measures `dlbench compare --now --same` for each framework, network and thread count, in each way to
+make a pair. The table has the standard deviation of the log ratio of a pair, its mean (a bias if it
+is not zero), the seconds that a pair took, and the deviation over a minute of measuring: `deviation
+* sqrt(seconds / 60)`. For pairs in turns it has each way to compare: by the median over rounds, the
+lower quartile of a side's turns, and its fastest turn.
 """
 
 import math
@@ -68,7 +69,9 @@ batch_size = 16
 """
 
 
-def measure(store: Path, frameworks: str, networks: str, threads: str, order: str, pairs: int) -> None:
+def measure(
+    store: Path, frameworks: str, networks: str, threads: str, order: str, pairs: int
+) -> None:
     """Measure pairs of identical code in one way; a gate of its exit codes says nothing here."""
     suite = store.with_suffix(".toml")
     suite.write_text(SUITE)
@@ -88,12 +91,18 @@ def log_ratio(pair: tuple[Record, Record]) -> float | None:
 def by_polish(pair: tuple[Record, Record]) -> float | None:
     """Return the median over rounds of the log ratio of the turns."""
     first, second = (seconds_by_round(record.outcome) for record in pair)
-    return float(np.median([math.log(second[number] / first[number]) for number in first.keys() & second.keys()]))
+    return float(
+        np.median(
+            [math.log(second[number] / first[number]) for number in first.keys() & second.keys()]
+        )
+    )
 
 
 def by_lower_quartile(pair: tuple[Record, Record]) -> float | None:
     """Return the log ratio of the lower quartiles of the turns."""
-    first, second = (np.quantile(list(seconds_by_round(record.outcome).values()), 0.25) for record in pair)
+    first, second = (
+        np.quantile(list(seconds_by_round(record.outcome).values()), 0.25) for record in pair
+    )
     return float(np.log(second / first))
 
 
@@ -112,7 +121,9 @@ def _percent(values: Sequence[float | None]) -> tuple[str, str]:
 
 def table(store: Path) -> Table:
     """Return the table of what a store has."""
-    shown = Table("cell", "way", "pairs", "step ms", "sd %", "mean %", "s a pair", "sd % a minute", box=None)
+    shown = Table(
+        "cell", "way", "pairs", "step ms", "sd %", "mean %", "s a pair", "sd % a minute", box=None
+    )
     with Store.open(store, create=False) as opened:
         runs = list(opened.runs())
         records = {run.id: list(opened.records(run=run.id)) for run in runs}
@@ -135,17 +146,30 @@ def table(store: Path) -> Table:
         for location, of_pair in locations.items():
             ratios = [of_pair(pair) for pair in pairs]
             deviation, mean = _percent(ratios)
-            minute = "-" if deviation == "-" else f"{float(deviation) * math.sqrt(seconds / 60):.2f}"
+            minute = (
+                "-" if deviation == "-" else f"{float(deviation) * math.sqrt(seconds / 60):.2f}"
+            )
             shown.add_row(
-                name, location, str(len(ratios)), f"{1e3 * step:.1f}", deviation, mean, f"{seconds:.1f}", minute
+                name,
+                location,
+                str(len(ratios)),
+                f"{1e3 * step:.1f}",
+                deviation,
+                mean,
+                f"{seconds:.1f}",
+                minute,
             )
     return shown
 
 
 def main(
     store: Annotated[Path, typer.Option(help="The store of the measurements.")],
-    frameworks: Annotated[str, typer.Option(help="Frameworks to measure, with commas; none: the table alone.")] = "",
-    networks: Annotated[str, typer.Option(help="Networks of this script's suite.")] = "dense,lstm,convolutional",
+    frameworks: Annotated[
+        str, typer.Option(help="Frameworks to measure, with commas; none: the table alone.")
+    ] = "",
+    networks: Annotated[
+        str, typer.Option(help="Networks of this script's suite.")
+    ] = "dense,lstm,convolutional",
     threads: Annotated[str, typer.Option(help="Thread counts.")] = "1,2",
     pairs: Annotated[int, typer.Option(help="Pairs of each cell in each way.")] = 6,
     ways: Annotated[str, typer.Option(help="Ways to make a pair.")] = "sequential,turns",

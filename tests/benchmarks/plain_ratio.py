@@ -1,24 +1,28 @@
-"""Is an adapter's step as fast as a plain hand-written script of the same network in the same framework?
+"""Is an adapter's step as fast as a plain hand-written script of the same network in the same
+framework?
 
     .venv/bin/python tests/benchmarks/plain_ratio.py --frameworks torch --networks fcn5,lstm32 --rounds 5
 
-For each cell, launches of the adapter and of the script of its name in tests/benchmarks/plain alternate in random
-order within a pair, with the same interpreter and environment variables: the adapter tuned, the script as a good
-author writes it. On the CPU both are bound to as many CPUs as threads. Printed: the geometric mean of the pairs'
-ratios of medians (adapter / plain) with Student's 95 % interval over the pairs, or why there is none. Goal: at most
-1.02. Nothing else should run. Where the machine has neighbours, a launch of short steps may fall into a slow time as
-a whole: `--quantile 0.1` compares the samples that a tenth of a launch's are faster than, instead of the medians.
+For each cell, launches of the adapter and of the script of its name in tests/benchmarks/plain
+alternate in random order within a pair, with the same interpreter and environment variables: the
+adapter tuned, the script as a good author writes it. On the CPU both are bound to as many CPUs as
+threads. Printed: the geometric mean of the pairs' ratios of medians (adapter / plain) with
+Student's 95 % interval over the pairs, or why there is none. Goal: at most 1.02. Nothing else
+should run. Where the machine has neighbours, a launch of short steps may fall into a slow time as a
+whole: `--quantile 0.1` compares the samples that a tenth of a launch's are faster than, instead of
+the medians.
 
-The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too, and PyTorch's and JAX's sample:
-`--suite sampling --networks bm-d1024-bipartite,bm-d256-sequential --frameworks torch,jax`. PyTorch's also trains
-spiking networks, loads mini-batches, and trains two workers that exchange rarely (`--frameworks torch:eager`):
+The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too, and PyTorch's
+and JAX's sample: `--suite sampling --networks bm-d1024-bipartite,bm-d256-sequential --frameworks
+torch,jax`. PyTorch's also trains spiking networks, loads mini-batches, and trains two workers that
+exchange rarely (`--frameworks torch:eager`):
 
     --suite spiking --networks lif-r100-t50-i100-o10
     --suite feed --networks pictures --axes placement=loader,loader_workers=1
     --suite sync --networks mlp --axes world_size=2,sync=local:4        and sync=async
 
-On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device cuda:0`, with
-DLBENCH_PYTHON_TORCH naming a build that drives it.
+On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device
+cuda:0`, with DLBENCH_PYTHON_TORCH naming a build that drives it.
 """
 
 import json
@@ -57,7 +61,8 @@ class NoSamplesError(Exception):
 
 
 def order_of(framework: Framework, cell: Cell, network: Network, steps: int) -> LaunchRequest:
-    """Return a launch of the cell with the settings and variables that its tuning chooses, on its CPUs."""
+    """Return a launch of the cell with the settings and variables that its tuning chooses, on its
+    CPUs."""
     given = os.environ.get(f"DLBENCH_PYTHON_{framework.name.upper()}")
     interpreter = Path(given) if given else environment.locate(framework).interpreter
     if interpreter is None or (framework.name not in offered() and not given):
@@ -69,11 +74,15 @@ def order_of(framework: Framework, cell: Cell, network: Network, steps: int) -> 
     settings = framework.launch_settings(cell.mode, chosen)
     cache = str(folders.make_folder(folders.cache_directory(framework)))
     on = None if cpus is None else list(cpus)
-    launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, cache, cpus=on, network=to_data(network))
+    launch = Launch(
+        cell, Protocol(3, steps, steps, 0.0), settings, cache, cpus=on, network=to_data(network)
+    )
     if cell.placement in FED:
         files = launch_files.checked_feeds(network, cell.batch_size, print)
         launch = launch._replace(feed=str(files.folder) if files else None)
-    variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent, chosen)
+    variables = framework.launch_variables(
+        cell.mode, cell.threads, interpreter.parent.parent, chosen
+    )
     return LaunchRequest(launch, interpreter, variables, 900.0)
 
 
@@ -86,7 +95,8 @@ def adapter_samples(order: LaunchRequest) -> list[float]:
 
 
 def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
-    """Return the nanoseconds of a step in each sample of the plain script, which keeps there what it compiles."""
+    """Return the nanoseconds of a step in each sample of the plain script, which keeps there what
+    it compiles."""
     cell, cpus = order.launch.cell, order.launch.cpus
     if not YARDSTICK.with_name(f"{cell.adapter}.py").exists():
         raise NoSamplesError(f"plain script: there is none of {cell.adapter}")
@@ -95,7 +105,14 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
         further = cell.device, cell.loader_workers, cell.sync
-        words = [cell.adapter, cell.network, cell.batch_size, cell.threads, cell.mode, order.launch.protocol.steps]
+        words = [
+            cell.adapter,
+            cell.network,
+            cell.batch_size,
+            cell.threads,
+            cell.mode,
+            order.launch.protocol.steps,
+        ]
         done = subprocess.run(
             [order.interpreter, "-I", YARDSTICK, *map(str, (*words, answer, *further))],
             env=guest_environment({**order.variables, **kept}),
@@ -113,16 +130,27 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
 
 
 def compared(
-    adapter: Callable[[], Sequence[float]], plain: Callable[[], Sequence[float]], rounds: int, quantile: float
+    adapter: Callable[[], Sequence[float]],
+    plain: Callable[[], Sequence[float]],
+    rounds: int,
+    quantile: float,
 ) -> tuple[str, str, str, str]:
-    """Return ratio, interval, number of pairs and verdict of so many pairs of launches; each is printed to stderr."""
+    """Return ratio, interval, number of pairs and verdict of so many pairs of launches; each is
+    printed to stderr."""
     logs = []
     for pair in range(1, rounds + 1):
-        seconds = {measure: np.quantile(measure(), quantile) for measure in random.sample((adapter, plain), 2)}
+        seconds = {
+            measure: np.quantile(measure(), quantile)
+            for measure in random.sample((adapter, plain), 2)
+        }
         logs.append(np.log(seconds[adapter] / seconds[plain]))
         print(f"pair {pair} of {rounds}: {np.exp(logs[-1]):.3f}", file=sys.stderr, flush=True)
     ratio = float(np.exp(np.mean(logs)))
-    half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)) if len(logs) > 1 else float("nan")
+    half = (
+        float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1))
+        if len(logs) > 1
+        else float("nan")
+    )
     low, high = ratio * np.exp(-half), ratio * np.exp(half)
     verdict = "ok" if ratio <= GOAL else ("undecided" if low <= GOAL else "SLOWER")
     return f"{ratio:.3f}", f"{low:.3f} - {high:.3f}", str(len(logs)), verdict
@@ -142,8 +170,8 @@ def main(
 ) -> None:
     """Measure so many pairs of launches of so many samples pair by pair and print one row per cell.
 
-    The suite is the one whose networks these are, the batch size by default the paper's; ``axes`` are further fields of
-    the cells, "world_size=2,sync=local:4".
+    The suite is the one whose networks these are, the batch size by default the paper's; ``axes``
+    are further fields of the cells, "world_size=2,sync=local:4".
     """
     words = [each.partition("=") for each in axes.split(",") if each]
     further = {name: type(Cell._field_defaults[name])(value) for name, _, value in words}
@@ -167,7 +195,9 @@ def main(
                 batch = batch_size or known[network].batch_size
                 named = (framework.name, framework.folder, mode, network, device, threads, batch)
                 try:
-                    order = order_of(framework, Cell(*named, affinity=affinity, **further), known[network], steps)
+                    order = order_of(
+                        framework, Cell(*named, affinity=affinity, **further), known[network], steps
+                    )
                     kept = folders.make_folder(Path(compiled) / framework.name)
                     sides = partial(adapter_samples, order), partial(plain_samples, order, kept)
                     found = compared(*sides, rounds, quantile)

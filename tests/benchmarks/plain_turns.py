@@ -4,10 +4,11 @@
     .venv/bin/python tests/benchmarks/plain_turns.py --task inference --frameworks torch,tensorflow,onnx,openvino \
         --networks fcn5 --batch-sizes 1,16
 
-As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/as_step.py and adapter_as_step.py) in the
-framework's environment, compared by `dlbench gate`: its pairs alternate every 0.025 s, so that a busy machine's noise
-is the same for both. The adapter is tuned, the script as a good author writes it, and both have the variables of the
-tuned row. A ratio above 1 means that the adapter takes longer. Nothing else should run. Goal: 0.98 to 1.02.
+As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/as_step.py and
+adapter_as_step.py) in the framework's environment, compared by `dlbench gate`: its pairs alternate
+every 0.025 s, so that a busy machine's noise is the same for both. The adapter is tuned, the script
+as a good author writes it, and both have the variables of the tuned row. A ratio above 1 means that
+the adapter takes longer. Nothing else should run. Goal: 0.98 to 1.02.
 """
 
 import itertools
@@ -34,7 +35,9 @@ STEPS = Path(__file__).resolve().parent / "plain"
 DLBENCH = Path(sys.executable).with_name("dlbench")
 
 
-def gate(interpreter: Path, launch: dict[str, Any], variables: dict[str, str], words: list[str]) -> dict[str, Any]:
+def gate(
+    interpreter: Path, launch: dict[str, Any], variables: dict[str, str], words: list[str]
+) -> dict[str, Any]:
     """Return what a gate of the plain script against the adapter says, as JSON."""
     given = {**variables, "DLBENCH_PLAIN": json.dumps(launch)}
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +46,9 @@ def gate(interpreter: Path, launch: dict[str, Any], variables: dict[str, str], w
         command += ["--store", Path(folder) / "store.sqlite"]
         for name, value in given.items():
             command += ["--env", f"{name}={value}"]
-        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            list(map(str, command)), stdout=subprocess.PIPE, text=True, check=False
+        )
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -58,10 +63,13 @@ def main(
     threshold: str = "1.25%",
     budget: str = "3m",
 ) -> None:
-    """Compare each framework's default mode on each network, by default at its own mini-batch; print a row for each."""
+    """Compare each framework's default mode on each network, by default at its own mini-batch;
+    print a row for each."""
     known = load("table4").known
     sizes = values.words(batch_sizes) if batch_sizes else [""]
-    table = Table("network", "batch", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None)
+    table = Table(
+        "network", "batch", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None
+    )
     for word in values.words(frameworks):
         framework = find(word)
         mode = modes_meant(framework, "")[0]
@@ -85,7 +93,16 @@ def main(
                 "settings": framework.launch_settings(mode, chosen),
                 "data": to_data(known[network]),
             }
-            words = ["--threads", str(threads), "--tolerance", tolerance, "--threshold", threshold, "--budget", budget]
+            words = [
+                "--threads",
+                str(threads),
+                "--tolerance",
+                tolerance,
+                "--threshold",
+                threshold,
+                "--budget",
+                budget,
+            ]
             answer = gate(interpreter, launch, variables, [*words, "--tuning", "installed"])
             for cell in answer["cells"]:
                 row = [network, str(batch_size), framework.name, cell["verdict"]]

@@ -1,4 +1,5 @@
-"""How much does each tool know after a minute? The same training step by dlbench and by other tools, on one machine.
+"""How much does each tool know after a minute? The same training step by dlbench and by other
+tools, on one machine.
 
     python -m venv /tmp/rivals && /tmp/rivals/bin/pip install torch pytest-benchmark pyperf asv
     sudo apt-get install hyperfine
@@ -6,16 +7,17 @@
         --minutes 1,3,10 --repeats 5
     .venv/bin/python tests/benchmarks/precision_per_minute.py --csv found.csv        the table alone
 
-The step is plain PyTorch on one thread (four layers of 1024 units, mini-batch 64, SGD). The candidate does +0, +2 or
-+5 % more multiplications. Each tool has the same time and is used in its usual way, as far as that fits: dlbench's gate
-in turns and with launches one after the other; two sessions of pytest-benchmark; pyperf's processes and `compare_to`;
-asv's `compare` of two commits in an existing environment; hyperfine over a script of a hundred steps, import included.
-All call a candidate slower beyond 2.5 %, pyperf and asv only where their own test finds it significant.
+The step is plain PyTorch on one thread (four layers of 1024 units, mini-batch 64, SGD). The
+candidate does +0, +2 or +5 % more multiplications. Each tool has the same time and is used in its
+usual way, as far as that fits: dlbench's gate in turns and with launches one after the other; two
+sessions of pytest-benchmark; pyperf's processes and `compare_to`; asv's `compare` of two commits in
+an existing environment; hyperfine over a script of a hundred steps, import included. All call a
+candidate slower beyond 2.5 %, pyperf and asv only where their own test finds it significant.
 
-Tools and effects are measured in turn, in an order drawn anew for each repeat, so that none has the quiet hours. The
-table has the root of the mean square of the ratio's error (of the natural logarithm, in per cent) and how often the
-candidate was called slower. The true ratio of +2 and +5 % is the median that the whole table has for it. Nothing else
-should run.
+Tools and effects are measured in turn, in an order drawn anew for each repeat, so that none has the
+quiet hours. The table has the root of the mean square of the ratio's error (of the natural
+logarithm, in per cent) and how often the candidate was called slower. The true ratio of +2 and +5 %
+is the median that the whole table has for it. Nothing else should run.
 """
 
 import csv
@@ -122,25 +124,39 @@ FIELDS = ("tool", "minutes", "extra", "repeat", "ratio", "slower", "seconds")
 
 
 class Answer(NamedTuple):
-    """A tool's answer: the ratio candidate / baseline, and whether it calls the candidate slower."""
+    """A tool's answer: the ratio candidate / baseline, and whether it calls the candidate
+    slower."""
 
     ratio: float
     slower: bool
 
 
 class Bench:
-    """A folder with the step in every tool's form, and the interpreter that has PyTorch and the tools."""
+    """A folder with the step in every tool's form, and the interpreter that has PyTorch and the
+    tools."""
 
     def __init__(self, python: Path, folder: Path) -> None:
         self.python, self.folder = python, folder
-        for name, text in (("work.py", WORK), ("test_step.py", PYTEST), ("perf.py", PYPERF), ("hundred.py", HYPERFINE)):
+        for name, text in (
+            ("work.py", WORK),
+            ("test_step.py", PYTEST),
+            ("perf.py", PYPERF),
+            ("hundred.py", HYPERFINE),
+        ):
             (folder / name).write_text(text)
 
-    def run(self, *words: object, extra: float = 0.0, check: bool = True) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *words: object, extra: float = 0.0, check: bool = True
+    ) -> "subprocess.CompletedProcess[str]":
         """Run a command in the folder; the step has this much extra work."""
         variables = {**os.environ, "EXTRA": str(extra), "WORK": str(self.folder)}
         done = subprocess.run(
-            [str(word) for word in words], cwd=self.folder, env=variables, capture_output=True, text=True, check=False
+            [str(word) for word in words],
+            cwd=self.folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if check and done.returncode:
             raise RuntimeError(f"{words[0]} failed: {done.stderr[-500:]}")
@@ -151,11 +167,31 @@ def dlbench(bench: Bench, seconds: float, extra: float, order: str) -> Answer:
     """Ask a gate, which ends sooner where it is sure."""
     program = shutil.which("dlbench", path=str(Path(sys.executable).parent)) or "dlbench"
     for name, share in (("baseline", 0.0), ("candidate", extra)):
-        (bench.folder / f"{name}.py").write_text(DLBENCH_STEP.format(name=name, folder=str(bench.folder), extra=share))
+        (bench.folder / f"{name}.py").write_text(
+            DLBENCH_STEP.format(name=name, folder=str(bench.folder), extra=share)
+        )
     with tempfile.TemporaryDirectory() as stores:
         done = bench.run(
-            *(program, "gate", "quick", "--step", "baseline.py", "--candidate-step", "candidate.py", "--threads", "1"),
-            *("--affinity", "oversubscribed", "--python", bench.python, "--order", order, "--allow-different"),
+            *(
+                program,
+                "gate",
+                "quick",
+                "--step",
+                "baseline.py",
+                "--candidate-step",
+                "candidate.py",
+                "--threads",
+                "1",
+            ),
+            *(
+                "--affinity",
+                "oversubscribed",
+                "--python",
+                bench.python,
+                "--order",
+                order,
+                "--allow-different",
+            ),
             *("--budget", f"{seconds:.0f}s", "--store", Path(stores) / "store.sqlite", "--json"),
             check=False,
         )
@@ -170,7 +206,15 @@ def pytest_benchmark(bench: Bench, seconds: float, extra: float) -> Answer:
     medians = []
     for share in (0.0, extra):
         bench.run(
-            *(bench.python, "-m", "pytest", "-q", "test_step.py", "--benchmark-json", "session.json"),
+            *(
+                bench.python,
+                "-m",
+                "pytest",
+                "-q",
+                "test_step.py",
+                "--benchmark-json",
+                "session.json",
+            ),
             *(f"--benchmark-max-time={max(1.0, seconds / 2 - 4):.0f}", "--benchmark-min-rounds=5"),
             extra=share,
         )
@@ -195,9 +239,13 @@ def pyperf(bench: Bench, seconds: float, extra: float) -> Answer:
         runs = json.loads((bench.folder / f"{name}.json").read_text())["benchmarks"][0]["runs"]
         values = [value for run in runs for value in run.get("values", [])]
         means.append(sum(values) / len(values))
-    said = bench.run(bench.python, "-m", "pyperf", "compare_to", "before.json", "after.json", check=False).stdout
+    said = bench.run(
+        bench.python, "-m", "pyperf", "compare_to", "before.json", "after.json", check=False
+    ).stdout
     ratio = means[1] / means[0]
-    return Answer(ratio, ratio > THRESHOLD and "Not significant" not in said and "not significant" not in said)
+    return Answer(
+        ratio, ratio > THRESHOLD and "Not significant" not in said and "not significant" not in said
+    )
 
 
 def asv(bench: Bench, seconds: float, extra: float) -> Answer:
@@ -208,7 +256,15 @@ def asv(bench: Bench, seconds: float, extra: float) -> Answer:
     (project / "benchmarks" / "__init__.py").write_text("")
     (project / "benchmarks" / "step.py").write_text(ASV)
     (project / "asv.conf.json").write_text(
-        json.dumps({"version": 1, "project": "step", "repo": ".", "branches": ["main"], "environment_type": "existing"})
+        json.dumps(
+            {
+                "version": 1,
+                "project": "step",
+                "repo": ".",
+                "branches": ["main"],
+                "environment_type": "existing",
+            }
+        )
     )
     git = ("git", "-C", project, "-c", "user.name=bench", "-c", "user.email=bench@localhost")
     bench.run("git", "init", "-q", "-b", "main", project)
@@ -232,8 +288,12 @@ def asv(bench: Bench, seconds: float, extra: float) -> Answer:
     said = bench.run(*program, "compare", "-f", THRESHOLD, *commits, *config, check=False).stdout
     lines = [line for line in said.splitlines() if "time_step" in line]
     parts = [part.strip() for part in lines[0].split("|")] if lines else []
-    numbers = [float(part.strip("~")) for part in parts if part.strip("~").replace(".", "", 1).isdigit()]
-    return Answer(numbers[-1] if numbers else math.nan, bool(lines) and lines[0].lstrip("| ").startswith("+"))
+    numbers = [
+        float(part.strip("~")) for part in parts if part.strip("~").replace(".", "", 1).isdigit()
+    ]
+    return Answer(
+        numbers[-1] if numbers else math.nan, bool(lines) and lines[0].lstrip("| ").startswith("+")
+    )
 
 
 def hyperfine(bench: Bench, seconds: float, extra: float) -> Answer:
@@ -241,13 +301,17 @@ def hyperfine(bench: Bench, seconds: float, extra: float) -> Answer:
     commands = [f"{bench.python} hundred.py {share}" for share in (0.0, extra)]
     runs = max(2, round(seconds / 2 / 6))
     bench.run("hyperfine", "-N", "--runs", runs, "--export-json", "runs.json", *commands)
-    before, after = (each["mean"] for each in json.loads((bench.folder / "runs.json").read_text())["results"])
+    before, after = (
+        each["mean"] for each in json.loads((bench.folder / "runs.json").read_text())["results"]
+    )
     return Answer(after / before, after / before > THRESHOLD)
 
 
 TOOLS: dict[str, Callable[[Bench, float, float], Answer]] = {
     "dlbench, in turns": lambda bench, seconds, extra: dlbench(bench, seconds, extra, "turns"),
-    "dlbench, sequential": lambda bench, seconds, extra: dlbench(bench, seconds, extra, "sequential"),
+    "dlbench, sequential": lambda bench, seconds, extra: dlbench(
+        bench, seconds, extra, "sequential"
+    ),
     "pytest-benchmark": pytest_benchmark,
     "pyperf": pyperf,
     "asv": asv,
@@ -256,18 +320,28 @@ TOOLS: dict[str, Callable[[Bench, float, float], Answer]] = {
 
 
 def measure(
-    python: Path, file: Path, minutes: list[float], extras: list[float], repeats: int, tools: list[str]
+    python: Path,
+    file: Path,
+    minutes: list[float],
+    extras: list[float],
+    repeats: int,
+    tools: list[str],
 ) -> None:
     """Measure every tool with every time and effect, and add each answer to the file."""
     known = [] if not file.exists() else list(csv.DictReader(file.open()))
-    done = {(row["tool"], float(row["minutes"]), float(row["extra"]), int(row["repeat"])) for row in known}
+    done = {
+        (row["tool"], float(row["minutes"]), float(row["extra"]), int(row["repeat"]))
+        for row in known
+    }
     with file.open("a", newline="") as stream, tempfile.TemporaryDirectory() as folder:
         writer = csv.DictWriter(stream, FIELDS)
         if stream.tell() == 0:
             writer.writeheader()
         bench = Bench(python, Path(folder))
         for repeat in range(repeats):
-            cases = [(tool, time_of, extra) for tool in tools for time_of in minutes for extra in extras]
+            cases = [
+                (tool, time_of, extra) for tool in tools for time_of in minutes for extra in extras
+            ]
             random.Random(repeat).shuffle(cases)
             for tool, time_of, extra in cases:
                 if (tool, time_of, extra, repeat) in done:
@@ -275,7 +349,15 @@ def measure(
                 begun = time.monotonic()
                 answer = TOOLS[tool](bench, 60 * time_of, extra)
                 spent = time.monotonic() - begun
-                values = (tool, time_of, extra, repeat, answer.ratio, int(answer.slower), round(spent, 1))
+                values = (
+                    tool,
+                    time_of,
+                    extra,
+                    repeat,
+                    answer.ratio,
+                    int(answer.slower),
+                    round(spent, 1),
+                )
                 writer.writerow(dict(zip(FIELDS, values, strict=True)))
                 stream.flush()
                 print(*values, flush=True)
@@ -285,36 +367,60 @@ def table(file: Path) -> Table:
     """Return the table of what the file has."""
     with file.open() as stream:
         rows = list(csv.DictReader(stream))
-    shown = Table("tool", "minutes", "extra", "n", "error of the ratio, %", "called slower", "seconds", box=None)
+    shown = Table(
+        "tool",
+        "minutes",
+        "extra",
+        "n",
+        "error of the ratio, %",
+        "called slower",
+        "seconds",
+        box=None,
+    )
     extras = sorted({float(row["extra"]) for row in rows})
     known = [row for row in rows if not math.isnan(float(row["ratio"]))]
     truth = {0.0: 1.0}
     for extra in extras:
-        truth.setdefault(extra, median(float(row["ratio"]) for row in known if float(row["extra"]) == extra))
+        truth.setdefault(
+            extra, median(float(row["ratio"]) for row in known if float(row["extra"]) == extra)
+        )
     for tool in TOOLS:
         for minutes in sorted({float(row["minutes"]) for row in rows}):
             for extra in extras:
                 cases = [
                     row
                     for row in rows
-                    if (row["tool"], float(row["minutes"]), float(row["extra"])) == (tool, minutes, extra)
+                    if (row["tool"], float(row["minutes"]), float(row["extra"]))
+                    == (tool, minutes, extra)
                 ]
                 if not cases:
                     continue
                 errors = [
-                    math.log(float(row["ratio"]) / truth[extra]) for row in cases if not math.isnan(float(row["ratio"]))
+                    math.log(float(row["ratio"]) / truth[extra])
+                    for row in cases
+                    if not math.isnan(float(row["ratio"]))
                 ]
-                error = 100 * math.sqrt(sum(each**2 for each in errors) / len(errors)) if errors else math.nan
+                error = (
+                    100 * math.sqrt(sum(each**2 for each in errors) / len(errors))
+                    if errors
+                    else math.nan
+                )
                 slower = sum(int(row["slower"]) for row in cases)
                 seconds = median(float(row["seconds"]) for row in cases)
                 words = (f"{error:.1f}", f"{slower} of {len(cases)}", f"{seconds:.0f}")
-                shown.add_row(tool, f"{minutes:g}", f"+{100 * extra:.0f} %", str(len(cases)), *words)
+                shown.add_row(
+                    tool, f"{minutes:g}", f"+{100 * extra:.0f} %", str(len(cases)), *words
+                )
     return shown
 
 
 def main(
-    file: Annotated[Path, typer.Option("--csv", help="The file of answers; a measurement adds to it.")],
-    python: Annotated[Path | None, typer.Option(help="An interpreter with PyTorch and the tools.")] = None,
+    file: Annotated[
+        Path, typer.Option("--csv", help="The file of answers; a measurement adds to it.")
+    ],
+    python: Annotated[
+        Path | None, typer.Option(help="An interpreter with PyTorch and the tools.")
+    ] = None,
     minutes: Annotated[str, typer.Option(help="Minutes that each tool has.")] = "1",
     extras: Annotated[str, typer.Option(help="Shares of extra work.")] = "0,0.05",
     repeats: Annotated[int, typer.Option(help="Answers of each tool to each question.")] = 5,

@@ -1,15 +1,17 @@
-"""The gate's rule on comparisons of identical code that others measured: false alarms, and power by slowdowns put in.
+"""The gate's rule on comparisons of identical code that others measured: false alarms, and power by
+slowdowns put in.
 
     .venv/bin/python tests/benchmarks/public_nulls.py touchstone_nulls.csv.xz
 
-The file is a table with columns run, kind, block (a pair), main and feature (seconds, the same code): interleaved
-comparisons by touchstone (github.com/lorenzwalthert/touchstone) on hosted CI runners. Every comparison is judged in
-both directions. Thirty pairs are taken as the gate would get them, its last look after all thirty.
-Five pairs are fewer than a proof needs, so there the rule says nothing; of six runs in a row their pairs are joined.
-Slowdowns are multiplied into one side.
+The file is a table with columns run, kind, block (a pair), main and feature (seconds, the same
+code): interleaved comparisons by touchstone (github.com/lorenzwalthert/touchstone) on hosted CI
+runners. Every comparison is judged in both directions. Thirty pairs are taken as the gate would get
+them, its last look after all thirty. Five pairs are fewer than a proof needs, so there the rule
+says nothing; of six runs in a row their pairs are joined. Slowdowns are multiplied into one side.
 
 median:5%, min:5%   more than 5 % slower by the medians or minima of both sides, interleaved.
-  ... stored        pytest-benchmark's `--benchmark-compare-fail=median:5%` as users have it: against the run before.
+  ... stored        pytest-benchmark's `--benchmark-compare-fail=median:5%` as users have it:
+  against the run before.
 Mann-Whitney        one-sided, p < .01.
 """
 
@@ -56,17 +58,25 @@ OTHERS: dict[str, Callable[[Array], bool]] = {
 
 
 def rule_for(pairs: int) -> Rule:
-    """Return the gate's rule where no more than so many pairs can be had: the last look is after all of them."""
+    """Return the gate's rule where no more than so many pairs can be had: the last look is after
+    all of them."""
     *others, last = DEFAULT.looks
-    return Rule(looks=(*(look for look in others if look.pairs < pairs), replace(last, pairs=min(last.pairs, pairs))))
+    return Rule(
+        looks=(
+            *(look for look in others if look.pairs < pairs),
+            replace(last, pairs=min(last.pairs, pairs)),
+        )
+    )
 
 
 def comparisons(file: Path) -> dict[str, list[Array]]:
-    """Return the comparisons of each kind in order of time, seconds of shape (pairs, 2), joined ones as a kind too."""
+    """Return the comparisons of each kind in order of time, seconds of shape (pairs, 2), joined
+    ones as a kind too."""
     table = pd.read_csv(file, usecols=COLUMNS)
     found = {
         str(kind): [
-            one.sort_values("block")[["main", "feature"]].to_numpy(dtype=float) for _, one in rows.groupby("run")
+            one.sort_values("block")[["main", "feature"]].to_numpy(dtype=float)
+            for _, one in rows.groupby("run")
         ]
         for kind, rows in table.groupby("kind")
     }
@@ -87,10 +97,15 @@ def both_ways(each: list[Array], slowdown: float = 0.0) -> Iterator[Array]:
 
 
 def stored(each: list[Array], slowdown: float = 0.0) -> Rate:
-    """Return how often a side's median exceeds that of the other side in the run before by more than 5 %."""
+    """Return how often a side's median exceeds that of the other side in the run before by more
+    than 5 %."""
     slower = OTHERS["median:5%"]
     return Rate.count(
-        slower(np.column_stack((before[: len(after), 1 - side], after[: len(before), side] * (1 + slowdown))))
+        slower(
+            np.column_stack(
+                (before[: len(after), 1 - side], after[: len(before), side] * (1 + slowdown))
+            )
+        )
         for before, after in pairwise(each)
         for side in (0, 1)
     )
@@ -102,18 +117,25 @@ def percent(rate: Rate) -> str:
 
 
 def main(
-    file: Annotated[Path, typer.Argument(help="CSV, possibly compressed: run, kind, block, main, feature.")],
+    file: Annotated[
+        Path, typer.Argument(help="CSV, possibly compressed: run, kind, block, main, feature.")
+    ],
 ) -> None:
     """Print one table: false alarms and power of the gate and of other rules, by kind."""
     try:
         kinds = comparisons(file)
     except (OSError, ValueError, EOFError) as error:
-        print(f"{file}: not a readable table with the columns {', '.join(COLUMNS)} ({error})", file=sys.stderr)
+        print(
+            f"{file}: not a readable table with the columns {', '.join(COLUMNS)} ({error})",
+            file=sys.stderr,
+        )
         raise typer.Exit(2) from None
     table = Table(
         *("kind", "deviation", "rule", "REGRESSION", "95 % interval", "IMPROVEMENT", "pairs"),
         *(f"finds +{slow:.0%}" for slow in SLOWDOWNS),
-        title=f"{file.name}: identical code, both directions; deviation of a pair's log ratio, robust",
+        title=(
+            f"{file.name}: identical code, both directions; deviation of a pair's log ratio, robust"
+        ),
         box=None,
     )
     for kind, each in kinds.items():
@@ -132,7 +154,10 @@ def main(
                     Rate.count(found.alarm for found in same),
                     str(sum(found.judgement.verdict is Verdict.IMPROVEMENT for found in same)),
                     f"{np.mean([found.pairs for found in same]):.1f}",
-                    [Rate.count(gate(np.log(way), rule).alarm for way in both_ways(each, slow)) for slow in SLOWDOWNS],
+                    [
+                        Rate.count(gate(np.log(way), rule).alarm for way in both_ways(each, slow))
+                        for slow in SLOWDOWNS
+                    ],
                 )
             )
         for title, slower in OTHERS.items():
@@ -144,12 +169,21 @@ def main(
         for title, alarms, improved, cost, powers in rows:
             low, high = (100 * end for end in alarms.interval)
             table.add_row(
-                *(kind, deviation, title, f"{alarms.hits} of {alarms.of}", f"{low:.1f} to {high:.1f} %"),
+                *(
+                    kind,
+                    deviation,
+                    title,
+                    f"{alarms.hits} of {alarms.of}",
+                    f"{low:.1f} to {high:.1f} %",
+                ),
                 *(improved, cost, *map(percent, powers)),
             )
         table.add_section()
     Console(width=170).print(table)
-    print(f"{datetime.now(UTC):%Y-%m-%d}; intervals as if both directions of a comparison were independent")
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d}; intervals as if both directions of a comparison were "
+        "independent"
+    )
 
 
 if __name__ == "__main__":

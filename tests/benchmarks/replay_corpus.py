@@ -1,9 +1,10 @@
-"""Replay the corpus of real launches: false alarms, power, coverage and noise, for the gate and for other rules.
+"""Replay the corpus of real launches: false alarms, power, coverage and noise, for the gate and for
+other rules.
 
     python tests/benchmarks/replay_corpus.py --write
 
-It prints the tables as Markdown and writes them into reports/VERDICTS.md. Seeds are fixed: the same corpus gives the
-same tables. Takes some minutes of CPU time.
+It prints the tables as Markdown and writes them into reports/VERDICTS.md. Seeds are fixed: the same
+corpus gives the same tables. Takes some minutes of CPU time.
 """
 
 import math
@@ -19,18 +20,31 @@ from dlbench.reports.results.verdict import DEFAULT, Verdict
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"
-EXCHANGED = {GATE: 5000}  # comparisons of each framework with sides exchanged at random; of the other rules:
+EXCHANGED = {
+    GATE: 5000
+}  # comparisons of each framework with sides exchanged at random; of the other rules:
 OTHERS_EXCHANGED = 1250
-DRAWN = {GATE: 500}  # gates of each framework and effect, for power, and of each kind of noise; of the other rules:
+DRAWN = {
+    GATE: 500
+}  # gates of each framework and effect, for power, and of each kind of noise; of the other rules:
 OTHERS_DRAWN = 250
 # The corpus has few longer ones.
-WINDOWS = tuple(look.pairs for look in DEFAULT.looks if not look.assumes_normal and look.pairs <= 24)
-SHOWN = (Verdict.REGRESSION, Verdict.CONTENDED, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
+WINDOWS = tuple(
+    look.pairs for look in DEFAULT.looks if not look.assumes_normal and look.pairs <= 24
+)
+SHOWN = (
+    Verdict.REGRESSION,
+    Verdict.CONTENDED,
+    Verdict.INCONCLUSIVE,
+    Verdict.NO_REGRESSION,
+    Verdict.IMPROVEMENT,
+)
 _ADDED = ", ".join(f"+{label[4:]}" for label in EFFECTS)
 
 
 def seeded() -> np.random.Generator:
-    """Return a generator of its own for each table and rule, so that a change of one leaves the others as they are."""
+    """Return a generator of its own for each table and rule, so that a change of one leaves the
+    others as they are."""
     return np.random.default_rng(20261120)
 
 
@@ -57,7 +71,10 @@ def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
     for name, decisions in rules.items():
         rates = {of: replay.alarms(found) for of, found in decisions.items()}
         low, high = rates["independent"].interval
-        row = [name, "{} of {}".format(*rates["independent"]) + f" ({percent(low)} to {percent(high)})"]
+        row = [
+            name,
+            "{} of {}".format(*rates["independent"]) + f" ({percent(low)} to {percent(high)})",
+        ]
         row += [percent(rates[of].value, 2) for of in ("exchanged", "undisturbed")]
         row += [percent(rates[of].value) for of in ("stored", "stored, undisturbed")]
         rows.append([*row, percents(decisions[label] for label in EFFECTS)])
@@ -82,28 +99,35 @@ def noise_table(corpus: Corpus) -> str:
 
 
 def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
-    """Describe the launches, where they were collected, what was added to them, and what the gate spent on them."""
+    """Describe the launches, where they were collected, what was added to them, and what the gate
+    spent on them."""
     launches = corpus.launches
     disturbed = Rate.count(launch.disturbed for launch in launches)
     by_framework = {framework: corpus.pairs(framework, "a", "b") for framework in corpus.frameworks}
     pairs = [pair for found in by_framework.values() for pair in found]
     machine = ", ".join(corpus.machine[label] for label in ("CPU", "Cores", "Virtualisation"))
-    same, slower = (np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5"))
+    same, slower = (
+        np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5")
+    )
     deviations = span(replay.deviation(calm(found)) for found in by_framework.values())
     costs = ", ".join(
-        span(replay.effect(corpus, framework, label).ratio - 1 for framework in by_framework) for label in EFFECTS
+        span(replay.effect(corpus, framework, label).ratio - 1 for framework in by_framework)
+        for label in EFFECTS
     )
     random = seeded()
-    covered = span(replay.coverage(corpus, random, size, OTHERS_EXCHANGED).value for size in WINDOWS)
+    covered = span(
+        replay.coverage(corpus, random, size, OTHERS_EXCHANGED).value for size in WINDOWS
+    )
     return (
-        f"{len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, on {launches[0].started:%Y-%m-%d} ({machine}); "
-        f"{disturbed.hits} ({percent(disturbed.value, 0)} %) were disturbed. Of {len(pairs)} pairs of identical code "
-        f"{len(calm(pairs))} were undisturbed. By framework, a launch deviates by {deviations} % (robust), and work "
-        f"added as {_ADDED} % costs {costs} %.\n\n"
-        f"The gate decided {len(gate['independent'])} independent comparisons, {len(gate['exchanged'])} exchanged and "
-        f"{len(gate['undisturbed'])} undisturbed ones. It took {same:.1f} pairs of identical code on average, "
-        f"{slower:.1f} with 5 % more work. Its intervals over {WINDOWS[0]} to {WINDOWS[-1]} undisturbed pairs cover "
-        f"{covered} %."
+        f"{len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, on "
+        f"{launches[0].started:%Y-%m-%d} ({machine}); {disturbed.hits} "
+        f"({percent(disturbed.value, 0)} %) were disturbed. Of {len(pairs)} pairs of identical code "
+        f"{len(calm(pairs))} were undisturbed. By framework, a launch deviates by {deviations} % "
+        f"(robust), and work added as {_ADDED} % costs {costs} %.\n\nThe gate decided "
+        f"{len(gate['independent'])} independent comparisons, {len(gate['exchanged'])} exchanged "
+        f"and {len(gate['undisturbed'])} undisturbed ones. It took {same:.1f} pairs of identical "
+        f"code on average, {slower:.1f} with 5 % more work. Its intervals over {WINDOWS[0]} to "
+        f"{WINDOWS[-1]} undisturbed pairs cover {covered} %."
     )
 
 
@@ -111,7 +135,11 @@ def report(corpus: Corpus) -> str:
     """Replay everything, and write it down."""
     rules = {
         name: replay.decisions_of(
-            name, corpus, seeded(), EXCHANGED.get(name, OTHERS_EXCHANGED), DRAWN.get(name, OTHERS_DRAWN)
+            name,
+            corpus,
+            seeded(),
+            EXCHANGED.get(name, OTHERS_EXCHANGED),
+            DRAWN.get(name, OTHERS_DRAWN),
         )
         for name in RULES
     }
@@ -119,13 +147,20 @@ def report(corpus: Corpus) -> str:
     unseen = sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow)
     parts = [
         heading(corpus, rules[GATE]),
-        f"Stored: the baseline is {replay.APART} blocks earlier or later. Slowdowns: real extra work, in undisturbed "
-        "pairs drawn with replacement.",
+        (
+            f"Stored: the baseline is {replay.APART} blocks earlier or later. Slowdowns: real extra "
+            "work, in undisturbed pairs drawn with replacement."
+        ),
         rules_table(rules),
-        f"Gates of identical code under noise (last row: 5 % more work), {DRAWN[GATE]} of each framework:",
+        (
+            f"Gates of identical code under noise (last row: 5 % more work), {DRAWN[GATE]} of each "
+            "framework:"
+        ),
         noise_table(corpus),
-        f"Of {len(slow)} launches of identical code more than 5 % slow, {unseen} showed no contention (waiting and "
-        "pressure both below 2 %).",
+        (
+            f"Of {len(slow)} launches of identical code more than 5 % slow, {unseen} showed no "
+            "contention (waiting and pressure both below 2 %)."
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 

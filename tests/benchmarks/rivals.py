@@ -1,10 +1,12 @@
-"""Change points of other detectors with their own defaults, run by an interpreter that has their packages.
+"""Change points of other detectors with their own defaults, run by an interpreter that has their
+packages.
 
     python -m venv /tmp/rivals && /tmp/rivals/bin/pip install apache-otava ruptures changepoint
     /tmp/rivals/bin/python tests/benchmarks/rivals.py < series.json > found.json
 
-Standard input: a JSON object, name of a series -> values. Standard output: detector -> series -> indices of the first
-values after a change, or detector -> the reason why it cannot run. `change_points.py` calls this.
+Standard input: a JSON object, name of a series -> values. Standard output: detector -> series ->
+indices of the first values after a change, or detector -> the reason why it cannot run.
+`change_points.py` calls this.
 """
 
 import json
@@ -16,28 +18,40 @@ import numpy as np
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """Return the values with mean 0 and variance 1, as van den Burg and Williams give them to every detector."""
+    """Return the values with mean 0 and variance 1, as van den Burg and Williams give them to every
+    detector."""
     deviation = values.std()
     return (values - values.mean()) / (deviation if deviation > 0 else 1.0)
 
 
 def pelt(values: np.ndarray) -> list[int]:
-    """Search with ruptures' PELT, defaults; the penalty, which has none, is that of R's changepoint: MBIC's 3 log n."""
+    """Search with ruptures' PELT, defaults; the penalty, which has none, is that of R's
+    changepoint: MBIC's 3 log n."""
     import ruptures
 
-    return ruptures.Pelt().fit(standardised(values)[:, np.newaxis]).predict(pen=3 * math.log(len(values)))[:-1]
+    return (
+        ruptures.Pelt()
+        .fit(standardised(values)[:, np.newaxis])
+        .predict(pen=3 * math.log(len(values)))[:-1]
+    )
 
 
 def bocpd(values: np.ndarray) -> list[int]:
-    """Search with the changepoint library's Bayesian online detector and prior; a mean run length of 100 as R's ocp."""
+    """Search with the changepoint library's Bayesian online detector and prior; a mean run length
+    of 100 as R's ocp."""
     import changepoint
 
     search = changepoint.Bocpd(prior=changepoint.NormalGamma(), lam=100.0)
-    return list(changepoint.map_changepoints([search.step(value) for value in standardised(values).tolist()]))
+    return list(
+        changepoint.map_changepoints(
+            [search.step(value) for value in standardised(values).tolist()]
+        )
+    )
 
 
 def otava(values: np.ndarray) -> list[int]:
-    """Search with Apache Otava's default: e-divisive in windows, then Student's t (Fleming et al. 2023)."""
+    """Search with Apache Otava's default: e-divisive in windows, then Student's t (Fleming et al.
+    2023)."""
     from otava.analysis import compute_change_points
 
     return [int(found.index) for found in compute_change_points(values.tolist())[0]]
@@ -51,15 +65,19 @@ def e_divisive(values: np.ndarray) -> list[int]:
 
 
 def mozilla(values: np.ndarray) -> list[int]:
-    """Search as Mozilla's Perfherder does: peaks of t > 7 between 12 to 24 values before and 12 after a place.
+    """Search as Mozilla's Perfherder does: peaks of t > 7 between 12 to 24 values before and 12
+    after a place.
 
-    Written anew, since it is part of a web application (treeherder) and no package has it: mozdetect offers only
-    detectors for histograms. Nearer values weigh more in the means, linearly; the variances are about those means.
+    Written anew, since it is part of a web application (treeherder) and no package has it:
+    mozdetect offers only detectors for histograms. Nearer values weigh more in the means, linearly;
+    the variances are about those means.
     """
 
     def moments(window: np.ndarray) -> tuple[float, float]:
         mean = float(np.average(window, weights=np.arange(len(window), 0, -1)))
-        return mean, float(np.sum((window - mean) ** 2)) / (len(window) - 1) / len(window) if len(window) > 1 else 0.0
+        return mean, float(np.sum((window - mean) ** 2)) / (len(window) - 1) / len(window) if len(
+            window
+        ) > 1 else 0.0
 
     count, since = len(values), 0
     scores = np.zeros(count)
@@ -90,12 +108,15 @@ RIVALS: dict[str, Callable[[np.ndarray], list[int]]] = {
 
 def main() -> None:
     """Answer with the change points of every detector that can be imported."""
-    series = {name: np.asarray(values, dtype=float) for name, values in json.load(sys.stdin).items()}
+    series = {
+        name: np.asarray(values, dtype=float) for name, values in json.load(sys.stdin).items()
+    }
     found: dict[str, object] = {}
     for name, search in RIVALS.items():
         try:
             found[name] = {
-                key: sorted({int(place) for place in search(values)} - {0}) for key, values in series.items()
+                key: sorted({int(place) for place in search(values)} - {0})
+                for key, values in series.items()
             }
         except ImportError as error:
             found[name] = str(error)

@@ -5,10 +5,11 @@
     python tests/benchmarks/store_speed.py --nights 20              a smaller one, to try it out
     python tests/benchmarks/store_speed.py --url postgresql+psycopg://me@host/empty     beside it a copy on a server
 
-The store is what 500 nights of a suite of 200 cells at 10 launches each leave. Every record's content is that of a
-real launch of a framework (those of the goldens, with their software, parity and thread evidence) with other
-numbers; 2 % of the launches are contended. Each report runs once, which pays for imports too, and then five times, of
-which the medians are printed, in a process of its own. "waiting" is for a CPU that others had: on a quiet machine it is
+The store is what 500 nights of a suite of 200 cells at 10 launches each leave. Every record's
+content is that of a real launch of a framework (those of the goldens, with their software, parity
+and thread evidence) with other numbers; 2 % of the launches are contended. Each report runs once,
+which pays for imports too, and then five times, of which the medians are printed, in a process of
+its own. "waiting" is for a CPU that others had: on a quiet machine it is
 0. The file is warm in the page cache; MB is the peak of the process's memory.
 """
 
@@ -50,19 +51,30 @@ FIRST_NIGHT = datetime(2025, 1, 1, 2, 0, tzinfo=UTC)
 def build(path: Path, nights: int, launches: int) -> None:
     """Fill a new store."""
     with Store.open(REAL, create=False) as store:
-        every = [record for record in store.records() if record.outcome.threads and record.outcome.contention]
+        every = [
+            record
+            for record in store.records()
+            if record.outcome.threads and record.outcome.contention
+        ]
         machines = store.machines()
         runs = {run.id: run for run in store.runs()}
-    one_each = {(record.cell.framework, record.cell.mode): record for record in every if record.run in runs}
+    one_each = {
+        (record.cell.framework, record.cell.mode): record for record in every if record.run in runs
+    }
     templates = [
-        replace(record, cell=record.cell._replace(network=network, batch_size=batch, threads=threads))
+        replace(
+            record, cell=record.cell._replace(network=network, batch_size=batch, threads=threads)
+        )
         for record in list(one_each.values())[:4]
         for network in NETWORKS
         for batch in BATCH_SIZES
         for threads in THREADS
     ]
     run = replace(
-        runs[templates[0].run], suite="nightly", plan=tuple(each.cell for each in templates), launches=launches
+        runs[templates[0].run],
+        suite="nightly",
+        plan=tuple(each.cell for each in templates),
+        launches=launches,
     )
     with Store.open(path) as store:
         store.add_machine(run.machine, machines[run.machine])
@@ -82,7 +94,10 @@ def records_of(run: Run, templates: list[Record], night: int) -> Iterator[Record
             threads, contended, place = record.cell.threads, lot.random() < 0.02, place + 1
             typical = statistics.median(record.outcome.step_seconds()) / threads**0.5
             seconds = typical * level * math.exp(lot.gauss(0.0, 0.01)) * (1.3 if contended else 1.0)
-            samples = [int(seconds * math.exp(lot.gauss(0.0, 0.02)) * 1e9) for _ in record.outcome.samples_ns]
+            samples = [
+                int(seconds * math.exp(lot.gauss(0.0, 0.02)) * 1e9)
+                for _ in record.outcome.samples_ns
+            ]
             wall = sum(samples) * 1e-9
             evidence = record.outcome.threads._replace(
                 requested=threads, framework_says=threads, wall_seconds=wall, cpu_seconds=wall * threads,
@@ -97,12 +112,18 @@ def records_of(run: Run, templates: list[Record], night: int) -> Iterator[Record
                 samples_ns=samples, threads=evidence, contention=others, gemm_flops_per_second=rate
             )
             started = run.started + timedelta(seconds=place)
-            yield replace(record, run=run.id, suite="nightly", launch=launch, started=started, outcome=outcome)
+            yield replace(
+                record, run=run.id, suite="nightly", launch=launch, started=started, outcome=outcome
+            )
 
 
 REPORTS: dict[str, Callable[[Store], object]] = {
-    "report matrix": lambda store: terminal.page_to_terminal(matrix_page(build_matrix(Results.newest([store])))),
-    "compare (records of two runs)": lambda store: [store.records(run=run.id) for run in store.runs()[-2:]],
+    "report matrix": lambda store: terminal.page_to_terminal(
+        matrix_page(build_matrix(Results.newest([store])))
+    ),
+    "compare (records of two runs)": lambda store: [
+        store.records(run=run.id) for run in store.runs()[-2:]
+    ],
     "history (every night of every cell)": lambda store: store.nights(),
     "report runs": lambda store: (store.runs(), store.record_counts()),
 }
@@ -115,7 +136,8 @@ def _waited_for_a_cpu() -> float:
 def measure(path: str, name: str, answer: Any) -> None:
     """Time one report in this process.
 
-    For each repetition: seconds of the wall, on a CPU, and waiting for a CPU that others had; then the peak memory.
+    For each repetition: seconds of the wall, on a CPU, and waiting for a CPU that others had; then
+    the peak memory.
     """
     times = []
     with Store.open(path, create=False) as store:
@@ -134,19 +156,35 @@ def _peak_megabytes() -> float:
 
 
 def copied(path: Path, url: str) -> None:
-    """Copy the store to an empty database, as `dlbench store copy` does, and let the server look at its tables."""
+    """Copy the store to an empty database, as `dlbench store copy` does, and let the server look at
+    its tables."""
     wall, cpu = time.perf_counter(), time.process_time()
     with Store.open(path, create=False) as source, Store.open(url) as target:
         _, records = delivery.copy(source, target)
         with target.engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
-    print(f"{records:,} records copied in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s")
+            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(
+                "VACUUM ANALYZE"
+            )
+    print(
+        f"{records:,} records copied in {time.perf_counter() - wall:.0f} s, "
+        f"{time.process_time() - cpu:.0f} CPU s"
+    )
 
 
 def table_of(path: Path | str) -> Table:
     """Measure every report, each in a process of its own."""
     goal = f"<= {GOAL_SECONDS:g} s"
-    table = Table("report", "first time", "wall s", "CPU s", "waiting s", "wall - waiting", goal, "MB", box=None)
+    table = Table(
+        "report",
+        "first time",
+        "wall s",
+        "CPU s",
+        "waiting s",
+        "wall - waiting",
+        goal,
+        "MB",
+        box=None,
+    )
     fresh = multiprocessing.get_context("spawn")
     for name in REPORTS:
         answer = fresh.SimpleQueue()
@@ -163,8 +201,15 @@ def table_of(path: Path | str) -> Table:
     return table
 
 
-def main(nights: int = 500, launches: int = 10, folder: Path | None = None, url: str = "", keep: bool = False) -> None:
-    """Measure a store of so many nights in this folder (about 4.5 kB a record), and its copy in an empty database."""
+def main(
+    nights: int = 500,
+    launches: int = 10,
+    folder: Path | None = None,
+    url: str = "",
+    keep: bool = False,
+) -> None:
+    """Measure a store of so many nights in this folder (about 4.5 kB a record), and its copy in an
+    empty database."""
     given, folder = folder, folder or Path(tempfile.mkdtemp(prefix="store-speed-"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"nights-{nights}-launches-{launches}.sqlite"
@@ -172,7 +217,10 @@ def main(nights: int = 500, launches: int = 10, folder: Path | None = None, url:
         wall, cpu = time.perf_counter(), time.process_time()
         if not path.exists():
             build(path, nights, launches)
-            print(f"built in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s")
+            print(
+                f"built in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU "
+                "s"
+            )
         count = sum(Store.open(path, create=False).record_counts().values())
         size = path.stat().st_size
         print(f"{count:,} records, {size / 1e9:.2f} GB, {size / count:.0f} bytes a record")

@@ -1,27 +1,32 @@
-"""How long until a suite's cells are known to +-2 %: our planner against fixed protocols, and what each achieves.
+"""How long until a suite's cells are known to +-2 %: our planner against fixed protocols, and what
+each achieves.
 
     dlbench run quick --threads cores --launches 12 --store pool.sqlite
     python tests/benchmarks/time_to_confidence.py pool.sqlite
     python tests/benchmarks/time_to_confidence.py --simulated
 
-The pool is a run with many launches of each cell. Every protocol is replayed on it: a launch is drawn with replacement
-from the cell's launches and its steps with replacement from that launch's steps, and it costs what that launch cost
-(start-up, parity, warm-up) plus the steps drawn. The truth of a cell is the geometric mean of all its launches'
-medians. Replayed, not carried out: pyperf and pytest-benchmark never ran these networks here.
+The pool is a run with many launches of each cell. Every protocol is replayed on it: a launch is
+drawn with replacement from the cell's launches and its steps with replacement from that launch's
+steps, and it costs what that launch cost (start-up, parity, warm-up) plus the steps drawn. The
+truth of a cell is the geometric mean of all its launches' medians. Replayed, not carried out:
+pyperf and pytest-benchmark never ran these networks here.
 
-- ours: blocks of launches until the interval is +-2 % (3 to 20), steps by variance and cost, the variance of launches
-  shared between cells: `suites.run.schedules` and `reports.results.statistics` themselves.
+- ours: blocks of launches until the interval is +-2 % (3 to 20), steps by variance and cost, the
+  variance of launches shared between cells: `suites.run.schedules` and `reports.results.statistics`
+  themselves.
 - each cell alone: the same, each cell by its own launches (how dlbench did it until November 2026).
-- pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many loops as make
-  0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t over processes.
-- pytest-benchmark: its defaults, one process, at least 5 rounds and 1 s; the interval of the median over rounds.
+- pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many
+  loops as make 0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t
+  over processes.
+- pytest-benchmark: its defaults, one process, at least 5 rounds and 1 s; the interval of the median
+  over rounds.
 
-Columns: wall time for all cells; launches of a cell; the interval's half-width (median over cells and replays); the
-real error (its 95 % quantile over replays, the worst cell's in brackets); how often it was 2 % at most; how often the
-interval covered the truth.
+Columns: wall time for all cells; launches of a cell; the interval's half-width (median over cells
+and replays); the real error (its 95 % quantile over replays, the worst cell's in brackets); how
+often it was 2 % at most; how often the interval covered the truth.
 
-``--simulated`` makes the pools: 24 cells with steps of 0.3 to 1.4 s that vary by 2 % within a launch, launches that
-cost 2.5 s and deviate by 0.5 to 5 %, alike in all cells or not.
+``--simulated`` makes the pools: 24 cells with steps of 0.3 to 1.4 s that vary by 2 % within a
+launch, launches that cost 2.5 s and deviate by 0.5 to 5 %, alike in all cells or not.
 """
 
 import math
@@ -63,11 +68,13 @@ def drawn(pool, lot, count):
     return stats, values, stats.startup_seconds + float(values.sum())
 
 
-# Each protocol takes the pools of all cells; it returns for each its launches' steps, and what all cost in seconds.
+# Each protocol takes the pools of all cells; it returns for each its launches' steps, and what all
+# cost in seconds.
 
 
 def ours(pools, lot, shared=True):
-    """Launch until the target is reached, as the planner does: block after block of all cells that need it."""
+    """Launch until the target is reached, as the planner does: block after block of all cells that
+    need it."""
     launches, steps, cost = [[] for _ in pools], [[] for _ in pools], 0.0
     for _ in range(MOST):
         spread = spread_of(launches) if shared else UNKNOWN_SPREAD
@@ -75,7 +82,9 @@ def ours(pools, lot, shared=True):
             if not launches_needed(launches[cell], PRECISION, FEWEST, MOST, spread):
                 continue
             alike = [each for others in launches for each in others]
-            count = samples_of_launch(launches[cell], PROTOCOL.minimum_steps, MOST_STEPS, False, spread, alike)
+            count = samples_of_launch(
+                launches[cell], PROTOCOL.minimum_steps, MOST_STEPS, False, spread, alike
+            )
             stats, values, seconds = drawn(pool, lot, lambda stats, count=count: count)
             median, noise = float(np.median(values)), log_variance(values)
             made = replace(stats, seconds=median, log_variance=noise, samples=len(values))
@@ -128,7 +137,8 @@ PROTOCOLS = {
 
 
 def read(path: str, run: str | None) -> dict[Cell, list[tuple[LaunchStats, np.ndarray]]]:
-    """Return the pool: every cell with at least five launches that gave a number and were not disturbed."""
+    """Return the pool: every cell with at least five launches that gave a number and were not
+    disturbed."""
     with Store.open(path, create=False) as store:
         chosen = run or store.runs()[-1].id
         records = store.records(run=chosen)
@@ -145,7 +155,10 @@ def simulated() -> Iterator[tuple[str, list[list[tuple[LaunchStats, np.ndarray]]
     """Yield pools of known deviation: what they are, and the launches of each cell."""
     cells, launches, steps, within, startup = 24, 200, 50, 0.02, 2.5
     random = np.random.default_rng(20261125)
-    deviations = {f"launches deviate by {each:.1%}": np.full(cells, each) for each in (0.005, 0.01, 0.02, 0.03, 0.05)}
+    deviations = {
+        f"launches deviate by {each:.1%}": np.full(cells, each)
+        for each in (0.005, 0.01, 0.02, 0.03, 0.05)
+    }
     for centre, factor in ((0.01, 1.5), (0.02, 1.5), (0.015, 2.2)):
         unlike = centre * factor ** random.standard_normal(cells)
         deviations[f"by {centre:.1%}, each cell by a factor of {factor} more or less"] = unlike
@@ -155,31 +168,57 @@ def simulated() -> Iterator[tuple[str, list[list[tuple[LaunchStats, np.ndarray]]
         for deviation, level in zip(each, np.geomspace(0.3, 1.4, cells), strict=True):
             medians = level * np.exp(deviation * random.standard_normal(launches))
             samples = medians[:, None] * np.exp(within * random.standard_normal((launches, steps)))
-            pools.append([(LaunchStats(float(np.median(s)), within**2, steps, level, startup), s) for s in samples])
+            pools.append(
+                [
+                    (LaunchStats(float(np.median(s)), within**2, steps, level, startup), s)
+                    for s in samples
+                ]
+            )
         yield name, pools
 
 
-def replayed(pools, protocol, replays: int) -> tuple[float, float, np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean seconds of all cells and launches of one; by replay and cell its half-width, error and coverage."""
+def replayed(
+    pools, protocol, replays: int
+) -> tuple[float, float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean seconds of all cells and launches of one; by replay and cell its half-width,
+    error and coverage."""
     lot, shared = np.random.default_rng(20261120), protocol is ours
-    truth = np.array([math.exp(np.mean([math.log(stats.seconds) for stats, _ in found])) for found in pools])
+    truth = np.array(
+        [math.exp(np.mean([math.log(stats.seconds) for stats, _ in found])) for found in pools]
+    )
     seconds, launches, halves, errors, covered = [], [], [], [], []
     for _ in range(replays):
         steps, cost = protocol(pools, lot)
         summaries = [summarise([values.tolist() for values in of_cell]) for of_cell in steps]
         summaries = with_common_spread(summaries) if shared else summaries
-        ends = np.array([(each.low or each.median, each.median, each.high or each.median) for each in summaries])
+        ends = np.array(
+            [(each.low or each.median, each.median, each.high or each.median) for each in summaries]
+        )
         seconds.append(cost)
         launches.append(np.mean([each.launches for each in summaries]))
         halves.append((ends[:, 2] - ends[:, 0]) / 2 / ends[:, 1])
         errors.append(np.abs(ends[:, 1] / truth - 1))
         covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 2]))
-    return float(np.mean(seconds)), float(np.mean(launches)), np.array(halves), np.array(errors), np.array(covered)
+    return (
+        float(np.mean(seconds)),
+        float(np.mean(launches)),
+        np.array(halves),
+        np.array(errors),
+        np.array(covered),
+    )
 
 
 def show(title: str, pools, replays: int, names: list[str]) -> None:
     """Replay these protocols on the pools of all cells and print the table."""
-    columns = ("protocol", "wall time", "launches", "interval", "real error, 95 %", "<= 2 %", "coverage")
+    columns = (
+        "protocol",
+        "wall time",
+        "launches",
+        "interval",
+        "real error, 95 %",
+        "<= 2 %",
+        "coverage",
+    )
     table = Table(*columns, box=None, title=title, title_justify="left")
     for name in names:
         seconds, launches, halves, errors, covered = replayed(pools, PROTOCOLS[name], replays)
@@ -197,10 +236,14 @@ def show(title: str, pools, replays: int, names: list[str]) -> None:
 
 
 def main(
-    store: Annotated[str, typer.Argument(help="A store with a run of many launches of each cell.")] = "",
+    store: Annotated[
+        str, typer.Argument(help="A store with a run of many launches of each cell.")
+    ] = "",
     run: str | None = None,
     replays: int = 300,
-    simulated_pools: Annotated[bool, typer.Option("--simulated", help="Made-up pools of known deviation.")] = False,
+    simulated_pools: Annotated[
+        bool, typer.Option("--simulated", help="Made-up pools of known deviation.")
+    ] = False,
 ) -> None:
     """Replay every protocol and print the table."""
     if simulated_pools:
@@ -209,7 +252,9 @@ def main(
         return
     pool = read(store, run) if store else {}
     if not pool:
-        raise SystemExit("No cell of this run has five launches: make a pool first (--launches 12).")
+        raise SystemExit(
+            "No cell of this run has five launches: make a pool first (--launches 12)."
+        )
     launches = sorted(len(found) for found in pool.values())
     title = f"{len(pool)} cells, {launches[0]} to {launches[-1]} launches each; {replays} replays"
     show(title, list(pool.values()), replays, list(PROTOCOLS))

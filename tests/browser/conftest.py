@@ -1,6 +1,8 @@
-"""Report pages of the real command, opened from their files in Chromium, and held to what every page must do.
+"""Report pages of the real command, opened from their files in Chromium, and held to what every
+page must do.
 
-A page asks for nothing but itself, says nothing on the console and raises nothing: every test of this folder checks it.
+A page asks for nothing but itself, says nothing on the console and raises nothing: every test of
+this folder checks it.
 """
 
 import shutil
@@ -26,7 +28,9 @@ Show = Callable[..., Page]
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Give one Chromium for all tests; skips where this machine has none."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    found = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if found is None:
         pytest.skip("needs Chromium (Debian: apt-get install chromium)")
     with sync_playwright() as driver:
@@ -58,7 +62,10 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def _carry_out(*words: str) -> None:
-    given, handlers = sys.argv, {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    given, handlers = (
+        sys.argv,
+        {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)},
+    )
     sys.argv = ["dlbench", *words]
     try:
         with pytest.raises(SystemExit) as ended:
@@ -78,9 +85,12 @@ def example(page_of: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="package")
 def machines(page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the page of two machines, with warnings, disturbed launches, and cells without a number."""
+    """Give the page of two machines, with warnings, disturbed launches, and cells without a
+    number."""
     folder = tmp_path_factory.mktemp("stores")
-    stores = [word for name in ("cpu", "elsewhere") for word in ("--store", str(kept_store(folder, name)))]
+    stores = [
+        word for name in ("cpu", "elsewhere") for word in ("--store", str(kept_store(folder, name)))
+    ]
     return page_of(*stores, "--networks", "fcn5")
 
 
@@ -92,11 +102,14 @@ def small(page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def show(browser: Browser) -> Iterator[Show]:
-    """Give the function that opens a page's file; a context of its own for each, with these options."""
+    """Give the function that opens a page's file; a context of its own for each, with these
+    options."""
     said: list[str] = []
     contexts: list[Any] = []
 
-    def open_page(path: Path, fragment: str = "", before: str = "", quiet: bool = True, **options: Any) -> Page:
+    def open_page(
+        path: Path, fragment: str = "", before: str = "", quiet: bool = True, **options: Any
+    ) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         context.set_default_timeout(30_000)
@@ -105,7 +118,12 @@ def show(browser: Browser) -> Iterator[Show]:
             page.on("console", lambda message: said.append(f"console: {message.text}"))
             page.on("pageerror", lambda error: said.append(f"error: {error}"))
             page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
-            page.on("request", lambda request: said.append(f"request: {request.url}") if foreign(request.url) else None)
+            page.on(
+                "request",
+                lambda request: (
+                    said.append(f"request: {request.url}") if foreign(request.url) else None
+                ),
+            )
         if before:
             page.add_init_script(before)
         page.goto(path.as_uri() + fragment)
@@ -114,7 +132,9 @@ def show(browser: Browser) -> Iterator[Show]:
         return page
 
     def foreign(address: str) -> bool:
-        return not address.partition("#")[0].endswith("/report.html") and not address.startswith("blob:")
+        return not address.partition("#")[0].endswith("/report.html") and not address.startswith(
+            "blob:"
+        )
 
     yield open_page
     for each in contexts:

@@ -1,4 +1,5 @@
-"""A cell opens: its numbers, every launch and step, nights, software, and the command that measures it again."""
+"""A cell opens: its numbers, every launch and step, nights, software, and the command that measures
+it again."""
 
 import re
 from collections.abc import Callable
@@ -49,7 +50,9 @@ def test_it_shows_what_its_number_rests_on(show: Show, example: Path, cell: Any)
         expect(lines.nth(place)).to_contain_text(launch["started"].replace("T", " ")[:19])
         expect(lines.nth(place)).to_contain_text(launch["parity"]["verdict"])
     picture = dialog.locator("svg").first
-    dots = picture.locator(".dots").evaluate_all("all => all.map(e => e.getAttribute('d').split('M').length - 1)")
+    dots = picture.locator(".dots").evaluate_all(
+        "all => all.map(e => e.getAttribute('d').split('M').length - 1)"
+    )
     assert dots == [len(launch["samples_ns"]) for launch in cell["launches"]]
     software = data["software"][cell["launches"][0]["software"]]
     for text in (software["version"], software["interpreter"], software["environment"]):
@@ -60,21 +63,29 @@ def test_it_shows_what_its_number_rests_on(show: Show, example: Path, cell: Any)
 
 def test_a_cell_without_a_number_gives_its_reason(show: Show, machines: Path) -> None:
     data = block(machines.read_text(encoding="utf-8"))
-    place, hole = next((place, cell) for place, cell in enumerate(data["cells"]) if cell["status"] != "ok")
+    place, hole = next(
+        (place, cell) for place, cell in enumerate(data["cells"]) if cell["status"] != "ok"
+    )
     page = show(machines)
-    expect(page.locator(f"td[data-cell='{place}']")).to_have_attribute("title", re.compile(re.escape(hole["reason"])))
+    expect(page.locator(f"td[data-cell='{place}']")).to_have_attribute(
+        "title", re.compile(re.escape(hole["reason"]))
+    )
     page.locator(f"td[data-cell='{place}'] a").click()
     expect(page.locator("#cell .reason")).to_contain_text(hole["reason"])
 
 
 @pytest.mark.parametrize("may_write", [True, False])
-def test_its_command_is_copied_or_selected(show: Show, example: Path, cell: Any, may_write: bool) -> None:
+def test_its_command_is_copied_or_selected(
+    show: Show, example: Path, cell: Any, may_write: bool
+) -> None:
     page = show(example, permissions=["clipboard-read", "clipboard-write"] if may_write else [])
     if not may_write:
         page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     dialog = opened(page)
     dialog.locator(".copy").click()
-    expect(dialog.locator("output")).to_have_text(re.compile("^Copied" if may_write else "^Selected"))
+    expect(dialog.locator("output")).to_have_text(
+        re.compile("^Copied" if may_write else "^Selected")
+    )
     text = "navigator.clipboard.readText()" if may_write else "String(getSelection())"
     assert page.evaluate(text) == cell["rerun_command"]
 
@@ -120,11 +131,19 @@ def test_a_cell_has_its_nights_and_the_change(
         for night in range(NIGHTS):
             run = make.run(id=f"night-{night:02}", started=make.START + timedelta(days=night))
             level = SLOWER_BY if night >= SLOWER_FROM else 1.0
-            records = make.launches([level * float(np.exp(noise.normal(0, 0.005))) for _ in range(3)], threads=2)
+            records = make.launches(
+                [level * float(np.exp(noise.normal(0, 0.005))) for _ in range(3)], threads=2
+            )
             records += make.launches(2.0, threads=1) if night == NIGHTS - 1 else []
-            filled.append_runs([(run, [replace(each, run=run.id, started=run.started) for each in records])])
+            filled.append_runs(
+                [(run, [replace(each, run=run.id, started=run.started) for each in records])]
+            )
     path = page_of("--store", str(store))
-    histories = [each["histories"] for each in block(path.read_text(encoding="utf-8"))["cells"] if each["histories"]]
+    histories = [
+        each["histories"]
+        for each in block(path.read_text(encoding="utf-8"))["cells"]
+        if each["histories"]
+    ]
     ((history,),) = histories
     assert (history["kind"], len(history["nights"])) == ("absolute", NIGHTS)
     (change,) = history["changes"]
@@ -134,7 +153,8 @@ def test_a_cell_has_its_nights_and_the_change(
     fields.nth(1).click()
     dialog = page.locator("#cell")
     day = make.START + timedelta(days=SLOWER_FROM)
-    expect(dialog).to_contain_text(re.compile(rf"Since {day:%Y-%m-%d}: 1\.\d+× the time before \(1\.\d+ to 1\.\d+\)\."))  # noqa: RUF001
+    words = rf"Since {day:%Y-%m-%d}: 1\.\d+× the time before \(1\.\d+ to 1\.\d+\)\."  # noqa: RUF001
+    expect(dialog).to_contain_text(re.compile(words))
     assert dialog.locator("figure").nth(1).locator(".dots").count() == NIGHTS
     page.locator("#cell-close").click()
     fields.nth(0).click()

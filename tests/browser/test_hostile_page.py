@@ -32,7 +32,9 @@ def hostile(page_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     with Store.open(folder / "store.sqlite") as store:
         for place, text in enumerate(TEXTS):
-            outcome = make.outcome()._replace(software={text: text, "version": text, "variables": {text: text}})
+            outcome = make.outcome()._replace(
+                software={text: text, "version": text, "variables": {text: text}}
+            )
             odd: dict[str, Any] = {
                 "framework": f"f{place}{text[:300]}",
                 "mode": text,
@@ -43,7 +45,9 @@ def hostile(page_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     note = folder / "note.md"
     note.write_text("\n\n".join(SCRIPTS), encoding="utf-8")
     title = SCRIPTS[1] + HOSTILE[0].replace("\x1b", "")
-    return Path(page_of("--store", str(folder / "store.sqlite"), "--note", str(note), "--title", title))
+    return Path(
+        page_of("--store", str(folder / "store.sqlite"), "--note", str(note), "--title", title)
+    )
 
 
 def test_nothing_runs_and_everything_is_text(show: Show, hostile: Path) -> None:
@@ -55,7 +59,9 @@ def test_nothing_runs_and_everything_is_text(show: Show, hostile: Path) -> None:
         fields.nth(place).click()
         expect(page.locator("#cell")).to_be_visible()
         page.keyboard.press("Escape")
-    page.locator("#choose-view").select_option(index=page.locator("#choose-view option").count() - 1)
+    page.locator("#choose-view").select_option(
+        index=page.locator("#choose-view option").count() - 1
+    )
     page.locator("#filters > summary").click()
     page.locator("#matrix-table td.hole a").first.click()
     page.reload()

@@ -32,7 +32,9 @@ CHANGES = {
 def records() -> Iterator[Any]:
     every = product(range(4), range(10), range(20), (1, 2, 4, 8, 16), (16, 64))
     for machine, network, row, threads, batch in every:
-        seconds = 0.1 * (1 + network) * (1 + row / 10) * (batch / 16) / (1 + threads * (1 - machine / 8))
+        seconds = (
+            0.1 * (1 + network) * (1 + row / 10) * (batch / 16) / (1 + threads * (1 - machine / 8))
+        )
         yield make.record(
             [seconds * each for each in (1, 1.01, 0.99)],
             machine=f"m-{machine}",
@@ -61,8 +63,12 @@ def test_filters_answer_at_once(show: Callable[..., Page], large: Path) -> None:
     driver.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def worked() -> float:
-        metrics = {each["name"]: each["value"] for each in driver.send("Performance.getMetrics")["metrics"]}
-        return 1e3 * sum(metrics[part] for part in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration"))
+        metrics = {
+            each["name"]: each["value"] for each in driver.send("Performance.getMetrics")["metrics"]
+        }
+        return 1e3 * sum(
+            metrics[part] for part in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
+        )
 
     taken: dict[str, float] = {}
     for what, control in CHANGES.items():

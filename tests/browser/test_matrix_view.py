@@ -29,12 +29,18 @@ def rows(page: Page) -> list[str]:
 
 
 def texts(page: Page, where: str = "td[data-cell] a") -> list[str]:
-    return [text.strip() for text in page.locator(f"#matrix-table {where}:visible").all_inner_texts()]
+    return [
+        text.strip() for text in page.locator(f"#matrix-table {where}:visible").all_inner_texts()
+    ]
 
 
 def field(page: Page, row: str, group: int = 0, column: int = 0) -> Any:
     body = page.locator("#matrix-table tbody:not(#means)").nth(group)
-    return body.get_by_role("row", name=re.compile(f"^{re.escape(row)} [★0-9≈-]")).locator("td").nth(column)
+    return (
+        body.get_by_role("row", name=re.compile(f"^{re.escape(row)} [★0-9≈-]"))
+        .locator("td")
+        .nth(column)
+    )
 
 
 def test_every_axis_that_differs_has_a_filter(show: Show, machines: Path) -> None:
@@ -46,7 +52,9 @@ def test_every_axis_that_differs_has_a_filter(show: Show, machines: Path) -> Non
         if len({str(cell[axis.name]) for cell in data["cells"]}) > 1 and not axis.goes_with
     ]
     page.locator("#filters > summary").click()
-    legends = page.locator("#filters legend").evaluate_all("all => all.map(e => e.firstChild.textContent.trim())")
+    legends = page.locator("#filters legend").evaluate_all(
+        "all => all.map(e => e.firstChild.textContent.trim())"
+    )
     assert legends == ["machine", *several, "launches"]
     seconds = [cell["seconds_per_minibatch"] for cell in data["cells"]]
     few = sum(each is not None and not each["covers_launches"] for each in seconds)
@@ -69,7 +77,10 @@ def test_filters_narrow_and_the_address_restores_them(show: Show, example: Path)
     page.wait_for_selector("#matrix-controls:not([hidden])")
     assert texts(page) == before
     # A copied address opens at the matrix.
-    assert page.evaluate("Math.abs(document.getElementById('matrix').getBoundingClientRect().top)") < 60
+    assert (
+        page.evaluate("Math.abs(document.getElementById('matrix').getBoundingClientRect().top)")
+        < 60
+    )
     for _ in range(3):
         page.go_back()
     assert len(texts(page)) == 30
@@ -105,7 +116,10 @@ def test_another_quantity_shows_its_numbers(show: Show, example: Path) -> None:
     seconds = [cell["seconds_per_minibatch"][name] for name in ("median", "low", "high")]
     items = [cell["batch_size"] / each for each in (seconds[0], seconds[2], seconds[1])]
     page = show(example)
-    for title, (value, low, high) in {"Items per second": items, "Seconds per mini-batch": seconds}.items():
+    for title, (value, low, high) in {
+        "Items per second": items,
+        "Seconds per mini-batch": seconds,
+    }.items():
         page.locator("#choose-view").select_option(label=title)
         shown = field(page, "torch eager")
         expect(shown).to_contain_text(number(value))
@@ -133,7 +147,8 @@ def test_ratios_and_their_means_are_those_of_the_reports(show: Show, example: Pa
             assert found.low is not None
             assert found.high is not None
             shown = field(page, row_name(row), group_place)
-            expect(shown).to_contain_text(f"{number(found.value)}×{number(found.low)} to {number(found.high)}")  # noqa: RUF001
+            text = f"{number(found.value)}×{number(found.low)} to {number(found.high)}"  # noqa: RUF001
+            expect(shown).to_contain_text(text)
             pairs.setdefault(row_name(row), []).append((seconds, other.seconds))
     means = page.locator("#means")
     expect(means).to_be_visible()
@@ -173,10 +188,15 @@ def test_ratios_to_a_machine_compare_the_same_cell(show: Show, machines: Path) -
     )
     first, second = list(dict.fromkeys(cell["machine"] for cell in data["cells"]))[:2]
     at = {
-        (cell["machine"], *(cell[name] for name in axes.NAMES)): cell["seconds_per_minibatch"] for cell in data["cells"]
+        (cell["machine"], *(cell[name] for name in axes.NAMES)): cell["seconds_per_minibatch"]
+        for cell in data["cells"]
     }
     pairs = [
-        (place, cell["seconds_per_minibatch"], at.get((second, *(cell[name] for name in axes.NAMES))))
+        (
+            place,
+            cell["seconds_per_minibatch"],
+            at.get((second, *(cell[name] for name in axes.NAMES))),
+        )
         for place, cell in enumerate(data["cells"])
         if cell["machine"] == first
     ]

@@ -1,4 +1,5 @@
-"""A page opens from its file, alone, with and without JavaScript, on a screen and on paper; axe finds nothing."""
+"""A page opens from its file, alone, with and without JavaScript, on a screen and on paper; axe
+finds nothing."""
 
 import csv
 import io
@@ -19,7 +20,9 @@ AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_is_wider_than_the_window(show: Show, example: Path, machines: Path, width: int) -> None:
+def test_no_page_is_wider_than_the_window(
+    show: Show, example: Path, machines: Path, width: int
+) -> None:
     for path in (example, machines):
         page = show(path, viewport={"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -87,17 +90,23 @@ def test_data_and_tables_can_be_saved(show: Show, example: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "width"), [("small", 390), ("example", 1280)])
-def test_axe_finds_no_violation(show: Show, request: pytest.FixtureRequest, name: str, width: int) -> None:
+def test_axe_finds_no_violation(
+    show: Show, request: pytest.FixtureRequest, name: str, width: int
+) -> None:
     # Axe is a script of its own, which the page's policy would forbid: only here may it run.
     path = request.getfixturevalue(name)
-    page = show(path, bypass_csp=True, color_scheme="light", viewport={"width": width, "height": 900})
+    page = show(
+        path, bypass_csp=True, color_scheme="light", viewport={"width": width, "height": 900}
+    )
     page.evaluate(AXE)
     page.locator("#filters > summary").click()
     for where in ("", "#cell"):
         if where:
             page.locator("#matrix-table td:not(.hole) a").first.click()
         assert violations(page, where) == []
-        if name == "small":  # nothing else depends on the scheme, and every page has the same colours
+        if (
+            name == "small"
+        ):  # nothing else depends on the scheme, and every page has the same colours
             page.emulate_media(color_scheme="dark")
             assert violations(page, where, "color-contrast") == []
             page.emulate_media(color_scheme="light")
@@ -115,7 +124,9 @@ def violations(page: Page, where: str, *rules: str) -> list[str]:
 def test_the_first_screen_has_the_picture_and_the_ranking(show: Show, example: Path) -> None:
     page = show(example)
     page.set_viewport_size({"width": 1280, "height": 900})
-    assert page.evaluate("document.querySelector('#overview table').getBoundingClientRect().top") < 900
+    assert (
+        page.evaluate("document.querySelector('#overview table').getBoundingClientRect().top") < 900
+    )
     assert page.locator("#overview svg").count() == page.locator("#overview tbody tr").count() == 2
     label = page.locator("#overview svg").first.get_attribute("aria-label") or ""
     winner = page.locator("#overview tbody tr").first.locator("td").first.inner_text()

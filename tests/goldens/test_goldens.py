@@ -1,4 +1,5 @@
-"""Compare what each report prints for fixed stores, as JSON and in an 80-column terminal, with its recorded output.
+"""Compare what each report prints for fixed stores, as JSON and in an 80-column terminal, with its
+recorded output.
 
 After an intended change, record the outputs again and read the difference:
 
@@ -36,12 +37,16 @@ COMMANDS = {
         f"matrix-cpu-{form}": f"report matrix --store cpu.sqlite --format {form}"
         for form in ("terminal", "markdown", "latex", "csv")
     },
-    "matrix-cpu-json": "report matrix --store cpu.sqlite --networks fcn5 --frameworks torch --threads 1 --json",
+    "matrix-cpu-json": (
+        "report matrix --store cpu.sqlite --networks fcn5 --frameworks torch --threads 1 --json"
+    ),
     "matrix-faults-terminal": "report matrix --store faults.sqlite",
     "matrix-gpu-terminal": "report matrix --store gpu.sqlite",
     "matrix-workers-terminal": "report matrix --store workers.sqlite",
     "threads-cpu-terminal": "report threads --store cpu.sqlite",
-    "threads-cpu-json": "report threads --store cpu.sqlite --networks fcn5 --frameworks torch --json",
+    "threads-cpu-json": (
+        "report threads --store cpu.sqlite --networks fcn5 --frameworks torch --json"
+    ),
     **both("scaling-cpu", "report scaling --store cpu.sqlite"),
     **both("figure1-cpu", "report figure1 --store cpu.sqlite --networks fcn5 --frameworks torch"),
     **both("tables-cpu", "report tables --store cpu.sqlite"),
@@ -78,24 +83,38 @@ def one_line_each(text: str) -> str:
 
 
 def rounded(text: str) -> list[str]:
-    """Return the lines with long numbers at nine digits: libraries of linear algebra differ in the last ones."""
-    return re.sub(r"\d+\.\d{8,}(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text).splitlines()
+    """Return the lines with long numbers at nine digits: libraries of linear algebra differ in the
+    last ones."""
+    return re.sub(
+        r"\d+\.\d{8,}(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text
+    ).splitlines()
 
 
 def unpack(line: str, folder: Path) -> None:
     """Put the stores that a command names into a folder."""
     for word in shlex.split(line):
         if word.endswith(".sqlite"):
-            kept, example = HERE / "stores" / f"{word}.xz", EXAMPLES / word.removesuffix(".sqlite") / "store.sqlite.xz"
+            kept, example = (
+                HERE / "stores" / f"{word}.xz",
+                EXAMPLES / word.removesuffix(".sqlite") / "store.sqlite.xz",
+            )
             packed = kept if kept.exists() else example
             (folder / word).write_bytes(lzma.decompress(packed.read_bytes()))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     unpack(COMMANDS[name], tmp_path)
     monkeypatch.chdir(tmp_path)
-    for variable, value in {"COLUMNS": "80", "LINES": "40", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}.items():
+    for variable, value in {
+        "COLUMNS": "80",
+        "LINES": "40",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "TZ": "UTC",
+    }.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(sys, "argv", ["dlbench", *shlex.split(COMMANDS[name])])
     with pytest.raises(SystemExit) as end:
@@ -104,7 +123,9 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     text = "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
     if text.startswith(("{", "[")):
         text = one_line_each(text)
-    assert end.value.code in (0, None, 1, 6), complaints  # 6: a comparison without a cell measured on both sides
+    assert end.value.code in (0, None, 1, 6), (
+        complaints
+    )  # 6: a comparison without a cell measured on both sides
     recorded = OUTPUTS / f"{name}.txt"
     if os.environ.get("DLBENCH_RECORD"):
         recorded.write_text(text, encoding="utf-8")
@@ -112,7 +133,14 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 
 UNDESCRIBED = {
-    *("stands", "ceiling_now", "not_compared", "common", "operator_start_seconds", "operator_finish_seconds"),
+    *(
+        "stands",
+        "ceiling_now",
+        "not_compared",
+        "common",
+        "operator_start_seconds",
+        "operator_finish_seconds",
+    ),
     "findings",
 }
 """Keys whose own keys are names or numbers, or are those of another report."""
@@ -126,18 +154,30 @@ CHAPTERS = {
 def keys_of(content: Any) -> Iterator[str]:
     if isinstance(content, dict):
         yield from content
-        yield from (key for name, each in content.items() if name not in UNDESCRIBED for key in keys_of(each))
+        yield from (
+            key
+            for name, each in content.items()
+            if name not in UNDESCRIBED
+            for key in keys_of(each)
+        )
     elif isinstance(content, list):
         yield from (key for each in content for key in keys_of(each))
 
 
 @pytest.mark.parametrize(
-    "name", [each for each in COMMANDS if each.endswith("-json") and not each.startswith(("tables", "launches"))]
+    "name",
+    [
+        each
+        for each in COMMANDS
+        if each.endswith("-json") and not each.startswith(("tables", "launches"))
+    ],
 )
 def test_the_schema_describes_each_key(name: str) -> None:
     report = name.partition("-")[0]
     heading = CHAPTERS.get(report, f"report {report} --json")
-    matrix, *chapters = (EXAMPLES.parent / "SCHEMA.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    matrix, *chapters = (
+        (EXAMPLES.parent / "SCHEMA.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    )
     (chapter,) = [each for each in (matrix, *chapters) if heading in each.partition("\n")[0]]
     described = {"", *re.findall(r"`(\w+)`", matrix + chapter)}
     for line in (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8").splitlines():

@@ -37,24 +37,99 @@ IMPORTS = [path.read_bytes() for path in sorted((GOLDENS / "inputs").glob("*.jso
 LINES = [
     shlex.split(line)
     for line in (
-        *re.findall(r'"((?:report|history|compare|export) [^"{]+)"', (GOLDENS / "test_goldens.py").read_text()),
-        *("list --json", "env list", "plan quick", "plan table4 --frameworks torch --threads 1,2,4-8"),
-        *("plan threads --threads 1..4*cpus --json", "import foreign-a1.json --one-run --store made.sqlite"),
+        *re.findall(
+            r'"((?:report|history|compare|export) [^"{]+)"',
+            (GOLDENS / "test_goldens.py").read_text(),
+        ),
+        *(
+            "list --json",
+            "env list",
+            "plan quick",
+            "plan table4 --frameworks torch --threads 1,2,4-8",
+        ),
+        *(
+            "plan threads --threads 1..4*cpus --json",
+            "import foreign-a1.json --one-run --store made.sqlite",
+        ),
     )
 ]
-REPORTS = ("matrix", "threads", "scaling", "progress", "figure1", "tables", "ceilings", "runs", "claims", "rnn")
+REPORTS = (
+    "matrix",
+    "threads",
+    "scaling",
+    "progress",
+    "figure1",
+    "tables",
+    "ceilings",
+    "runs",
+    "claims",
+    "rnn",
+)
 
 
 NUMBERS = (
-    *("0", "-1", "1e999", "nan", "-inf", "1e-320", "99999999999999999999999999", "0x10", "1_000", "٣"),
+    *(
+        "0",
+        "-1",
+        "1e999",
+        "nan",
+        "-inf",
+        "1e-320",
+        "99999999999999999999999999",
+        "0x10",
+        "1_000",
+        "٣",
+    ),
     *("2147483648", "9223372036854775808", "1" * 5000, "1e308", "true", "1979-05-27"),
 )
 TEXTS = (
-    *("", " ", "\x00", "\x1b[31mred\x1b[0m", "\r\n", "a" * 20_000, "ü\u202e", "\ud800", "'\"", "{}", "{0}", "%s"),
-    *("../x", "$(id)", "*", "[", "](http://x)", "\\", "a,b", "-", "--", "=", ":", "~nobody-at-all", "\ufeff", "null"),
+    *(
+        "",
+        " ",
+        "\x00",
+        "\x1b[31mred\x1b[0m",
+        "\r\n",
+        "a" * 20_000,
+        "ü\u202e",
+        "\ud800",
+        "'\"",
+        "{}",
+        "{0}",
+        "%s",
+    ),
+    *(
+        "../x",
+        "$(id)",
+        "*",
+        "[",
+        "](http://x)",
+        "\\",
+        "a,b",
+        "-",
+        "--",
+        "=",
+        ":",
+        "~nobody-at-all",
+        "\ufeff",
+        "null",
+    ),
 )
 VALUES: tuple[Any, ...] = (
-    *(None, True, 0, -1, 2**31, 2**63, 10**30, -(10**30), 1.5, 1e308, 5e-324, float("nan"), float("-inf")),
+    *(
+        None,
+        True,
+        0,
+        -1,
+        2**31,
+        2**63,
+        10**30,
+        -(10**30),
+        1.5,
+        1e308,
+        5e-324,
+        float("nan"),
+        float("-inf"),
+    ),
     *("", "x", "\x00", "\x1b[31m", "\n", "a" * 10_000, "\ud800", "nan", "💥"),
     *([], [[]], {}, [None], {"": None}, {"a": {"a": {"a": []}}}, [1, 2, 3], ["x"], {"x": 1}),
 )
@@ -69,22 +144,38 @@ def of_bytes(content: bytes, random: Random) -> bytes:
         inserted = random.choice((*NUMBERS, *TEXTS)).encode("utf-8", errors="surrogatepass")
         kept = bytes(damaged[begin:end])
         damaged[begin:end] = random.choice(
-            (b"", kept * 2, kept * 300, random.randbytes(end - begin), bytes(end - begin), kept + inserted)
+            (
+                b"",
+                kept * 2,
+                kept * 300,
+                random.randbytes(end - begin),
+                bytes(end - begin),
+                kept + inserted,
+            )
         )
         if damaged:
-            damaged[random.randrange(len(damaged))] ^= random.choice((0, 0, 1 << random.randrange(8)))
-    return bytes(damaged[: random.randrange(len(damaged) + 1)] if random.random() < 0.1 else damaged)
+            damaged[random.randrange(len(damaged))] ^= random.choice(
+                (0, 0, 1 << random.randrange(8))
+            )
+    return bytes(
+        damaged[: random.randrange(len(damaged) + 1)] if random.random() < 0.1 else damaged
+    )
 
 
 def of_lines(content: bytes, random: Random) -> bytes:
-    """Return a text with lines lost, doubled or swapped, a value exchanged, or in another encoding."""
+    """Return a text with lines lost, doubled or swapped, a value exchanged, or in another
+    encoding."""
     lines = content.decode("utf-8", errors="replace").splitlines() or [""]
     for _ in range(random.choice((1, 1, 2, 3))):
         place, other = random.randrange(len(lines)), random.randrange(len(lines))
         key = lines[place].partition("=")[0].strip()
         depth = random.choice((5, 60, 2000))
-        new = random.choice((f"{key} = {_toml(random)}", f"{key}x = {_toml(random)}", f"{key} = {'[' * depth}1"))
-        lines[place : place + 1] = random.choice(([], [lines[place]] * 2, [lines[other]], [new], [new, lines[place]]))
+        new = random.choice(
+            (f"{key} = {_toml(random)}", f"{key}x = {_toml(random)}", f"{key} = {'[' * depth}1")
+        )
+        lines[place : place + 1] = random.choice(
+            ([], [lines[place]] * 2, [lines[other]], [new], [new, lines[place]])
+        )
         lines = lines or [""]
     encoding = random.choice(("utf-8",) * 12 + ("utf-16", "utf-8-sig", "latin-1"))
     return "\n".join([*lines, ""]).encode(encoding, errors="replace")
@@ -93,7 +184,9 @@ def of_lines(content: bytes, random: Random) -> bytes:
 def _toml(random: Random) -> str:
     number, text = random.choice(NUMBERS), random.choice(TEXTS)
     quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return random.choice((number, quoted, f"[{number}]", f"[{quoted}, {number}]", f"{{ a = {number} }}", "[]", '"""'))
+    return random.choice(
+        (number, quoted, f"[{number}]", f"[{quoted}, {number}]", f"{{ a = {number} }}", "[]", '"""')
+    )
 
 
 def of_tree(tree: Any, random: Random) -> Any:
@@ -101,8 +194,15 @@ def of_tree(tree: Any, random: Random) -> Any:
     changed = copy.deepcopy(tree)
     for _ in range(random.choice((1, 1, 2, 3))):
         holder, key, inner = None, None, changed
-        while isinstance(inner, dict | list) and inner and (holder is None or random.random() < 0.75):
-            holder, key = inner, random.choice(list(inner)) if isinstance(inner, dict) else random.randrange(len(inner))
+        while (
+            isinstance(inner, dict | list) and inner and (holder is None or random.random() < 0.75)
+        ):
+            holder, key = (
+                inner,
+                random.choice(list(inner))
+                if isinstance(inner, dict)
+                else random.randrange(len(inner)),
+            )
             inner = holder[key]
         if holder is None:
             return random.choice(VALUES)
@@ -110,21 +210,26 @@ def of_tree(tree: Any, random: Random) -> Any:
         for _ in range(random.choice((1, 70, 150))):
             nested = [nested]
         scaled = inner * 1e30 if type(inner) is int or isinstance(inner, float) else str(inner)
-        holder[key] = copy.deepcopy(random.choice((*[random.choice(VALUES) for _ in range(4)], nested, scaled)))
+        holder[key] = copy.deepcopy(
+            random.choice((*[random.choice(VALUES) for _ in range(4)], nested, scaled))
+        )
         if random.random() < 0.15:
             del holder[key]
     return changed
 
 
 def of_words(words: Sequence[str], others: Sequence[Sequence[str]], random: Random) -> list[str]:
-    """Return a command line with words lost, doubled, changed, or taken from other command lines."""
+    """Return a command line with words lost, doubled, changed, or taken from other command
+    lines."""
     changed = list(words)
     for _ in range(random.choice((1, 1, 2, 3))):
         place, other = random.randint(1, len(changed)), random.choice(others)
         word = changed[place] if place < len(changed) else ""
         at = random.randrange(len(word) + 1)
         # No terminal gives a zero byte; bytes that are not UTF-8 arrive as Python reads them.
-        strange = random.choice((*NUMBERS, *TEXTS)).replace("\ud800", "\udcff").replace("\x00", "\x01")
+        strange = (
+            random.choice((*NUMBERS, *TEXTS)).replace("\ud800", "\udcff").replace("\x00", "\x01")
+        )
         changed[place : place + 1] = random.choice(
             (
                 [],
@@ -140,25 +245,36 @@ def of_words(words: Sequence[str], others: Sequence[Sequence[str]], random: Rand
 def of_rows(path: Path, random: Random) -> None:
     """Damage a store: rubbish inside a record, a column of another type, lost rows and tables."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        table = random.choice([each for each in tables if not each.startswith("sqlite_")] + ["records"] * 6)
+        tables = [
+            row[0]
+            for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        table = random.choice(
+            [each for each in tables if not each.startswith("sqlite_")] + ["records"] * 6
+        )
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         rows = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]
         texts = [each for each in columns if each in ("content", "description")]
         kind = random.random()
-        with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeError):  # SQLite refuses some values
+        with contextlib.suppress(
+            sqlite3.Error, OverflowError, UnicodeError
+        ):  # SQLite refuses some values
             if kind < 0.06:
                 connection.execute(f"DROP TABLE {table}" if kind < 0.03 else f"DELETE FROM {table}")
             elif rows and texts and kind < 0.8:
                 row = random.choice(rows)
-                (text,) = connection.execute(f"SELECT {texts[0]} FROM {table} WHERE rowid = ?", (row,)).fetchone()
+                (text,) = connection.execute(
+                    f"SELECT {texts[0]} FROM {table} WHERE rowid = ?", (row,)
+                ).fetchone()
                 new = json.dumps(of_tree(json.loads(text), random))
                 connection.execute(f"UPDATE {table} SET {texts[0]} = ? WHERE rowid = ?", (new, row))
             elif rows:
                 value = random.choice(VALUES)
                 value = value if isinstance(value, str | int | float | None) else json.dumps(value)
                 row = random.choice(rows)
-                connection.execute(f"UPDATE {table} SET {random.choice(columns)} = ? WHERE rowid = ?", (value, row))
+                connection.execute(
+                    f"UPDATE {table} SET {random.choice(columns)} = ? WHERE rowid = ?", (value, row)
+                )
 
 
 # Kinds of input.
@@ -179,7 +295,13 @@ def store(folder: Path, random: Random) -> list[str]:
         path.write_bytes(content)
         of_rows(path, random)
     reports = [["report", name, "--json"] for name in REPORTS]
-    commands = [*reports, ["history"], ["export"], ["compare", "previous", "latest"], ["plan", "quick"]]
+    commands = [
+        *reports,
+        ["history"],
+        ["export"],
+        ["compare", "previous", "latest"],
+        ["plan", "quick"],
+    ]
     return [*random.choice(commands), "--store", path.name]
 
 
@@ -194,7 +316,9 @@ def imported(folder: Path, random: Random) -> list[str]:
 
 def claim(folder: Path, random: Random) -> list[str]:
     way = random.choice((of_bytes, of_lines))
-    (folder / "mine.toml").write_bytes(way((GOLDENS / "inputs" / "claim.toml").read_bytes(), random))
+    (folder / "mine.toml").write_bytes(
+        way((GOLDENS / "inputs" / "claim.toml").read_bytes(), random)
+    )
     return ["report", "claims", "--reference", "shi2016", "--claim", "mine.toml"]
 
 
@@ -203,9 +327,20 @@ def adapter(folder: Path, random: Random) -> list[str]:
     mine.mkdir()
     (mine / "adapter.py").write_text("ADAPTER = None\n")
     (mine / "requirements.lock").write_text("mine==1.0\n")
-    sound = re.sub(rb'^name *= *"[^"]*"', b'name = "mine"', random.choice(FRAMEWORKS), count=1, flags=re.MULTILINE)
+    sound = re.sub(
+        rb'^name *= *"[^"]*"',
+        b'name = "mine"',
+        random.choice(FRAMEWORKS),
+        count=1,
+        flags=re.MULTILINE,
+    )
     (mine / "framework.toml").write_bytes(random.choice((of_bytes, of_lines))(sound, random))
-    commands = (["list"], ["list", "--json"], ["plan", "quick", "--frameworks", "mine:*"], ["env", "list"])
+    commands = (
+        ["list"],
+        ["list", "--json"],
+        ["plan", "quick", "--frameworks", "mine:*"],
+        ["env", "list"],
+    )
     return [*random.choice(commands), "--adapter", "mine=adapter"]
 
 
@@ -214,11 +349,17 @@ def words(folder: Path, random: Random) -> list[str]:
     changed = of_words(line, LINES, random)
     for name in {word.rpartition("=")[2] for word in changed}:
         if (GOLDENS / "stores" / f"{name}.xz").is_file() and name.endswith(".sqlite"):
-            (folder / name).write_bytes(lzma.decompress((GOLDENS / "stores" / f"{name}.xz").read_bytes()))
+            (folder / name).write_bytes(
+                lzma.decompress((GOLDENS / "stores" / f"{name}.xz").read_bytes())
+            )
         elif name.endswith(".json") and (GOLDENS / "inputs" / name).is_file():
             shutil.copy(GOLDENS / "inputs" / name, folder)
     # Words that could write outside the folder, measure or build are not given.
-    return line if any("/" in word for word in changed) or "--now" in changed or changed[:1] != line[:1] else changed
+    return (
+        line
+        if any("/" in word for word in changed) or "--now" in changed or changed[:1] != line[:1]
+        else changed
+    )
 
 
 def complaint(code: int, out: str, err: str) -> str:
@@ -226,7 +367,9 @@ def complaint(code: int, out: str, err: str) -> str:
     lines = err.splitlines()
     if code not in range(7) or "Traceback" in err:
         return f"exit code {code}: {err[-3000:]}"
-    if code in (2, 3, 4) and not ("Usage: " in out or (lines and lines[-1].startswith("dlbench: "))):
+    if code in (2, 3, 4) and not (
+        "Usage: " in out or (lines and lines[-1].startswith("dlbench: "))
+    ):
         return f"exit code {code} without a reason: {err[:500]}"
     if len(lines) > MOST_LINES or len(err) > MOST_CHARACTERS:
         return f"{len(lines)} lines, {len(err)} characters: {err[:300]}"
@@ -271,7 +414,9 @@ def test_a_damaged_input_ends_in_words_and_a_documented_code(
         ("x.json", ["import", "x.json"], 2),
     ],
 )
-def test_what_is_no_file_is_not_waited_for(command, tmp_path: Path, kind, name, words, code) -> None:
+def test_what_is_no_file_is_not_waited_for(
+    command, tmp_path: Path, kind, name, words, code
+) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     (path.parent / "adapter.py").touch()

@@ -1,4 +1,5 @@
-"""Every command that writes, on a disk that is full or read-only: one line, a documented code, nothing half-written.
+"""Every command that writes, on a disk that is full or read-only: one line, a documented code,
+nothing half-written.
 
 Root's right to mount is needed.
 """
@@ -34,7 +35,10 @@ COMMANDS = {
     "reports of a comparison": "compare 20261122T140656-32ed51 --store gates.sqlite "
     "--write r.md --write r.json --write r.xml --write r.csv",
     "a picture": "report progress --store cpu.sqlite --plot drawn.svg",
-    "two sides": "compare --now --suite mine.toml --same --frameworks null --pairs 3 --store new.sqlite --write r.md",
+    ("two sides"): (
+        "compare --now --suite mine.toml --same --frameworks null --pairs 3 --store new.sqlite "
+        "--write r.md"
+    ),
     "a list": "list",
     "a report": "report matrix --store gates.sqlite",
     "a plan": "plan mine.toml --store gates.sqlite",
@@ -49,10 +53,11 @@ def mount(target: Path | str, kind: str, flags: int, options: str = "") -> None:
 
 
 def on_own_disk(folder: Path, free: int | None, action: Callable[[], Any]) -> Any:
-    """Return what an action returns that sees a disk of 8 MB at ``folder`` with so much room, or one to be read only.
+    """Return what an action returns that sees a disk of 8 MB at ``folder`` with so much room, or
+    one to be read only.
 
-    It is carried out in a fork, which alone sees that disk, and must return what JSON knows; skips where none can be
-    mounted. The disk holds a suite, two stores and a file of pytest-benchmark.
+    It is carried out in a fork, which alone sees that disk, and must return what JSON knows; skips
+    where none can be mounted. The disk holds a suite, two stores and a file of pytest-benchmark.
     """
     answer = folder.parent / "answer.json"
     child = os.fork()
@@ -69,7 +74,9 @@ def on_own_disk(folder: Path, free: int | None, action: Callable[[], Any]) -> An
             (folder / "mine.toml").write_text(suite_of_null(step_seconds=0.0005, protocol=BRIEF))
             shutil.copy(KEPT / "inputs" / "foreign-a1.json", folder)
             for name in ("gates.sqlite", "cpu.sqlite"):
-                (folder / name).write_bytes(lzma.decompress((KEPT / "stores" / f"{name}.xz").read_bytes()))
+                (folder / name).write_bytes(
+                    lzma.decompress((KEPT / "stores" / f"{name}.xz").read_bytes())
+                )
             (folder / "home" / "tmp").mkdir(parents=True)
             share_digests(folder / "home")
             mount(folder, "", _REMOUNT | _READ_ONLY) if free is None else fill(folder, free)
@@ -96,7 +103,8 @@ def fill(folder: Path, free: int) -> None:
 
 
 def carry_out(folder: Path, output: Path, *words: str) -> tuple[int, str]:
-    """Run a command in a folder that holds its home and temporary files too: exit code, and what it complains of."""
+    """Run a command in a folder that holds its home and temporary files too: exit code, and what it
+    complains of."""
     _, status = os.waitpid(fork_command(folder, output, *words), 0)
     return os.waitstatus_to_exitcode(status), (output / "err").read_text()
 
@@ -123,10 +131,18 @@ def give(folder: Path, output: Path, words: str) -> dict[str, Any]:
     if "filler" in given:
         (folder / "filler").unlink()
     made = [path for path in folder.iterdir() if path.is_file() and path.name not in given]
-    left = [path.name for path in made if not path.name.endswith(("-wal", "-shm", "-journal")) and not whole(path)]
+    left = [
+        path.name
+        for path in made
+        if not path.name.endswith(("-wal", "-shm", "-journal")) and not whole(path)
+    ]
     with Store.open(folder / "gates.sqlite", create=False) as store:
         kept = len(store.records()) > 0
-    temporary = [path.name for path in folder.rglob("*") if path.suffix == ".part" or path.name.startswith("dlbench-")]
+    temporary = [
+        path.name
+        for path in folder.rglob("*")
+        if path.suffix == ".part" or path.name.startswith("dlbench-")
+    ]
     return {"code": code, "said": said, "left": left, "kept": kept, "temporary": temporary}
 
 
@@ -153,7 +169,9 @@ def test_a_disk_that_takes_no_more_costs_one_line_and_leaves_nothing_half_writte
     assert (found["left"], found["kept"], found["temporary"]) == ([], True, [])
 
 
-@pytest.mark.parametrize("words", [("report", "matrix"), ("report", "matrix", "--json"), ("export",), ("history",)])
+@pytest.mark.parametrize(
+    "words", [("report", "matrix"), ("report", "matrix", "--json"), ("export",), ("history",)]
+)
 def test_output_onto_a_full_disk_is_an_error(disk, words):
     def give_full() -> list[Any]:
         (disk / "err").symlink_to(disk.parent / "err")
@@ -162,4 +180,6 @@ def test_output_onto_a_full_disk_is_an_error(disk, words):
     code, said = on_own_disk(disk, 0, give_full)
     assert code == 2
     assert "Traceback" not in said
-    assert said.splitlines()[-1].startswith("dlbench: the output cannot be written: No space left on device")
+    assert said.splitlines()[-1].startswith(
+        "dlbench: the output cannot be written: No space left on device"
+    )

@@ -1,4 +1,5 @@
-"""kill -9 at random moments: no record is lost or doubled, and a resumed run ends like an undisturbed one.
+"""kill -9 at random moments: no record is lost or doubled, and a resumed run ends like an
+undisturbed one.
 
 python3 suites/bootstrap.py kills --count 1000        so many runs, each killed two to four times
 """
@@ -82,7 +83,9 @@ def session(folder, kind, words, random):
     """Carry out one session of a run that is killed in this way, or ends before."""
     if kind == "write":
         which, before = random.randint(1, 9), random.random() < 0.5
-        pid = fork_command(folder, folder / "output", *words, first=lambda: die_in_write(which, before))
+        pid = fork_command(
+            folder, folder / "output", *words, first=lambda: die_in_write(which, before)
+        )
         assert ended(pid) in (0, -signal.SIGKILL)
         return
     pid = fork_command(folder, folder / "output", *words)
@@ -102,7 +105,8 @@ def session(folder, kind, words, random):
 
 
 def records_in(folder):
-    """Return the runs and records of the store, which must be sound; none where there is no store yet."""
+    """Return the runs and records of the store, which must be sound; none where there is no store
+    yet."""
     try:
         with Store.open(folder / "dlbench.sqlite", create=False) as store:
             runs, records = store.runs(), store.records()
@@ -157,8 +161,12 @@ PAIRS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "4", "
 
 
 # Two launches that are ended lose the most; Ctrl-C of an ordinary run is tried in test_command.py.
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
-def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+)
+def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.02, protocol={"steps": 10}))
     (tmp_path / "output").mkdir()
     pid = fork_command(tmp_path, tmp_path / "output", *PAIRS)

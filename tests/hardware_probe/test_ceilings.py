@@ -59,7 +59,12 @@ def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(
-    rates=st.dictionaries(st.integers(1, 64), st.tuples(st.floats(1, 1e15), st.floats(1, 1e13)), min_size=1, max_size=8)
+    rates=st.dictionaries(
+        st.integers(1, 64),
+        st.tuples(st.floats(1, 1e15), st.floats(1, 1e13)),
+        min_size=1,
+        max_size=8,
+    )
 )
 def test_a_ceiling_never_falls(rates: dict[int, tuple[float, float]]) -> None:
     ceilings = Ceilings(tuple(ceiling(threads, *rates[threads]) for threads in sorted(rates)))
@@ -76,14 +81,19 @@ def test_a_ceiling_never_falls(rates: dict[int, tuple[float, float]]) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("echo 'No module named numpy' >&2; exit 1", r"exit status 1\): No module named numpy.*needs NumPy"),
+        (
+            "echo 'No module named numpy' >&2; exit 1",
+            r"exit status 1\): No module named numpy.*needs NumPy",
+        ),
         ("kill -SEGV $$", r"exit status -11\): no message"),
         ("exec sleep 60", "longer than 0.5 s: .* too busy"),
     ],
 )
 def test_interpreters_that_fail(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(ProbeError, match=message):
-        measure([1], python=script(tmp_path / "python", f"#!/bin/sh\n{body}\n"), timeout_seconds=0.5)
+        measure(
+            [1], python=script(tmp_path / "python", f"#!/bin/sh\n{body}\n"), timeout_seconds=0.5
+        )
 
 
 def test_the_worker_s_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +122,9 @@ def test_a_failing_thread_does_not_hang_the_worker(tmp_path: Path) -> None:
         "worker.np.ones = failing\n"
         "worker.bandwidth(2, 0.01, 1 << 20)\n"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
     assert answer.returncode == 1
     assert b"one too many" in answer.stderr
 

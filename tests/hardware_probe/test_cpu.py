@@ -25,7 +25,12 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys
 def test_two_sockets_with_smt(tmp_path: Path) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon()))
     assert cpu.model == "Intel(R) Xeon(R) CPU E5-2630 v3 @ 2.40GHz"
-    assert (cpu.sockets, cpu.physical_cores, cpu.logical_cpus, cpu.threads_per_core) == (2, 16, 32, 2)
+    assert (cpu.sockets, cpu.physical_cores, cpu.logical_cpus, cpu.threads_per_core) == (
+        2,
+        16,
+        32,
+        2,
+    )
     assert cpu.core_siblings[:2] == ((0, 16), (1, 17))
     assert cpu.numa_nodes == 2
     assert cpu.caches == (
@@ -38,11 +43,11 @@ def test_two_sockets_with_smt(tmp_path: Path) -> None:
     assert cpu.instruction_sets == ("avx", "avx2", "f16c", "fma", "sse4_2")
     assert cpu.frequency == Frequency(1200.0, 3200.0, 2415.5, "performance", True)
     assert cpu.architecture == "x86_64"
-    assert (cpu.virtualisation.kind, cpu.virtualisation.hypervisor, cpu.virtualisation.container) == (
-        "none",
-        None,
-        None,
-    )
+    assert (
+        cpu.virtualisation.kind,
+        cpu.virtualisation.hypervisor,
+        cpu.virtualisation.container,
+    ) == ("none", None, None)
     assert cpu.affinity == tuple(range(32))
     assert (cpu.quota_cpus, cpu.effective_cpus, cpu.usable_physical_cores) == (None, 32, 16)
 
@@ -88,7 +93,9 @@ def test_arm_guest_and_arm_metal(tmp_path: Path) -> None:
     tree = recorded_trees.arm() | {"sys/class/dmi/id/sys_vendor": "Amazon EC2\n"}
     guest = tree | {"sys/class/dmi/id/product_name": "c6g.large\n"}
     metal = tree | {"sys/class/dmi/id/product_name": "c6g.metal\n"}
-    assert probe_cpu(write_tree(tmp_path / "guest", guest)).virtualisation.hypervisor == "Amazon Nitro"
+    assert (
+        probe_cpu(write_tree(tmp_path / "guest", guest)).virtualisation.hypervisor == "Amazon Nitro"
+    )
     assert probe_cpu(write_tree(tmp_path / "metal", metal)).virtualisation.kind == "none"
 
 
@@ -96,7 +103,8 @@ def test_arm_guest_and_arm_metal(tmp_path: Path) -> None:
 @given(
     broken=st.dictionaries(
         st.sampled_from(sorted(recorded_trees.small_vm())),
-        st.text(max_size=20) | st.sampled_from(["-1", "\n\n", "processor: x", "max", "0 0", "a: b - c d"]),
+        st.text(max_size=20)
+        | st.sampled_from(["-1", "\n\n", "processor: x", "max", "0 0", "a: b - c d"]),
         min_size=1,
         max_size=12,
     )
@@ -115,7 +123,10 @@ def test_this_machine_agrees_with_other_libraries() -> None:
     assert cpu.affinity == tuple(sorted(os.sched_getaffinity(0)))
     # loky sees the quota of the topmost group only, and a variable that we do not follow.
     assert cpu.effective_cpus <= loky.cpu_count() or "LOKY_MAX_CPU_COUNT" in os.environ
-    assert cpu.usable_physical_cores == loky.cpu_count(only_physical_cores=True) or cpu.quota_cpus is not None
+    assert (
+        cpu.usable_physical_cores == loky.cpu_count(only_physical_cores=True)
+        or cpu.quota_cpus is not None
+    )
 
 
 def masks(cpu: Cpu) -> list[tuple[int, ...] | None]:
@@ -134,7 +145,9 @@ def added(cpu: Cpu) -> list[int]:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(tmp_path: Path, named: bool) -> None:
+def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(
+    tmp_path: Path, named: bool
+) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.hybrid_laptop(named)))
     assert [place["kind"] for place in cpu.core_places] == [0] * 4 + [1] * 8
     assert added(cpu) == [0, 2, 4, 6, *range(8, 16), 1, 3, 5, 7]
@@ -143,7 +156,11 @@ def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(
 @examples(40)
 @given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3))
 def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    sockets: int,
+    cores: int,
+    smt: int,
 ) -> None:
     tree = recorded_trees.xeon(sockets, cores, smt)
     whole = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), tree))
@@ -152,8 +169,13 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     order = added(cpu)
     assert sorted(order) == sorted(chosen)
     core_of = {sibling: core for core in cpu.core_siblings for sibling in core}
-    assert len({core_of[each] for each in order[: cpu.usable_physical_cores]}) == cpu.usable_physical_cores
-    socket_of = dict(zip(cpu.core_siblings, (place["socket"] for place in cpu.core_places), strict=True))
+    assert (
+        len({core_of[each] for each in order[: cpu.usable_physical_cores]})
+        == cpu.usable_physical_cores
+    )
+    socket_of = dict(
+        zip(cpu.core_siblings, (place["socket"] for place in cpu.core_places), strict=True)
+    )
     seen = [socket_of[core_of[each]] for each in order[: cpu.usable_physical_cores]]
     assert seen == sorted(seen, key=seen.index)  # one socket, then the next
 
@@ -161,9 +183,16 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
 @examples(40)
 @given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3), st.integers(2, 4))
 def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int, workers: int
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    sockets: int,
+    cores: int,
+    smt: int,
+    workers: int,
 ) -> None:
-    cpu = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), recorded_trees.xeon(sockets, cores, smt)))
+    cpu = probe_cpu(
+        write_tree(tmp_path_factory.mktemp("tree"), recorded_trees.xeon(sockets, cores, smt))
+    )
     each = data.draw(st.integers(0, len(cpu.affinity) // workers))
     if not each:
         return
@@ -174,7 +203,9 @@ def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
     parts = [cores_of(cpu, mask[worker * each : (worker + 1) * each]) for worker in range(workers)]
     groups = [len(set(core) & set(alone)) for core in cpu.core_siblings if set(core) & set(alone)]
     if set(groups) == {1} or (len(set(groups)) == 1 and each % groups[0] == 0):
-        assert sum(map(len, parts)) == len(set().union(*parts))  # nobody shares a core where nobody need
+        assert sum(map(len, parts)) == len(
+            set().union(*parts)
+        )  # nobody shares a core where nobody need
 
 
 def cores_of(cpu: Cpu, cpus: Iterable[int]) -> set[tuple[int, ...]]:
@@ -185,7 +216,8 @@ GIB = 1024**3
 
 
 def v2(group: str, mount_root: str = "/", **files: str) -> Tree:
-    """A version 2 hierarchy; `files` maps a group ("a__b" for a/b, "_" for the mount point) to its cpu.max."""
+    """A version 2 hierarchy; `files` maps a group ("a__b" for a/b, "_" for the mount point) to its
+    cpu.max."""
     tree = {
         "proc/self/cgroup": f"0::{group}\n",
         "proc/self/mountinfo": f"30 24 0:26 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
@@ -206,7 +238,10 @@ def v2(group: str, mount_root: str = "/", **files: str) -> Tree:
         (v2("/a/b", a__b="max 100000", a="300000 100000"), 3.0),  # an ancestor's quota binds too
         (v2("/a/b", a__b="200000 100000", a="300000 100000"), 2.0),
         (v2("/a/b", c="100000 100000"), None),  # another group's
-        (v2("/docker/x", "/docker/x", _="200000 100000"), 2.0),  # the container's group is the mount point
+        (
+            v2("/docker/x", "/docker/x", _="200000 100000"),
+            2.0,
+        ),  # the container's group is the mount point
         (v2("/../../x", _="200000 100000"), 2.0),  # above what can be seen
         (v2("/host/path", "/elsewhere", _="200000 100000"), 2.0),
         ({}, None),
@@ -217,5 +252,10 @@ def test_quota(tmp_path: Path, tree: Tree, quota: float | None) -> None:
 
 
 def test_memory_limits(tmp_path: Path) -> None:
-    for name, limit in (("container_v2", 8 * GIB), ("container_v1", 4 * GIB), ("small_vm", None), ("arm", None)):
+    for name, limit in (
+        ("container_v2", 8 * GIB),
+        ("container_v1", 4 * GIB),
+        ("small_vm", None),
+        ("arm", None),
+    ):
         assert memory_limit(write_tree(tmp_path / name, recorded_trees.ALL[name]())) == limit

@@ -11,7 +11,15 @@ import pytest
 import recorded_trees
 from recorded_trees import HOST_NAME, READING, SERIAL, USER_NAME, Tree, write_tree
 
-from dlbench.hardware_probe.doctor import Facts, Finding, Sample, Severity, diagnose, gather_facts, take_sample
+from dlbench.hardware_probe.doctor import (
+    Facts,
+    Finding,
+    Sample,
+    Severity,
+    diagnose,
+    gather_facts,
+    take_sample,
+)
 
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 SHELL = {
@@ -25,7 +33,12 @@ SHELL = {
 }
 CALM = Sample(
     seconds=2.5,
-    contention={"pressure_share": 0.01, "pressure_avg10": 0.0, "steal_share": 0.0, "others_cpus": 0.01},
+    contention={
+        "pressure_share": 0.01,
+        "pressure_avg10": 0.0,
+        "steal_share": 0.0,
+        "others_cpus": 0.01,
+    },
     processes=(),
     throttle_events=None,
     readings=(READING,) * 5,
@@ -33,7 +46,8 @@ CALM = Sample(
 
 
 def laptop() -> Tree:
-    """A hybrid processor on battery: four fast cores, four slow ones, hot, some of its memory swapped out."""
+    """A hybrid processor on battery: four fast cores, four slow ones, hot, some of its memory
+    swapped out."""
     tree = recorded_trees.xeon(sockets=1, cores=8, smt=1)
     for cpu in range(8):
         folder = f"sys/devices/system/cpu/cpu{cpu}"
@@ -42,7 +56,8 @@ def laptop() -> Tree:
         tree[f"{folder}/thermal_throttle/package_throttle_count"] = "0\n"
     return tree | {
         "proc/meminfo": (
-            "MemTotal: 16000000 kB\nMemAvailable: 9000000 kB\nSwapTotal: 2097148 kB\nSwapFree: 1048574 kB\n"
+            "MemTotal: 16000000 kB\nMemAvailable: 9000000 kB\nSwapTotal: 2097148 kB\nSwapFree: "
+            "1048574 kB\n"
         ),
         "proc/sys/vm/swappiness": "60\n",
         "sys/devices/cpu_core/cpus": "0-3\n",
@@ -93,12 +108,20 @@ def of(findings: dict[str, Finding], severity: Severity) -> set[str]:
 def test_a_laptop_with_powersave(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, laptop())
     assert of(found, Severity.HARMS) == {"governor", "power", "core_kinds"}
-    assert of(found, Severity.MAY_HARM) == {"turbo", "heat", "huge_pages", "swap", "variables_passed_on"}
+    assert of(found, Severity.MAY_HARM) == {
+        "turbo",
+        "heat",
+        "huge_pages",
+        "swap",
+        "variables_passed_on",
+    }
     assert of(found, Severity.UNKNOWN) == set()
     assert found["governor"].seen == "powersave"
     assert found["governor"].needs_root
     assert found["turbo"].seen == "on, up to 3200 MHz"
-    assert found["turbo"].command == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+    assert (
+        found["turbo"].command == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+    )
     assert found["heat"].seen == "96 times since boot"
     assert found["core_kinds"].seen == "performance 0-3, efficiency 4-7"
     assert found["core_kinds"].command == "taskset --all-tasks --cpu-list --pid 0-3 $$"
@@ -106,7 +129,9 @@ def test_a_laptop_with_powersave(tmp_path: Path) -> None:
     assert found["swap"].command == "sudo swapoff --all"
 
 
-@pytest.mark.parametrize(("seconds", "severity"), [(0.3e-6, Severity.FINE), (2.1e-6, Severity.MAY_HARM)])
+@pytest.mark.parametrize(
+    ("seconds", "severity"), [(0.3e-6, Severity.FINE), (2.1e-6, Severity.MAY_HARM)]
+)
 def test_what_page_faults_cost(tmp_path: Path, seconds: float, severity: Severity) -> None:
     facts = facts_of(tmp_path, server())
     assert "page_faults" not in found_in(facts, CALM)
@@ -117,19 +142,31 @@ def test_what_page_faults_cost(tmp_path: Path, seconds: float, severity: Severit
 
 
 @pytest.mark.parametrize(
-    ("features", "severity"), [("01100101" + 56 * "0", Severity.MAY_HARM), ("01100001" + 56 * "0", Severity.FINE)]
+    ("features", "severity"),
+    [("01100101" + 56 * "0", Severity.MAY_HARM), ("01100001" + 56 * "0", Severity.FINE)],
 )
-def test_free_memory_that_returns_to_the_host(tmp_path: Path, features: str, severity: Severity) -> None:
+def test_free_memory_that_returns_to_the_host(
+    tmp_path: Path, features: str, severity: Severity
+) -> None:
     assert "free_memory" not in diagnosed(tmp_path / "without", server())
     balloon = {"sys/bus/virtio/drivers/virtio_balloon/virtio3/features": features + "\n"}
     found = diagnosed(tmp_path / "with", {**server(), **balloon})["free_memory"]
-    assert (found.severity, "keep_heap" in found.advice) == (severity, severity is Severity.MAY_HARM)
+    assert (found.severity, "keep_heap" in found.advice) == (
+        severity,
+        severity is Severity.MAY_HARM,
+    )
 
 
 def test_a_server_with_smt(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, server())
     assert of(found, Severity.HARMS) == set()
-    assert of(found, Severity.MAY_HARM) == {"smt", "turbo", "numa_balancing", "huge_pages", "variables_passed_on"}
+    assert of(found, Severity.MAY_HARM) == {
+        "smt",
+        "turbo",
+        "numa_balancing",
+        "huge_pages",
+        "variables_passed_on",
+    }
     assert found["smt"].seen == "2 threads on each of 16 cores"
     assert found["smt"].command == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     assert found["numa_balancing"].seen == "on, 2 nodes"
@@ -153,19 +190,38 @@ def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("quota", "severity"),
-    [("max", Severity.FINE), ("800000", Severity.FINE), ("200000", Severity.MAY_HARM), ("350000", Severity.HARMS)],
+    [
+        ("max", Severity.FINE),
+        ("800000", Severity.FINE),
+        ("200000", Severity.MAY_HARM),
+        ("350000", Severity.HARMS),
+    ],
 )
 def test_quotas(tmp_path: Path, quota: str, severity: Severity) -> None:
-    assert diagnosed(tmp_path, recorded_trees.container_v2(f"{quota} 100000"))["cpu_quota"].severity is severity
+    assert (
+        diagnosed(tmp_path, recorded_trees.container_v2(f"{quota} 100000"))["cpu_quota"].severity
+        is severity
+    )
 
 
 @pytest.mark.parametrize(
     ("allowed", "severity"),
-    [("4", Severity.FINE), ("4-5", Severity.HARMS), ("0-3", Severity.FINE), ("3-4", Severity.HARMS)],
+    [
+        ("4", Severity.FINE),
+        ("4-5", Severity.HARMS),
+        ("0-3", Severity.FINE),
+        ("3-4", Severity.HARMS),
+    ],
 )
 def test_isolated(tmp_path: Path, allowed: str, severity: Severity) -> None:
-    isolated = {"proc/self/status": f"Cpus_allowed_list:\t{allowed}\n", "sys/devices/system/cpu/isolated": "4-7\n"}
-    assert diagnosed(tmp_path, recorded_trees.xeon(1, 8, 1) | isolated)["isolated_cpus"].severity is severity
+    isolated = {
+        "proc/self/status": f"Cpus_allowed_list:\t{allowed}\n",
+        "sys/devices/system/cpu/isolated": "4-7\n",
+    }
+    assert (
+        diagnosed(tmp_path, recorded_trees.xeon(1, 8, 1) | isolated)["isolated_cpus"].severity
+        is severity
+    )
 
 
 def sampled(**changes: object) -> Sample:
@@ -188,12 +244,19 @@ def contended(**changes: float | None) -> Sample:
         (contended(others_cpus=0.1), "others", Severity.MAY_HARM, "used 0.10 of 2 CPUs"),
         (contended(others_cpus=1.0), "others", Severity.HARMS, "used 1.00 of 2 CPUs"),
         (contended(others_cpus=None), "others", Severity.UNKNOWN, "not reported"),
-        (contended(pressure_share=0.3), "waiting", Severity.HARMS, "some program 30.0% of the time"),
+        (
+            contended(pressure_share=0.3),
+            "waiting",
+            Severity.HARMS,
+            "some program 30.0% of the time",
+        ),
         (contended(steal_share=0.07), "steal", Severity.HARMS, "7.0% of the time wanted"),
         (contended(steal_share=0.02), "steal", Severity.MAY_HARM, "2.0% of the time wanted"),
     ],
 )
-def test_what_happens_just_now(tmp_path: Path, sample: Sample, name: str, severity: Severity, seen: str) -> None:
+def test_what_happens_just_now(
+    tmp_path: Path, sample: Sample, name: str, severity: Severity, seen: str
+) -> None:
     finding = diagnosed(tmp_path, recorded_trees.small_vm(), sample)[name]
     assert finding.severity is severity
     assert seen in finding.seen
@@ -238,7 +301,8 @@ def check_whole(found: dict[str, Finding]) -> None:
 
 
 def test_this_machine() -> None:
-    """Really looked at, with a neighbour that must be found: the child of a child, as children are not others."""
+    """Really looked at, with a neighbour that must be found: the child of a child, as children are
+    not others."""
     parent = subprocess.Popen(
         [
             sys.executable,
@@ -259,4 +323,6 @@ def test_this_machine() -> None:
     assert sum(used for _, used in sample.processes) > 0.1
     assert sample.contention["others_cpus"] is None or sample.contention["others_cpus"] > 0.1
     findings = diagnose(replace(gather_facts(), sample=sample))
-    assert {"governor", "cpu_quota", "memory", "others", "repeatability"} <= {finding.name for finding in findings}
+    assert {"governor", "cpu_quota", "memory", "others", "repeatability"} <= {
+        finding.name for finding in findings
+    }

@@ -1,4 +1,5 @@
-"""The energy counters of CPU packages, in made-up trees of sysfs: parts, wrapping, refusal, and what is no package."""
+"""The energy counters of CPU packages, in made-up trees of sysfs: parts, wrapping, refusal, and
+what is no package."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -47,7 +48,9 @@ def one_package(tmp_path_factory: pytest.TempPathFactory) -> PackageCounters:
     return counters(tmp_path_factory.mktemp("tree"), ONE)
 
 
-@given(start=st.integers(0, RANGE - 1), grown=st.integers(1, RANGE - 1), seconds=st.floats(0.1, 200.0))
+@given(
+    start=st.integers(0, RANGE - 1), grown=st.integers(1, RANGE - 1), seconds=st.floats(0.1, 200.0)
+)
 def test_a_counter_that_began_again_has_lost_nothing(
     one_package: PackageCounters, start: int, grown: int, seconds: float
 ) -> None:

@@ -1,4 +1,5 @@
-"""GPUs, their processes and telemetry, through stand-ins for NVML; the sampler's thread is the real one."""
+"""GPUs, their processes and telemetry, through stand-ins for NVML; the sampler's thread is the real
+one."""
 
 import json
 import os
@@ -35,7 +36,11 @@ def test_several_gpus() -> None:
     nvml = FakeNvml(board(), board("NVIDIA H200", 141 * GIB, CudaComputeCapability=(9, 0)))
     gpus = probe_gpus(nvml)
     assert nvml.shut_down
-    assert (gpus.driver_version, gpus.cuda_driver_version, gpus.reason) == ("550.54.15", "12.4", None)
+    assert (gpus.driver_version, gpus.cuda_driver_version, gpus.reason) == (
+        "550.54.15",
+        "12.4",
+        None,
+    )
     first, second = gpus.devices
     assert (first.index, first.name, first.memory_bytes) == (0, "NVIDIA A100-SXM4-80GB", 80 * GIB)
     assert (first.sm_clock_max_mhz, first.power_limit_watts) == (1410, 400.0)
@@ -91,14 +96,21 @@ COLUMNS = {
 
 
 def sampled(
-    nvml: FakeNvml, uuid: str = UUID, samples: int = 6, meanwhile: Callable[[], object] = lambda: None, **options: Any
+    nvml: FakeNvml,
+    uuid: str = UUID,
+    samples: int = 6,
+    meanwhile: Callable[[], object] = lambda: None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Sample until so many samples were taken since the launch began, or the sampler ended of itself."""
+    """Sample until so many samples were taken since the launch began, or the sampler ended of
+    itself."""
     sampler = Sampler(uuid, nvml, PERIOD, **options)
     sampler.start()
     meanwhile()
     begun = len(sampler._fast)
-    wait_until(lambda: len(sampler._fast) >= begun + samples or not sampler._thread.is_alive(), "samples")
+    wait_until(
+        lambda: len(sampler._fast) >= begun + samples or not sampler._thread.is_alive(), "samples"
+    )
     return sampler.stop()
 
 
@@ -108,7 +120,9 @@ def column(recorded: dict[str, Any], name: str, table: str = "samples") -> list[
 
 
 def test_the_samples_of_a_gpu_at_work() -> None:
-    gpu = SimulatedGpu(watts=lambda seconds: 300.0, joules=lambda seconds: 300.0 * seconds, tick_seconds=0.001)
+    gpu = SimulatedGpu(
+        watts=lambda seconds: 300.0, joules=lambda seconds: 300.0 * seconds, tick_seconds=0.001
+    )
     nvml = FakeNvml(board(uuid="GPU-other"), gpu.board())
 
     def change() -> None:
@@ -134,7 +148,10 @@ def test_the_samples_of_a_gpu_at_work() -> None:
     # What stays the same is said once.
     assert recorded["samples"]["memory_mhz"] == 1593
     assert recorded["samples"]["watts"] == 300.0
-    assert (recorded["samples"]["utilisation"], recorded["samples"]["memory_utilisation"]) == (98, 60)
+    assert (recorded["samples"]["utilisation"], recorded["samples"]["memory_utilisation"]) == (
+        98,
+        60,
+    )
     assert recorded["samples"]["used_bytes"] == 10 * GIB
     assert recorded["slow_samples"]["uncorrected"] == 0
     joules = column(recorded, "joules")
@@ -154,11 +171,15 @@ def test_the_samples_of_a_gpu_at_work() -> None:
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, UNKNOWN])
 def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
     whole = sampled(FakeNvml(SimulatedGpu().board()), samples=2)
-    recorded = sampled(FakeNvml(SimulatedGpu().board(**{COLUMNS[name]: NVMLError(code)})), samples=2)
+    recorded = sampled(
+        FakeNvml(SimulatedGpu().board(**{COLUMNS[name]: NVMLError(code)})), samples=2
+    )
     lost = set(whole["samples"]) - set(recorded["samples"])
     assert name in lost
     assert lost <= {name, "memory_mhz", "memory_utilisation"}  # those come with the same answers
-    assert [COLUMNS[name] in note for note in recorded["notes"]] == ([True] if code == UNKNOWN else [])
+    assert [COLUMNS[name] in note for note in recorded["notes"]] == (
+        [True] if code == UNKNOWN else []
+    )
 
 
 @pytest.mark.parametrize("queries", [0, 1, 3, 7, 20, 45, 90])

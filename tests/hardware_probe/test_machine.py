@@ -36,7 +36,8 @@ NAMES = (*recorded_trees.ALL, "with_gpus", "here")
 
 @cache
 def machine(name: str) -> Machine:
-    """Return one of these machines, made when it is first asked for: every worker of the tests reads this file."""
+    """Return one of these machines, made when it is first asked for: every worker of the tests
+    reads this file."""
     if name == "with_gpus":
         return XEON
     return probe() if name == "here" else machine_of(name)
@@ -107,7 +108,9 @@ def test_fluctuating_values_do_not_move_the_fingerprint(data: st.DataObject) -> 
         cpu=cpu,
         memory=memory,
         gpus=Gpus(devices, draw(text), draw(text), draw(text)),
-        operating_system=dataclasses.replace(XEON.operating_system, kernel=draw(st.text()), libc=draw(text)),
+        operating_system=dataclasses.replace(
+            XEON.operating_system, kernel=draw(st.text()), libc=draw(text)
+        ),
     )
     assert changed.fingerprint == XEON.fingerprint
 
@@ -120,8 +123,12 @@ def test_fluctuating_values_do_not_move_the_fingerprint(data: st.DataObject) -> 
         st.fixed_dictionaries({"logical_cpus": st.integers(33, 99)}),
         st.fixed_dictionaries({"threads_per_core": st.sampled_from([1, 4, 8])}),
         st.fixed_dictionaries({"numa_nodes": st.integers(3, 16)}),
-        st.fixed_dictionaries({"caches": st.integers(0, 3).map(lambda keep: XEON.cpu.caches[:keep])}),
-        st.fixed_dictionaries({"instruction_sets": st.just((*XEON.cpu.instruction_sets, "avx512f"))}),
+        st.fixed_dictionaries(
+            {"caches": st.integers(0, 3).map(lambda keep: XEON.cpu.caches[:keep])}
+        ),
+        st.fixed_dictionaries(
+            {"instruction_sets": st.just((*XEON.cpu.instruction_sets, "avx512f"))}
+        ),
         st.fixed_dictionaries({"virtualisation": st.just(Virtualisation("vm", "KVM", None))}),
     )
 )
@@ -132,7 +139,9 @@ def test_a_real_change_of_the_cpu_moves_the_fingerprint(change: dict[str, Any]) 
 
 @examples(300)
 @given(
-    installed=st.sampled_from([1, 2, 4, 8, 12, 15, 16, 24, 30, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]),
+    installed=st.sampled_from(
+        [1, 2, 4, 8, 12, 15, 16, 24, 30, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
+    ),
     reserved=st.floats(0, 0.05),
 )
 def test_memory_rounds_to_what_is_installed(installed: int, reserved: float) -> None:

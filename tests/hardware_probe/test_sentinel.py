@@ -21,7 +21,12 @@ def test_a_real_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     # Even a slow, loaded machine is within these.
     assert 1e7 < reading.gemm_flops_per_second < 1e14
     assert 1e7 < reading.bandwidth_bytes_per_second < 1e13
-    for share in (reading.waiting_share, reading.steal_share, reading.pressure_share, reading.pressure_avg10):
+    for share in (
+        reading.waiting_share,
+        reading.steal_share,
+        reading.pressure_share,
+        reading.pressure_avg10,
+    ):
         assert share is None or 0 <= share <= 1
     assert reading.cpus > 0
     assert abs(datetime.now(UTC) - datetime.fromisoformat(reading.taken)) < timedelta(minutes=2)
@@ -49,7 +54,8 @@ def test_recorded_counters(tmp_path: Path) -> None:
         tree(
             f"cpu  {3 * TICK} {TICK} {TICK} {90 * TICK} {5 * TICK} 0 {TICK} {2 * TICK} {TICK} 0\n"
             "cpu0 1 1 1 1 1 1 1 1\n",
-            "some avg10=12.50 avg60=0.55 avg300=0.43 total=3721877\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=9\n",
+            "some avg10=12.50 avg60=0.55 avg300=0.43 total=3721877\nfull avg10=1.00 avg60=0.00 "
+            "avg300=0.00 total=9\n",
         ),
     )
     seen = snapshot(root)
@@ -89,7 +95,9 @@ def test_shares_are_shares(before: Snapshot, after: Snapshot) -> None:
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="no /proc/stat on this system")
 def test_own_work_is_not_others() -> None:
     before = snapshot()
-    subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.5: pass"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", "while __import__('time').process_time() < 0.5: pass"], check=True
+    )
     after = snapshot()
     mine = after.own_cpu - before.own_cpu
     assert mine >= 0.5

@@ -1,11 +1,14 @@
-"""Runs inside a framework's own interpreter: imports once, then answers each question in a process forked for it.
+"""Runs inside a framework's own interpreter: imports once, then answers each question in a process
+forked for it.
 
-Starting a framework takes seconds, a fork none, and a question finds the interpreter as it was after the imports: the
-frameworks start their threads and read their settings at the first operation. By Python 3.6 and newer.
+Starting a framework takes seconds, a fork none, and a question finds the interpreter as it was
+after the imports: the frameworks start their threads and read their settings at the first
+operation. By Python 3.6 and newer.
 
-The first line of the standard input is a JSON string, the statements that every question begins with. Each further
-line is an object: ``statements``, ``answer`` (the file for the JSON of what they bind to ``answer``) and ``errors``
-(the file for what they write). A line goes out when a question is done.
+The first line of the standard input is a JSON string, the statements that every question begins
+with. Each further line is an object: ``statements``, ``answer`` (the file for the JSON of what they
+bind to ``answer``) and ``errors`` (the file for what they write). A line goes out when a question
+is done.
 """
 
 import json
@@ -15,7 +18,8 @@ import traceback
 
 
 def carry_out(question, names):
-    """Answer one question; the process ends with it, at once: a framework's pools may take their time."""
+    """Answer one question; the process ends with it, at once: a framework's pools may take their
+    time."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     errors = os.open(question["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(errors, 1)

@@ -1,7 +1,8 @@
 """A process that has loaded the command, and pytest, once and forks for each call of one.
 
-Loading takes ten times as long as most commands under test do. Each call still is a process of its own with its own
-environment, folder and output; that `python -m dlbench.suites` starts is tested where processes are started as such.
+Loading takes ten times as long as most commands under test do. Each call still is a process of its
+own with its own environment, folder and output; that `python -m dlbench.suites` starts is tested
+where processes are started as such.
 """
 
 import json
@@ -23,13 +24,16 @@ def call(
     patience: float,
     program: str = "dlbench",
 ) -> int:
-    """Run the command, or pytest, in a folder and return its exit code, as `subprocess` has it; raises TimeoutExpired.
+    """Run the command, or pytest, in a folder and return its exit code, as `subprocess` has it;
+    raises TimeoutExpired.
 
     What it prints lies in the files ``out`` and ``err`` in the folder ``output``.
     """
     if not _serving or _serving[0].poll() is not None:
         _serving[:] = [
-            subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
         ]
     server = _serving[0]
     assert server.stdin is not None
@@ -76,7 +80,8 @@ def _carry_out(order: "dict[str, object]", first: "Callable[[], None]") -> None:
 
 
 def fork(order: "dict[str, object]", first: "Callable[[], None]" = lambda: None) -> int:
-    """Start the command in a fork of this process, which has loaded it, and return the fork's process number.
+    """Start the command in a fork of this process, which has loaded it, and return the fork's
+    process number.
 
     ``first`` is called in it when all but the command itself is set up.
     """
@@ -102,7 +107,8 @@ def fork(order: "dict[str, object]", first: "Callable[[], None]" = lambda: None)
 
 
 def _serve() -> None:
-    # Most of a command's time: its own modules, which it imports when it is called. They start no threads of Python.
+    # Most of a command's time: its own modules, which it imports when it is called. They start no
+    # threads of Python.
     import pytest  # noqa: F401
 
     from dlbench.suites import cli  # noqa: F401
@@ -117,7 +123,8 @@ def _serve() -> None:
 
 
 def _wait(child: int, patience: float) -> "int | None":
-    """Return the exit code, negative for a signal; None for a child that was ended after so many seconds."""
+    """Return the exit code, negative for a signal; None for a child that was ended after so many
+    seconds."""
 
     def too_late(number: int, frame: object) -> None:
         os.kill(child, signal.SIGKILL)
@@ -133,5 +140,7 @@ def _wait(child: int, patience: float) -> "int | None":
 
 if __name__ == "__main__":
     # The folder of this file holds tests, and no module of the command may be found there.
-    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
+    sys.path[:] = [
+        entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent
+    ]
     _serve()

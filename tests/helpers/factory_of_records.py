@@ -1,4 +1,5 @@
-"""Synthetic records: everything about a launch can be said, and what is not said is unremarkable."""
+"""Synthetic records: everything about a launch can be said, and what is not said is
+unremarkable."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,7 +7,15 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dlbench.adapters.protocol import Cell, Contention, Outcome, Parity, Protocol, Status, ThreadEvidence
+from dlbench.adapters.protocol import (
+    Cell,
+    Contention,
+    Outcome,
+    Parity,
+    Protocol,
+    Status,
+    ThreadEvidence,
+)
 from dlbench.hardware_probe import Ceiling
 from dlbench.reports.results.cells import Matrix, build_matrix
 from dlbench.reports.results.hosts import Host
@@ -17,7 +26,9 @@ START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MACHINE = "m-one"
 
 # As hardware_probe describes a machine; the reports read nothing else of it.
-MACHINE_DICT: dict[str, Any] = {"cpu": {"physical_cores": 2, "logical_cpus": 2, "effective_cpus": 2}}
+MACHINE_DICT: dict[str, Any] = {
+    "cpu": {"physical_cores": 2, "logical_cpus": 2, "effective_cpus": 2}
+}
 
 
 def cell(**changes: Any) -> Cell:
@@ -29,7 +40,11 @@ def parity(verdict: str = "agrees", reason: str = "") -> Parity:
 
 
 def threads(
-    requested: int, wall: float, cpu_per_wall: float | None = None, says: int | None = -1, **changes: Any
+    requested: int,
+    wall: float,
+    cpu_per_wall: float | None = None,
+    says: int | None = -1,
+    **changes: Any,
 ) -> ThreadEvidence:
     """Evidence of a framework that keeps ``requested`` threads equally busy unless given otherwise.
 
@@ -52,7 +67,9 @@ def contention(**changes: Any) -> Contention:
     return Contention(0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0)._replace(**changes)
 
 
-def outcome(seconds: Iterable[float] = (1.0, 1.1, 0.9), requested: int = 1, **changes: Any) -> Outcome:
+def outcome(
+    seconds: Iterable[float] = (1.0, 1.1, 0.9), requested: int = 1, **changes: Any
+) -> Outcome:
     samples = [round(each * 1e9) for each in seconds]
     wall = sum(samples) * 1e-9
     made = Outcome(
@@ -102,9 +119,15 @@ def record(
     )
 
 
-def launches(seconds: float | Sequence[float], spread: float = 0.01, **of_record: Any) -> list[Record]:
+def launches(
+    seconds: float | Sequence[float], spread: float = 0.01, **of_record: Any
+) -> list[Record]:
     """Launches of these seconds a step, of one number three that are so much apart."""
-    each = [seconds * f for f in (1 - spread, 1.0, 1 + spread)] if isinstance(seconds, float) else seconds
+    each = (
+        [seconds * f for f in (1 - spread, 1.0, 1 + spread)]
+        if isinstance(seconds, float)
+        else seconds
+    )
     return [record([t] * 5, launch=n, **of_record) for n, t in enumerate(each)]
 
 
@@ -115,7 +138,10 @@ def changed(records: Iterable[Record], **of_outcome: Any) -> list[Record]:
 
 def matrix(*records: Record, cores: int | None = 2, **of_host: Any) -> Matrix:
     """The cells of these records; every machine has so many cores."""
-    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", cores, cores, 2.0, **of_host) for r in records}
+    hosts = {
+        r.machine: Host(r.machine, f"machine {r.machine}", cores, cores, 2.0, **of_host)
+        for r in records
+    }
     return build_matrix(Results(records, hosts))
 
 
@@ -140,7 +166,8 @@ def run(**changes: Any) -> Run:
 
 
 def ceiling(threads: int, flops_per_second: float) -> Ceiling:
-    """A ceiling with these two facts; whatever else the probe records about it is of no matter to the reports."""
+    """A ceiling with these two facts; whatever else the probe records about it is of no matter to
+    the reports."""
     values: dict[object, Any] = {int: 1, float: 1.0, str: "x", tuple[float, ...]: (1.0,)}
     described = {field.name: values.get(field.type) for field in fields(Ceiling)}
     return Ceiling(**{**described, "threads": threads, "gemm_flops_per_second": flops_per_second})

@@ -1,10 +1,12 @@
-"""A stand-in for NVML: plays drivers and GPUs that no developer has at hand. It needs neither a driver nor pynvml.
+"""A stand-in for NVML: plays drivers and GPUs that no developer has at hand. It needs neither a
+driver nor pynvml.
 
     nvml = FakeNvml(board(), board("NVIDIA H200", uuid="GPU-b"), lost_after=40)
 
-A board is its answers by NVML's function name; a missing one is "not supported". An answer that is an exception is
-raised, one that is a function is called with the query's further arguments, anything else is returned. So whatever
-changes with time is a function. `SimulatedGpu` makes the answers of a GPU under load.
+A board is its answers by NVML's function name; a missing one is "not supported". An answer that is
+an exception is raised, one that is a function is called with the query's further arguments,
+anything else is returned. So whatever changes with time is a function. `SimulatedGpu` makes the
+answers of a GPU under load.
 """
 
 import sys
@@ -20,7 +22,14 @@ from dlbench.hardware_probe import Gpus, probe_gpus
 GIB = 1024**3
 
 # NVML's error numbers, as in its C interface, and its words.
-NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, LIBRARY_NOT_FOUND, GPU_IS_LOST, UNKNOWN = 3, 4, 6, 12, 15, 999
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, LIBRARY_NOT_FOUND, GPU_IS_LOST, UNKNOWN = (
+    3,
+    4,
+    6,
+    12,
+    15,
+    999,
+)
 _MESSAGES = {
     NOT_SUPPORTED: "Not Supported",
     NO_PERMISSION: "Insufficient Permissions",
@@ -45,13 +54,17 @@ class NVMLError(Exception):
 class FakeNvml:
     """Plays pynvml. A handle is the GPU's index, or (index, slot) of a MIG device.
 
-    ``lost_after``: so many queries are answered, then every GPU is lost. ``init``: raised by ``nvmlInit``.
+    ``lost_after``: so many queries are answered, then every GPU is lost. ``init``: raised by
+    ``nvmlInit``.
     """
 
     NVMLError = NVMLError
 
     def __init__(
-        self, *boards: Mapping[str, Any], lost_after: int | None = None, init: Exception | None = None
+        self,
+        *boards: Mapping[str, Any],
+        lost_after: int | None = None,
+        init: Exception | None = None,
     ) -> None:
         self.boards, self.queries_left, self.init = boards, lost_after, init
         self.opened = 0
@@ -109,12 +122,18 @@ class FakeNvml:
     def __getattr__(self, function: str) -> Any:
         if not function.startswith("nvmlDeviceGet"):
             if function.startswith("nvml"):
-                self.asked.append(function)  # what would change a GPU is not there, and whoever tries it is seen
+                self.asked.append(
+                    function
+                )  # what would change a GPU is not there, and whoever tries it is seen
             raise AttributeError(function)
 
         def query(handle: Any, *arguments: object) -> Any:
             self._ask(function)
-            board = self.boards[handle[0]]["mig"][handle[1]] if isinstance(handle, tuple) else self.boards[handle]
+            board = (
+                self.boards[handle[0]]["mig"][handle[1]]
+                if isinstance(handle, tuple)
+                else self.boards[handle]
+            )
             answer = board.get(function, NVMLError(NOT_SUPPORTED))
             if isinstance(answer, Exception):
                 raise answer
@@ -131,8 +150,11 @@ class FakeNvml:
                 self.queries_left -= 1
 
 
-def board(name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes: Any) -> dict[str, Any]:
-    """Return the answers of an idle GPU; ``MaxPcieLinkWidth=8`` is the answer of ``nvmlDeviceGetMaxPcieLinkWidth``.
+def board(
+    name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes: Any
+) -> dict[str, Any]:
+    """Return the answers of an idle GPU; ``MaxPcieLinkWidth=8`` is the answer of
+    ``nvmlDeviceGetMaxPcieLinkWidth``.
 
     ``mig`` is a list of boards, its MIG devices.
     """
@@ -155,10 +177,11 @@ def board(name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes
 
 
 class SimulatedGpu:
-    """A GPU under load whose answers follow its attributes, which a test may change while somebody samples it.
+    """A GPU under load whose answers follow its attributes, which a test may change while somebody
+    samples it.
 
-    ``watts`` is a function of the seconds since it was made; the energy counter is ``joules`` of the same seconds, in
-    ticks of ``tick_seconds``.
+    ``watts`` is a function of the seconds since it was made; the energy counter is ``joules`` of
+    the same seconds, in ticks of ``tick_seconds``.
     """
 
     def __init__(
@@ -167,7 +190,12 @@ class SimulatedGpu:
         joules: Callable[[float], float] = lambda seconds: 250.0 * seconds,
         tick_seconds: float = 0.02,
     ) -> None:
-        self.watts, self.joules, self.tick_seconds, self.made = watts, joules, tick_seconds, time.monotonic()
+        self.watts, self.joules, self.tick_seconds, self.made = (
+            watts,
+            joules,
+            tick_seconds,
+            time.monotonic(),
+        )
         self.sm_mhz, self.temperature, self.reasons, self.used_bytes = 1410, 55, 0, 10 * GIB
         self.processes: dict[int, int | None] = {}
         """Process number and bytes it holds."""
@@ -190,7 +218,8 @@ class SimulatedGpu:
             ),
             "TotalEccErrors": lambda kind, counter: 0,
             "ComputeRunningProcesses": lambda: [
-                SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in dict(self.processes).items()
+                SimpleNamespace(pid=pid, usedGpuMemory=held)
+                for pid, held in dict(self.processes).items()
             ],
         }
         return board(**{**state, **changes})
@@ -208,12 +237,15 @@ FIRST, SECOND, PART, OTHER_PART = (
 TWO = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board({H200!r}, uuid={SECOND!r}))"
 TWINS = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}))"
 PARTED = (
-    f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDeviceCount=7, mig=["
-    f"fake.board('{A100} MIG 3g.40gb', uuid={PART!r}), fake.board('{A100} MIG 4g.40gb', uuid={OTHER_PART!r})]), "
-    f"fake.board({H200!r}, uuid={SECOND!r}))"
+    f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDeviceCount=7, "
+    f"mig=[fake.board('{A100} MIG 3g.40gb', uuid={PART!r}), fake.board('{A100} MIG 4g.40gb', "
+    f"uuid={OTHER_PART!r})]), fake.board({H200!r}, uuid={SECOND!r}))"
 )
 NO_PARTS = f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDeviceCount=7, mig=[]))"
-LOST = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), {{name: fake.NVMLError(fake.GPU_IS_LOST) for name in fake.board()}})"
+LOST = (
+    f"fake.FakeNvml(fake.board(uuid={FIRST!r}), {{name: fake.NVMLError(fake.GPU_IS_LOST) for name "
+    "in fake.board()})"
+)
 NO_GPU = "fake.FakeNvml()"
 NO_DRIVER = "fake.FakeNvml(init=fake.NVMLError(fake.LIBRARY_NOT_FOUND))"
 
@@ -229,7 +261,8 @@ def gpus(source: str) -> Gpus:
 
 
 def stand_in(folder: Path, source: str, before: str = "") -> str:
-    """Write a file for DLBENCH_NVML, and return its path; ``before`` are lines above the stand-in's."""
+    """Write a file for DLBENCH_NVML, and return its path; ``before`` are lines above the
+    stand-in's."""
     path = folder / "pretended.py"
     path.write_text(
         "import importlib.util\n"

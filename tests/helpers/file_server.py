@@ -35,7 +35,9 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), lambda *arguments: _Handler(*arguments, directory=str(folder)))
+        super().__init__(
+            ("127.0.0.1", 0), lambda *arguments: _Handler(*arguments, directory=str(folder))
+        )
         self.asked: list[str] = []
         self.stalls = ""
         self.stalled = threading.Event()

@@ -1,4 +1,5 @@
-"""Hostile texts, stores and adapters made of them, and checks that a text is inert in its format."""
+"""Hostile texts, stores and adapters made of them, and checks that a text is inert in its
+format."""
 
 import csv
 import io
@@ -40,7 +41,10 @@ HOSTILE = (
     r"[0.5ex]$x^2$ 100% & # _ ^^5c ~ {",
     "* } \\",
     "a|b\\|c`d`",
-    "![i](https://example.org/i.png)[l](javascript:alert(1))<https://example.org>www.example.org https://example.org",
+    (
+        "![i](https://example.org/i.png)[l](javascript:alert(1))<https://example.org>www.example.org "
+        "https://example.org"
+    ),
     "# head\n- item\n1. one\n***",
     "1. one",
     "/close @all #1 !1",
@@ -73,14 +77,18 @@ _LINKS = {"id": "run", "fingerprint": "machine"}
 def hostile_store(folder: Path, name: str, turn: int) -> Path:
     """Write a copy of one of the kept stores to a folder, every text of which is hostile.
 
-    A text becomes the same one wherever it stands under the same key; each number of a turn deals others out.
+    A text becomes the same one wherever it stands under the same key; each number of a turn deals
+    others out.
     """
     path = folder / f"{name}-{turn}.sqlite"
     path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
     with Store.open(path):
         pass
     with sqlite3.connect(path) as database:
-        tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            row[0]
+            for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         for table in set(tables) - {"dlbench_schema"}:
             _rewrite(database, table, turn)
     return path
@@ -90,7 +98,9 @@ def _rewrite(database: sqlite3.Connection, table: str, turn: int) -> None:
     cursor = database.execute(f"SELECT rowid, * FROM {table}")
     names = [column[0] for column in cursor.description[1:]]
     for row, *values in cursor.fetchall():
-        changed = [_column(table, name, value, turn) for name, value in zip(names, values, strict=True)]
+        changed = [
+            _column(table, name, value, turn) for name, value in zip(names, values, strict=True)
+        ]
         if table == "records":
             record = Record.from_dict(json.loads(changed[names.index("content")]))
             changed[names.index("cell")] = schema.cell_key(record.machine, record.cell)
@@ -111,7 +121,9 @@ def _column(table: str, name: str, value: Any, turn: int) -> Any:
 def hostile(value: Any, turn: int, key: str = "") -> Any:
     """Return plain JSON types with hostile texts for all texts that are free, all the way down."""
     if isinstance(value, Mapping):
-        more = {HOSTILE[turn % len(HOSTILE)]: SURROGATES, SURROGATES: "1"} if key == "software" else {}
+        more = (
+            {HOSTILE[turn % len(HOSTILE)]: SURROGATES, SURROGATES: "1"} if key == "software" else {}
+        )
         return {name: hostile(each, turn, name) for name, each in value.items()} | more
     if isinstance(value, list):
         return [hostile(each, turn, key) for each in value]
@@ -159,23 +171,28 @@ ADAPTER = Mine
 
 def toml(text: str) -> str:
     """Return a text as TOML has it."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f").replace("\x85", "\\u0085")
+    return (
+        json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f").replace("\x85", "\\u0085")
+    )
 
 
 def write_hostile_adapter(folder: Path) -> str:
-    """Write it to this folder, with a suite ``mine.toml`` of it beside it, and return the word for --adapter."""
+    """Write it to this folder, with a suite ``mine.toml`` of it beside it, and return the word for
+    --adapter."""
     folder.mkdir()
     modes = "".join(
         f"[modes.{toml(word + ALL)}]\nsummary = {toml(ALL)}\nsettings = {{ able = {able} }}\n"
         for word, able in (("able", "true"), ("not", "false"))
     )
-    about = (
-        f'name = "mine"\ntitle = {toml(ALL)}\nsummary = {toml(ALL)}\nenvironment = "host"\ncomputes = false\n{modes}'
-    )
+    about = f'name = "mine"\ntitle = {toml(ALL)}\nsummary = {toml(ALL)}\nenvironment = "host"\ncomputes = false\n{modes}'
     (folder / "framework.toml").write_text(about, encoding="utf-8")
     (folder / "adapter.py").write_text(ADAPTER, encoding="utf-8")
-    suite = suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
-    (folder.parent / "mine.toml").write_text(suite.replace('"for tests"', toml(ALL)), encoding="utf-8")
+    suite = (
+        suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
+    )
+    (folder.parent / "mine.toml").write_text(
+        suite.replace('"for tests"', toml(ALL)), encoding="utf-8"
+    )
     return f"mine={folder}"
 
 
@@ -186,14 +203,28 @@ WIDTH = 80
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?( ?%)?|[+-]?(inf|nan)")
 _TEX = re.compile(r"\\(?:[A-Za-z]+|.)|[{}&$#^_~%]|.", re.DOTALL)
 _TEX_WORDS = {
-    *("begin", "end", "hline", "multicolumn", "textit", "textbf", "par", "noindent", "rule", "char", "ensuremath"),
+    *(
+        "begin",
+        "end",
+        "hline",
+        "multicolumn",
+        "textit",
+        "textbf",
+        "par",
+        "noindent",
+        "rule",
+        "char",
+        "ensuremath",
+    ),
     *("pm", "textbackslash", "textasciitilde", "textasciicircum"),
 }
 _MARKDOWN = {
     *("inline", "text", "text_special", "paragraph", "heading", "strong", "softbreak"),
     *("bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td"),
 }
-_FOLDED = re.compile(r"(</details>|<details><summary>[\w :]+</summary>|<!-- dlbench (gate|compare) -->)\n?")
+_FOLDED = re.compile(
+    r"(</details>|<details><summary>[\w :]+</summary>|<!-- dlbench (gate|compare) -->)\n?"
+)
 _ELEMENTS = """html head meta title link style body a header h1 h2 h3 h4 h5 h6 p nav ul ol li main section details
 summary div table thead tbody tr th td span figure figcaption svg defs g path use text tspan clippath rect dialog footer
 script em strong cite blockquote code pre hr br button template
@@ -241,7 +272,9 @@ def check_markdown(text: str) -> None:
     for token in _tokens(MarkdownIt("commonmark").enable("table").parse(text)):
         kind = token.type.removesuffix("_open").removesuffix("_close")
         if kind == "html_block":
-            assert all(_FOLDED.fullmatch(line) for line in token.content.splitlines()), token.content
+            assert all(_FOLDED.fullmatch(line) for line in token.content.splitlines()), (
+                token.content
+            )
         elif kind == "code_block":
             assert token.content.startswith("dlbench "), token.content
         else:
@@ -275,7 +308,8 @@ def check_latex(text: str) -> None:
         symbols = {token for token in tokens_used if re.fullmatch(r"\\[^A-Za-z]", token)}
         assert symbols <= {"\\\\", r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"}, symbols
         assert not {"$", "#", "^", "_", "~", "%"} & set(tokens), line
-        assert not [token for token in tokens if ord(token[0]) > 0xFF and token not in "–—‘’“”…→"], line  # noqa: RUF001
+        printable = "–—‘’“”…→"  # noqa: RUF001
+        assert not [each for each in tokens if ord(each[0]) > 0xFF and each not in printable], line
         assert tokens.count("{") == tokens.count("}"), line
         if found := re.match(r"\\begin\{tabular\}\{([lr]+)\}", line):
             columns = len(found[1])
@@ -303,7 +337,8 @@ def check_svg(path: Path) -> None:
 
 
 def check_html(text: str, pages: frozenset[str] = frozenset()) -> None:
-    """Check that a page holds no element, attribute or address but those of its template and its pictures.
+    """Check that a page holds no element, attribute or address but those of its template and its
+    pictures.
 
     It may link to ``pages`` beside it.
     """
@@ -319,7 +354,11 @@ class _Html(HTMLParser):
     def handle_starttag(self, tag: str, attrs: "list[tuple[str, str | None]]") -> None:
         assert tag in _HTML, tag
         given = dict(attrs)
-        assert not {name for name in given if name.startswith("on") or name in ("style", "src", "srcset", "action")}
+        assert not {
+            name
+            for name in given
+            if name.startswith("on") or name in ("style", "src", "srcset", "action")
+        }
         href = given.get("href") or "#"
         href = "#" if href in self.pages else href
         assert href.startswith(("#", "https://", "data:,")), href

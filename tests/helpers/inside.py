@@ -1,4 +1,5 @@
-"""Statements carried out inside a framework's own interpreter, with the guest's modules and small networks at hand."""
+"""Statements carried out inside a framework's own interpreter, with the guest's modules and small
+networks at hand."""
 
 import atexit
 import json
@@ -17,7 +18,8 @@ from known_networks import AS_JSON
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
+# The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work
+# on.
 PREAMBLE = """
 import importlib.util, json, os, sys, types
 package = types.ModuleType("guest")
@@ -61,7 +63,8 @@ SECONDS_TO_ANSWER = 540.0
 
 
 class Answering:
-    """A framework's interpreter after its imports; it answers questions one by one, each in a fork of its own."""
+    """A framework's interpreter after its imports; it answers questions one by one, each in a fork
+    of its own."""
 
     def __init__(self, interpreter: Path, beginning: str, environment: dict[str, str]) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
@@ -81,7 +84,8 @@ class Answering:
         self._process.stdin.flush()
 
     def _wait(self) -> None:
-        """Return when the question is done; raise AssertionError with what was complained of where it never will be."""
+        """Return when the question is done; raise AssertionError with what was complained of where
+        it never will be."""
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
@@ -89,10 +93,13 @@ class Answering:
         if not ready or not self._process.stdout.readline():
             self.close()
             self._complaints.seek(0)
-            raise AssertionError(f"no answer: {self._complaints.read()[-3000:].decode(errors='replace')}")
+            raise AssertionError(
+                f"no answer: {self._complaints.read()[-3000:].decode(errors='replace')}"
+            )
 
     def ask(self, statements: str, scratch: Path) -> Any:
-        """Return what the statements bind to ``answer``; raise AssertionError with what they wrote where they fail."""
+        """Return what the statements bind to ``answer``; raise AssertionError with what they wrote
+        where they fail."""
         answer, errors = scratch / "answer.json", scratch / "errors.txt"
         answer.unlink(missing_ok=True)
         self._send({"statements": statements, "answer": str(answer), "errors": str(errors)})
@@ -111,7 +118,8 @@ class Answering:
         self._process.wait()
 
 
-#: The interpreters started, the one asked last at the end: a test file asks few, and each holds memory.
+#: The interpreters started, the one asked last at the end: a test file asks few, and each holds
+#: memory.
 _STARTED: "OrderedDict[Any, Answering]" = OrderedDict()
 _KEPT = 2
 
@@ -134,12 +142,20 @@ def _close_all() -> None:
 
 
 def guest_of(
-    interpreter: Path, scratch: Path, name: str, folder: str, mode: str, imports: str = "", **always: str
+    interpreter: Path,
+    scratch: Path,
+    name: str,
+    folder: str,
+    mode: str,
+    imports: str = "",
+    **always: str,
 ) -> Guest:
-    """Return a function that runs statements in the interpreter and returns what they bind to ``answer``.
+    """Return a function that runs statements in the interpreter and returns what they bind to
+    ``answer``.
 
-    ``imports`` are statements put before them, ``always`` environment variables of every call. Questions with the same
-    imports and variables share one start of the interpreter; each has a process of its own, as after the imports.
+    ``imports`` are statements put before them, ``always`` environment variables of every call.
+    Questions with the same imports and variables share one start of the interpreter; each has a
+    process of its own, as after the imports.
     """
     beginning = PREAMBLE.format(
         adapters=str(ROOT / "adapters"),

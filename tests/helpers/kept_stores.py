@@ -1,4 +1,5 @@
-"""Stores for tests: recorded ones as files, with some records, empty ones; and the data of a report page."""
+"""Stores for tests: recorded ones as files, with some records, empty ones; and the data of a report
+page."""
 
 import base64
 import gzip
@@ -26,7 +27,8 @@ def fill(path: Path, count: int, run: str = "run-1") -> None:
 
 
 def empty_store() -> Store:
-    """Open an empty store: in memory, or at the database URL in ``DLBENCH_TEST_STORE_URL``, which is emptied first."""
+    """Open an empty store: in memory, or at the database URL in ``DLBENCH_TEST_STORE_URL``, which
+    is emptied first."""
     if not URL:
         return Store.open("sqlite://")
     engine = sa.create_engine(URL)
@@ -52,14 +54,19 @@ def block(page: str, name: str = "data") -> Any:
     return json.loads(gzip.decompress(base64.b64decode(found[2])) if found[1] else found[2])
 
 
-EXAMPLE = Path(__file__).parents[2] / "reports/examples/2026-11-23-what-tuning-is-worth/store.sqlite.xz"
+EXAMPLE = (
+    Path(__file__).parents[2] / "reports/examples/2026-11-23-what-tuning-is-worth/store.sqlite.xz"
+)
 
 
 def cell_of(path: Path, **wanted: Any) -> Any:
-    """Return the cell with these values in the data of a page, e.g. ``network="fcn5"``; usually of torch, tuned."""
+    """Return the cell with these values in the data of a page, e.g. ``network="fcn5"``; usually of
+    torch, tuned."""
     usual = {"framework": "torch", "mode": "eager", "tuning": "tuned", "network": "fcn5", **wanted}
     data = block(path.read_text(encoding="utf-8"))
-    fits = [cell for cell in data["cells"] if all(cell[name] == value for name, value in usual.items())]
+    fits = [
+        cell for cell in data["cells"] if all(cell[name] == value for name, value in usual.items())
+    ]
     assert len(fits) == 1, usual
     return fits[0]
 

@@ -1,7 +1,9 @@
-"""Stores of every kind that reports meet, each built once, whichever of several test processes is the first.
+"""Stores of every kind that reports meet, each built once, whichever of several test processes is
+the first.
 
-`KINDS` has the functions that build them, by name. Imports, runs of the null framework and a user's own steps are made
-by the command, what takes a framework or a GPU was measured once, and the rest are records of the factory.
+`KINDS` has the functions that build them, by name. Imports, runs of the null framework and a user's
+own steps are made by the command, what takes a framework or a GPU was measured once, and the rest
+are records of the factory.
 """
 
 import contextlib
@@ -47,7 +49,10 @@ class Said:
 def call(folder: Path, *words: str) -> Said:
     """Run the command in this process, in a folder and as in a terminal of 80 columns."""
     before = Path.cwd(), sys.argv, dict(os.environ)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+    }
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     os.chdir(folder)
     os.environ.pop("DLBENCH_STORE", None)
@@ -85,12 +90,20 @@ def machine_info(**changes: Any) -> dict[str, Any]:
         "python_build": ["main", "May  9 2026 07:35:25"],
         "release": "6.1.0",
         "system": "Linux",
-        "cpu": {"arch": "X86_64", "bits": 64, "count": 8, "brand_raw": "A CPU", "hz_actual": [3_000_000_000, 0]},
+        "cpu": {
+            "arch": "X86_64",
+            "bits": 64,
+            "count": 8,
+            "brand_raw": "A CPU",
+            "hz_actual": [3_000_000_000, 0],
+        },
     }
     return {**usual, **changes}
 
 
-def benchmark(name: str, data: Sequence[float], samples: bool = True, **changes: Any) -> dict[str, Any]:
+def benchmark(
+    name: str, data: Sequence[float], samples: bool = True, **changes: Any
+) -> dict[str, Any]:
     """Return one benchmark as pytest-benchmark writes it, with or without its samples."""
     ordered = sorted(data)
     middle = ordered[len(ordered) // 2]
@@ -124,7 +137,13 @@ def benchmark(name: str, data: Sequence[float], samples: bool = True, **changes:
         "params": {"n": rest.rstrip("]")} if rest else None,
         "param": rest.rstrip("]") or None,
         "extra_info": {"function": bare},
-        "options": {"disable_gc": False, "timer": "perf_counter", "min_rounds": 5, "max_time": 1.0, "warmup": False},
+        "options": {
+            "disable_gc": False,
+            "timer": "perf_counter",
+            "min_rounds": 5,
+            "max_time": 1.0,
+            "warmup": False,
+        },
         "stats": stats,
     }
     return {**usual, **changes}
@@ -141,12 +160,18 @@ BENCHMARKS = {
 
 
 def session(
-    night: int, samples: bool = True, factor: float = 1.0, commit: str = "", known_machine: bool = True
+    night: int,
+    samples: bool = True,
+    factor: float = 1.0,
+    commit: str = "",
+    known_machine: bool = True,
 ) -> dict[str, Any]:
-    """Return the file of one session of somebody's benchmarks, whose times are a factor longer than usual."""
+    """Return the file of one session of somebody's benchmarks, whose times are a factor longer than
+    usual."""
     spread = (1.0, 1.02, 0.99, 1.05, 1.01 + 0.001 * night, 1.3, 0.985)
     benchmarks = [
-        benchmark(name, [seconds * factor * each for each in spread], samples) for name, seconds in BENCHMARKS.items()
+        benchmark(name, [seconds * factor * each for each in spread], samples)
+        for name, seconds in BENCHMARKS.items()
     ]
     when = datetime(2026, 3, 1, 12) + timedelta(days=night)
     revision = hashlib.sha1((commit or when.isoformat()).encode()).hexdigest()
@@ -180,7 +205,10 @@ def imports_of_one_run(folder: Path) -> Path:
     """Three processes of one session, and another session of one process."""
     path = _import(folder, [session(night, commit="one") for night in range(3)], "--one-run")
     (folder / "other").mkdir()
-    with Store.open(path) as store, Store.open(_import(folder / "other", [session(9, factor=1.5)])) as other:
+    with (
+        Store.open(path) as store,
+        Store.open(_import(folder / "other", [session(9, factor=1.5)])) as other,
+    ):
         delivery.copy(other, store)
     return path
 
@@ -192,7 +220,9 @@ def imports_without_samples(folder: Path) -> Path:
 
 def imports_of_unknown_machines(folder: Path) -> Path:
     """Sessions whose files do not say where they were measured."""
-    return _import(folder, [session(night, factor=1 + 0.5 * night, known_machine=False) for night in range(2)])
+    return _import(
+        folder, [session(night, factor=1 + 0.5 * night, known_machine=False) for night in range(2)]
+    )
 
 
 def import_of_one_benchmark(folder: Path) -> Path:
@@ -206,7 +236,8 @@ def import_of_one_benchmark(folder: Path) -> Path:
 
 
 def store_of(path: Path, records: Iterable[Record], *runs: Run) -> Path:
-    """Write records, and the runs that they belong to unless these are given; every machine is one of two cores."""
+    """Write records, and the runs that they belong to unless these are given; every machine is one
+    of two cores."""
     kept = list(records)
     given = {run.id: run for run in runs}
     with Store.open(path) as store:
@@ -221,7 +252,12 @@ def store_of(path: Path, records: Iterable[Record], *runs: Run) -> Path:
                 first = its_records[0]
                 end = its_records[-1].started + timedelta(minutes=1)
                 given[name] = make.run(
-                    id=name, plan=cells, machine=first.machine, started=first.started, finished=end, suite=first.suite
+                    id=name,
+                    plan=cells,
+                    machine=first.machine,
+                    started=first.started,
+                    finished=end,
+                    suite=first.suite,
                 )
             store.append_runs([(given[name], its_records)])
     return path
@@ -244,9 +280,13 @@ def failures(folder: Path) -> Path:
         for threads in (1, 2)
         for batch in (16, 64)
     ]
-    wrong = make.outcome(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
+    wrong = make.outcome(
+        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
+    )
     records.append(make.record(framework="f-wrong", result=wrong))
-    false = make.outcome(status=Status.IMPLAUSIBLE, reason="4 s of samples in 1 s of the host's clock")
+    false = make.outcome(
+        status=Status.IMPLAUSIBLE, reason="4 s of samples in 1 s of the host's clock"
+    )
     records.append(make.record(framework="f-false", result=false))
     infinite = make.outcome(final_loss=None, final_loss_finite=False)
     records.append(make.record(framework="f-infinite", result=infinite))
@@ -267,7 +307,12 @@ def one_step(folder: Path) -> Path:
 def no_time(folder: Path) -> Path:
     """Steps that the clock cannot see, beside steps that last for years."""
     records = [
-        make.record([seconds] * 3, framework=name, launch=launch, result=make.outcome([seconds] * 3, threads=None))
+        make.record(
+            [seconds] * 3,
+            framework=name,
+            launch=launch,
+            result=make.outcome([seconds] * 3, threads=None),
+        )
         for name, seconds in (("nothing", 0.0), ("brief", 1e-9), ("years", 3e8))
         for launch in range(3)
     ]
@@ -277,14 +322,31 @@ def no_time(folder: Path) -> Path:
 def older(folder: Path) -> Path:
     """Records of an older day, which lack whatever an outcome may lack."""
     path = _kept(folder, "cpu", network=("lstm32",))
-    newer = ("outside", "evidence_steps", "steady", "profile", "phases", "cpus", "timed_between", "contention")
+    newer = (
+        "outside",
+        "evidence_steps",
+        "steady",
+        "profile",
+        "phases",
+        "cpus",
+        "timed_between",
+        "contention",
+    )
     with contextlib.closing(sqlite3.connect(path)) as database:
         for row, text in database.execute("SELECT id, content FROM records").fetchall():
             content = json.loads(text)
-            for name in (*newer, "gemm_flops_per_second", "peak_memory_bytes", "threads", "warmup_ns"):
+            for name in (
+                *newer,
+                "gemm_flops_per_second",
+                "peak_memory_bytes",
+                "threads",
+                "warmup_ns",
+            ):
                 content["outcome"].pop(name, None)
             content.pop("quota_cpus", None)
-            database.execute("UPDATE records SET content = ? WHERE id = ?", (json.dumps(content), row))
+            database.execute(
+                "UPDATE records SET content = ? WHERE id = ?", (json.dumps(content), row)
+            )
         database.commit()
     return path
 
@@ -336,12 +398,17 @@ def gpu(folder: Path) -> Path:
                     framework=framework, minutes=launch,
                 )  # fmt: skip
                 records.append(replace(made, telemetry=_telemetry()))
-    records.append(make.hole(Status.OUT_OF_MEMORY, "CUDA out of memory", device="cuda:0", batch_size=4096))
-    return _joined(store_of(folder / "made.sqlite", records), _kept(folder, "gpu", network=("alexnet",)))
+    records.append(
+        make.hole(Status.OUT_OF_MEMORY, "CUDA out of memory", device="cuda:0", batch_size=4096)
+    )
+    return _joined(
+        store_of(folder / "made.sqlite", records), _kept(folder, "gpu", network=("alexnet",))
+    )
 
 
 def axes_of_places(folder: Path) -> Path:
-    """Several workers, instances, quotas and loaders, affinities, precisions, tunings and storages."""
+    """Several workers, instances, quotas and loaders, affinities, precisions, tunings and
+    storages."""
     ways: list[dict[str, Any]] = [
         {},
         {"world_size": 2},
@@ -381,10 +448,14 @@ def axes_of_places(folder: Path) -> Path:
 
 def null(folder: Path) -> Path:
     """Two runs of the null framework, which computes nothing."""
-    (folder / "mine.toml").write_text(suite_of_null("mine", 0.002, threads=[1, 2], protocol={"seconds": 0.01}))
+    (folder / "mine.toml").write_text(
+        suite_of_null("mine", 0.002, threads=[1, 2], protocol={"seconds": 0.01})
+    )
     quick = ("--no-ceilings", "--no-quiet-gate", "--store", "null.sqlite")
     for _ in range(2):
-        done = run_command(folder, "run", "mine.toml", *quick, "--launches", "2", "--batch-sizes", "8")
+        done = run_command(
+            folder, "run", "mine.toml", *quick, "--launches", "2", "--batch-sizes", "8"
+        )
         assert done.returncode == 0, done.stderr
     return folder / "null.sqlite"
 
@@ -402,7 +473,8 @@ def prepare(cell):
 
 
 def own_steps(folder: Path) -> Path:
-    """Two files of a user's own that have nothing to do with one another, and one without a loss."""
+    """Two files of a user's own that have nothing to do with one another, and one without a
+    loss."""
     (folder / "mine.toml").write_text(suite_of_null("mine", 0.001, protocol={"seconds": 0.01}))
     (folder / "parse_logs.py").write_text(STEP.format(work=20_000))
     (folder / "train_net.py").write_text(STEP.format(work=90_000))
@@ -418,9 +490,11 @@ def own_steps(folder: Path) -> Path:
 
 
 def _kept(folder: Path, name: str, runs: int | None = None, **wanted: Sequence[Any]) -> Path:
-    """Write a kept store, or an example's, to a folder, with the launches alone whose cells have one of these values.
+    """Write a kept store, or an example's, to a folder, with the launches alone whose cells have
+    one of these values.
 
-    Names of axes are its keywords: ``framework=("torch", "jax")``. Of many runs so many are taken, the oldest.
+    Names of axes are its keywords: ``framework=("torch", "jax")``. Of many runs so many are taken,
+    the oldest.
     """
     packed = KEPT / f"{name}.sqlite.xz"
     if not packed.exists():
@@ -466,12 +540,20 @@ def releases(folder: Path) -> Path:
 
 def gates(folder: Path) -> Path:
     """Gates and comparisons, and three nights of gates."""
-    return _joined(_kept(folder, "gates", threads=(2,)), _kept(folder, "gated-nights", 3, threads=(1,)))
+    return _joined(
+        _kept(folder, "gates", threads=(2,)), _kept(folder, "gated-nights", 3, threads=(1,))
+    )
 
 
 def unknown_batches(folder: Path) -> Path:
-    """Cells whose mini-batch size nobody knows: several threads, frameworks, machines, nights and sides, and holes."""
-    unknown: dict[str, Any] = {"network": "own", "adapter": "own_step", "mode": "file", "batch_size": None}
+    """Cells whose mini-batch size nobody knows: several threads, frameworks, machines, nights and
+    sides, and holes."""
+    unknown: dict[str, Any] = {
+        "network": "own",
+        "adapter": "own_step",
+        "mode": "file",
+        "batch_size": None,
+    }
     records = []
     for night in range(12):
         started = {"minutes": 1440.0 * night, "run": f"night-{night:02d}"}
@@ -486,17 +568,25 @@ def unknown_batches(folder: Path) -> Path:
     records += make.launches(0.05, run="known", framework="train_net", **{**last, "batch_size": 8})
     others = {"instances": 2}, {"cpu_quota": 0.5}, {"precision": "bfloat16"}, {"affinity": "bound"}
     for way in (*others, {"placement": "fed"}, {"placement": "loader", "loader_workers": 2}):
-        records += make.launches(0.03, run="ways", framework="train_net", threads=2, **{**last, **way})
+        records += make.launches(
+            0.03, run="ways", framework="train_net", threads=2, **{**last, **way}
+        )
     for status, reason in HOLES.items():
-        records.append(make.hole(status, reason, run="holes", framework="train_net", world_size=2, **last))
-        records.append(make.hole(status, reason, run="holes", framework=f"f-{status.value}", **last))
+        records.append(
+            make.hole(status, reason, run="holes", framework="train_net", world_size=2, **last)
+        )
+        records.append(
+            make.hole(status, reason, run="holes", framework=f"f-{status.value}", **last)
+        )
     sides = []
     for side, factor in (("baseline", 1.0), ("candidate", 1.2)):
         seconds = [0.01 * factor * (1 + 0.01 * launch) for launch in range(8)]
         made = make.launches(seconds, run="gate", framework="train_net", **last)
         sides += [replace(record, side=side, stage="gate") for record in made]
     gate = make.run(
-        id="gate", purpose="gate", sides={"baseline": "the old one", "candidate": "the new one"}, launches=8,
+        id="gate", purpose="gate", sides={"baseline": (
+            "the old one"
+        ), "candidate": "the new one"}, launches=8,
         plan=(sides[0].cell,), started=sides[0].started, finished=sides[0].started + timedelta(hours=1),
     )  # fmt: skip
     return store_of(folder / "unknown.sqlite", [*records, *sides], gate)
@@ -509,9 +599,16 @@ def two_machines(folder: Path) -> Path:
         for threads in (1, 2, 4):
             for size in (16, 64):
                 seconds = factor * size / 64 / threads**0.8
-                records += make.launches(seconds, machine=machine, threads=threads, batch_size=size, run=machine)
                 records += make.launches(
-                    1.2 * seconds, machine=machine, threads=threads, batch_size=size, run=machine, framework="jax"
+                    seconds, machine=machine, threads=threads, batch_size=size, run=machine
+                )
+                records += make.launches(
+                    1.2 * seconds,
+                    machine=machine,
+                    threads=threads,
+                    batch_size=size,
+                    run=machine,
+                    framework="jax",
                 )
     records.append(make.hole(Status.CRASHED, "signal 4", machine="m-three", run="m-three"))
     return store_of(folder / "machines.sqlite", records)
@@ -574,7 +671,9 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "nights": kept("nights", threads=(1,), network=("lstm32",)),
     "tuning": kept("2026-11-23-what-tuning-is-worth", network=("lstm32",)),
     "a fleet": kept("2026-11-23-two-nodes-of-a-cluster", framework=("null",)),
-    "recurrent cells and a text": kept("2026-11-23-recurrent-cells-and-a-text", framework=("torch", "jax")),
+    "recurrent cells and a text": kept(
+        "2026-11-23-recurrent-cells-and-a-text", framework=("torch", "jax")
+    ),
     "sampling": kept("2026-11-26-sampling-machines", framework=("torch", "jax")),
     "spiking": kept("2026-11-26-spiking-networks", framework=("torch", "jax")),
     "empty": empty,

@@ -1,4 +1,5 @@
-"""Interpreters that tests make up: shell scripts that answer as a Python would, and wheels of one module."""
+"""Interpreters that tests make up: shell scripts that answer as a Python would, and wheels of one
+module."""
 
 import base64
 import hashlib
@@ -42,18 +43,26 @@ def make_python(path: Path, version: str) -> Path:
     return script(path, _SCRIPT.format(version=version))
 
 
-def make_wheel(folder: Path, module: str, version: str = "1.0", text: str = "", requires: str = "") -> Path:
+def make_wheel(
+    folder: Path, module: str, version: str = "1.0", text: str = "", requires: str = ""
+) -> Path:
     """Make a wheel of one module with this text."""
     information = f"{module}-{version}.dist-info"
     needs = f"Requires-Dist: {requires}\n" if requires else ""
     files = {
         f"{module}.py": text,
-        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n{needs}",
-        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{information}/METADATA": (
+            f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n{needs}"
+        ),
+        f"{information}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     lines = []
     for name, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        digest = (
+            base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        )
         lines.append(f"{name},sha256={digest},{len(text)}")
     files[f"{information}/RECORD"] = "\n".join([*lines, f"{information}/RECORD,,"]) + "\n"
     wheel = folder / f"{module}-{version}-py3-none-any.whl"
@@ -66,7 +75,9 @@ def make_wheel(folder: Path, module: str, version: str = "1.0", text: str = "", 
 HOST = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def make_framework(folder: Path, requirements: str = "", python: str = "3.99", imports: str = "tiny") -> Framework:
+def make_framework(
+    folder: Path, requirements: str = "", python: str = "3.99", imports: str = "tiny"
+) -> Framework:
     """Describe a framework whose locked requirements are these lines."""
     lock = folder / "requirements.lock"
     lock.write_text(requirements)
@@ -104,6 +115,8 @@ def refused(framework: Framework) -> str:
 
 def start_build(framework: Framework) -> BaseProcess:
     """Start a process, a fork of this one, that builds the framework's environment."""
-    builder = multiprocessing.get_context("fork").Process(target=environment.build, args=(framework,))
+    builder = multiprocessing.get_context("fork").Process(
+        target=environment.build, args=(framework,)
+    )
     builder.start()
     return builder

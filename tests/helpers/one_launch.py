@@ -11,7 +11,16 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import ASYNC, BOUND, FED, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
+from dlbench.adapters.protocol import (
+    ASYNC,
+    BOUND,
+    FED,
+    OVERSUBSCRIBED,
+    Cell,
+    Launch,
+    Outcome,
+    Protocol,
+)
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
@@ -28,7 +37,8 @@ from dlbench.suites.run.turns import Member
 LIMITS = limits_of(probe(), None)
 #: Enough to see what a step does, not how long it takes.
 SHORT = Protocol(warmup_steps=1, steps=3, minimum_steps=3, seconds=0.5)
-#: Frameworks without a thread setting: each of their launches is bound to as many CPUs as it has threads.
+#: Frameworks without a thread setting: each of their launches is bound to as many CPUs as it has
+#: threads.
 ALWAYS_BOUND = ("mindspore",)
 
 
@@ -51,15 +61,18 @@ def find_framework_python(name: str) -> Path:
         return Path(given)
     if not is_tested(find(name)):
         pytest.skip(f"{name} is not in DLBENCH_TEST_FRAMEWORKS")
-    # In continuous integration every environment is built first: a missing one must not pass unseen. Large and historic
-    # ones are built where they are asked for.
+    # In continuous integration every environment is built first: a missing one must not pass
+    # unseen. Large and historic ones are built where they are asked for.
     refuse = pytest.fail if os.environ.get("CI") and not find(name).on_request else pytest.skip
     try:
         found = environment.locate(find(name)).interpreter
     except DlbenchError as error:
         refuse(str(error))
     if found is None:
-        refuse(f"the environment of {name} is not built here (set {variable}, or `dlbench env build {name}`)")
+        refuse(
+            f"the environment of {name} is not built here (set {variable}, or `dlbench env build "
+            f"{name}`)"
+        )
     return found
 
 
@@ -76,15 +89,19 @@ def launch_once(
     member: Member | None = None,
     **of_cell: Any,
 ) -> Outcome:
-    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
+    """Carry out one launch of a framework in its own interpreter, with its variables, and return
+    the outcome.
 
-    The reference is the one shipped for this mini-batch; of other networks than dlbench's it is computed. With
-    ``cpus`` the cell is bound; ``variables`` go over the framework's own. As a ``member`` it takes turns. ``of_cell``
-    are fields of the cell, None as if not given; usually it is one thread on the CPU at the network's own mini-batch.
+    The reference is the one shipped for this mini-batch; of other networks than dlbench's it is
+    computed. With ``cpus`` the cell is bound; ``variables`` go over the framework's own. As a
+    ``member`` it takes turns. ``of_cell`` are fields of the cell, None as if not given; usually it
+    is one thread on the CPU at the network's own mini-batch.
     """
     specified = NETWORKS[network] if isinstance(network, str) else network
     interpreter = find_framework_python(framework.name)
-    usual = Cell(framework.name, framework.folder, mode, specified.name, "cpu", 1, specified.batch_size)
+    usual = Cell(
+        framework.name, framework.folder, mode, specified.name, "cpu", 1, specified.batch_size
+    )
     cell = usual._replace(**{name: value for name, value in of_cell.items() if value is not None})
     if framework.name in ALWAYS_BOUND and cpus is None and cell.threads:
         cpus = sorted(os.sched_getaffinity(0))[: cell.threads * cell.world_size]
@@ -93,8 +110,14 @@ def launch_once(
     equal_parts = world_size if cell.local_steps else preparation.parts(specified, size, world_size)
     of_parts = None
     if equal_parts > 1:
-        of_parts = preparation.fitting(ReferenceKey(specified, size, equal_parts, cell.local_steps), True, print)
-    at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
+        of_parts = preparation.fitting(
+            ReferenceKey(specified, size, equal_parts, cell.local_steps), True, print
+        )
+    at_hand = (
+        preparation.find
+        if specified.name in NETWORKS
+        else partial(preparation.ensure, report=print)
+    )
     reference = of_parts.path if of_parts else at_hand(ReferenceKey(specified, size))
     if cell.sync == ASYNC:
         reference = None
@@ -104,7 +127,9 @@ def launch_once(
     if cell.placement in FED:
         reference = preparation.ensure(preparation.reference_key(specified, cell), print)
         feed = launch_files.checked_feeds(specified, size, print)
-    chosen_settings = in_force(cell.tuning, framework.tunable(mode, cell.device, specified.family.name, cell.task))
+    chosen_settings = in_force(
+        cell.tuning, framework.tunable(mode, cell.device, specified.family.name, cell.task)
+    )
     launch = Launch(
         cell=cell,
         protocol=protocol,
@@ -118,8 +143,19 @@ def launch_once(
         feed=None if feed is None else str(feed.folder),
         in_turns=member is not None,
     )
-    of_mode = framework.launch_variables(mode, cell.threads, interpreter.parent.parent, chosen_settings)
+    of_mode = framework.launch_variables(
+        mode, cell.threads, interpreter.parent.parent, chosen_settings
+    )
     hidden = devices.variables(None) if cell.on_cpu else {}
     all_variables = {**of_mode, **hidden, **variables}
-    order = LaunchRequest(launch, interpreter, all_variables, 540.0, None, reference, framework.computes, member=member)
+    order = LaunchRequest(
+        launch,
+        interpreter,
+        all_variables,
+        540.0,
+        None,
+        reference,
+        framework.computes,
+        member=member,
+    )
     return judged(order, launch_process(order).outcome, LIMITS)

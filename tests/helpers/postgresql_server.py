@@ -1,4 +1,5 @@
-"""A PostgreSQL server of a test's own: in a folder of its own, on the loopback, as a user without rights."""
+"""A PostgreSQL server of a test's own: in a folder of its own, on the loopback, as a user without
+rights."""
 
 import contextlib
 import os
@@ -21,9 +22,12 @@ _PATIENCE = 30.0
 
 
 def programs() -> Path | None:
-    """Return the folder of initdb and postgres, of the newest where there are several; None where there is none."""
+    """Return the folder of initdb and postgres, of the newest where there are several; None where
+    there is none."""
     # Debian keeps them out of the path: only the newest's clients are for everybody.
-    kept = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    kept = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3])
+    )
     found = str(kept[-1]) if kept else shutil.which("initdb")
     return Path(found).parent if found else None
 
@@ -46,9 +50,23 @@ class Server:
             self._as_somebody |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         # Sorted as people do, not by bytes: what the store's order rests on must not depend on it.
         sorted_by = ["--locale=C", "--locale-provider=icu", "--icu-locale=en-US", "--encoding=UTF8"]
-        made = [binaries / "initdb", "-D", folder / "data", "-U", OWNER, "-A", "trust", "--no-sync", *sorted_by]
+        made = [
+            binaries / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            OWNER,
+            "-A",
+            "trust",
+            "--no-sync",
+            *sorted_by,
+        ]
         subprocess.run(made, check=True, capture_output=True, **self._as_somebody)
-        allowed = ("host all guarded 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust", "")
+        allowed = (
+            "host all guarded 127.0.0.1/32 scram-sha-256",
+            "host all all 127.0.0.1/32 trust",
+            "",
+        )
         (folder / "data" / "pg_hba.conf").write_text("\n".join(allowed))
 
     def start(self) -> None:
@@ -56,9 +74,18 @@ class Server:
         settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
         settings |= {"shared_buffers": "16MB", "max_connections": "40", "autovacuum": "off"}
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        command = [self._binaries / "postgres", "-D", self.folder / "data", "-p", str(self.port), *words]
+        command = [
+            self._binaries / "postgres",
+            "-D",
+            self.folder / "data",
+            "-p",
+            str(self.port),
+            *words,
+        ]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **self._as_somebody)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, **self._as_somebody
+            )
         asked = [self._binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         deadline = time.monotonic() + _PATIENCE
         while subprocess.run(asked).returncode != 0:
@@ -89,7 +116,8 @@ class Server:
     def carry_out(
         self, statement: str, names: Mapping[str, str] | None = None, database: str = "postgres"
     ) -> list[Any]:
-        """Carry out a statement as the owner of all, each {name} in it replaced by an identifier; return its rows."""
+        """Carry out a statement as the owner of all, each {name} in it replaced by an identifier;
+        return its rows."""
         given = {key: sql.Identifier(name) for key, name in (names or {}).items()}
         address = {"host": "127.0.0.1", "port": self.port, "user": OWNER, "dbname": database}
         with psycopg.connect(**address, autocommit=True) as connection:  # type: ignore[arg-type]
@@ -100,7 +128,9 @@ class Server:
 @contextlib.contextmanager
 def server(binaries: Path) -> Iterator[Server]:
     """Make and start a server, and end it with all it holds."""
-    with tempfile.TemporaryDirectory(prefix="dlbench-postgresql-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="dlbench-postgresql-", ignore_cleanup_errors=True
+    ) as folder:
         made = Server(Path(folder), binaries)
         try:
             made.start()

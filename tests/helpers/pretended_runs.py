@@ -37,7 +37,8 @@ ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
 
 
 class Pretender:
-    """A launcher that answers at once, as configured; its clock runs as if each launch lasted ``seconds``."""
+    """A launcher that answers at once, as configured; its clock runs as if each launch lasted
+    ``seconds``."""
 
     def __init__(self, answer=lambda cell: ok(), seconds=1.0, ends_at=None):
         self.answer, self.seconds, self.ends_at = answer, seconds, ends_at
@@ -64,7 +65,9 @@ def sources(plan=PLAN, **reasons):
     for row in plan.rows:
         name = row.build.name
         here = Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}", ""
-        found[name] = Source(row.build, *((None, "", "", reasons[name]) if name in reasons else here))
+        found[name] = Source(
+            row.build, *((None, "", "", reasons[name]) if name in reasons else here)
+        )
     return found
 
 
@@ -74,14 +77,33 @@ def open_store():
 
 def begin(store, plan=PLAN):
     now = datetime.now(UTC)
-    run = Run("r1", plan.suite, plan.protocol, plan.launches, plan.cells, "machine-1", now, "9.9", None, plan.seed)
+    run = Run(
+        "r1",
+        plan.suite,
+        plan.protocol,
+        plan.launches,
+        plan.cells,
+        "machine-1",
+        now,
+        "9.9",
+        None,
+        plan.seed,
+    )
     store.begin_run(run)
     return run
 
 
-def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=of_plan, **options):
-    """Return the runner of a run with these options of its launches; ``launcher`` may be a dict by side."""
-    options = {"sources": sources(plan), "reference": lambda cell: None, "nvml": nvml(TWO), **options}
+def runner_of(
+    store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=of_plan, **options
+):
+    """Return the runner of a run with these options of its launches; ``launcher`` may be a dict by
+    side."""
+    options = {
+        "sources": sources(plan),
+        "reference": lambda cell: None,
+        "nvml": nvml(TWO),
+        **options,
+    }
     by_side = launcher if isinstance(launcher, dict) else dict.fromkeys(("", SEARCH), launcher)
     launchers = {side: LaunchRunner(plan, run, each, **options) for side, each in by_side.items()}
     host = next(iter(launchers.values())).host

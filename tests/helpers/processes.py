@@ -50,12 +50,19 @@ def null_order(
     variables: dict[str, str] | None = None,
     **changes: Any,
 ) -> LaunchRequest:
-    """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
-    launch = Launch(null_cell(**changes), BRIEF, settings or {}, str(folder), network=data_of("fcn5"))
-    return LaunchRequest(launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False)
+    """Return the order of one launch of the null framework, by the interpreter of the tests unless
+    another is given."""
+    launch = Launch(
+        null_cell(**changes), BRIEF, settings or {}, str(folder), network=data_of("fcn5")
+    )
+    return LaunchRequest(
+        launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False
+    )
 
 
-def plan_of(of: str | Suite = "quick", machine: Capacity = TWO_CPUS, seed: int = 1, **chosen: Any) -> Plan:
+def plan_of(
+    of: str | Suite = "quick", machine: Capacity = TWO_CPUS, seed: int = 1, **chosen: Any
+) -> Plan:
     """Return the plan of a suite, by its name or as it was read, with these choices."""
     return expand(load(of) if isinstance(of, str) else of, SuiteOverrides(**chosen), machine, seed)
 
@@ -69,7 +76,8 @@ def gone(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition and return its value; what is costly to ask is asked seldom: other tests run beside."""
+    """Wait for a condition and return its value; what is costly to ask is asked seldom: other tests
+    run beside."""
     until = time.monotonic() + PATIENCE
     begun = time.monotonic()
     while not (value := condition()):
@@ -81,9 +89,15 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 
 def variables_of_command(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a command under test: a DLBENCH_HOME of its own, nothing else of dlbench's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_", "CUDA_"))}
-    # The lock against two that measure at once lies there: tests that run side by side shall not wait for each other.
+    """Return the environment of a command under test: a DLBENCH_HOME of its own, nothing else of
+    dlbench's."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DLBENCH_", "PYTEST_", "CUDA_"))
+    }
+    # The lock against two that measure at once lies there: tests that run side by side shall not
+    # wait for each other.
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     share_digests(home)
@@ -104,7 +118,9 @@ def run_command(folder: Path, *words: str, **more: str) -> "subprocess.Completed
     return run_with(variables_of_command(folder / "home", **more), folder, *words)
 
 
-def run_with(variables: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_with(
+    variables: dict[str, str], folder: Path, *words: str
+) -> "subprocess.CompletedProcess[str]":
     """Run the command to its end in a folder, with exactly this environment."""
     with tempfile.TemporaryDirectory() as output:
         code = command_server.call(words, folder, variables, Path(output), PATIENCE)
@@ -123,7 +139,11 @@ def fork_command(
 
     ``first`` is called in the fork before the command; ``variables`` are its whole environment.
     """
-    order = {"words": words, "folder": str(folder), "variables": variables or variables_of_command(folder / "home")}
+    order = {
+        "words": words,
+        "folder": str(folder),
+        "variables": variables or variables_of_command(folder / "home"),
+    }
     return command_server.fork({**order, "output": str(output), "program": "dlbench"}, first)
 
 
@@ -152,7 +172,8 @@ class Running:
 
 @contextlib.contextmanager
 def running_command(folder: Path, *words: str) -> Iterator[Running]:
-    """Start the command in a folder, as `fork_command` does; whatever is left of it at the end is killed."""
+    """Start the command in a folder, as `fork_command` does; whatever is left of it at the end is
+    killed."""
     with tempfile.TemporaryDirectory() as output:
         process = Running(fork_command(folder, Path(output), *words), Path(output))
         try:
@@ -164,13 +185,21 @@ def running_command(folder: Path, *words: str) -> Iterator[Running]:
 
 
 def suite_of_null(
-    name: str = "mine", step_seconds: float = 0.02, *, protocol: dict[str, Any] | None = None, **others: Any
+    name: str = "mine",
+    step_seconds: float = 0.02,
+    *,
+    protocol: dict[str, Any] | None = None,
+    **others: Any,
 ) -> str:
-    """Return the text of a suite of fcn5 on one thread; lists of ``others`` are its own, numbers null's settings."""
+    """Return the text of a suite of fcn5 on one thread; lists of ``others`` are its own, numbers
+    null's settings."""
     given = {key: each for key, each in others.items() if isinstance(each, list)}
     lists = {"networks": ["fcn5"], "threads": [1], **given}
     timed = {"warmup_steps": 2, "steps": 3, "seconds": 0.2, **(protocol or {})}
-    settings = {"step_seconds": step_seconds, **{key: each for key, each in others.items() if key not in given}}
+    settings = {
+        "step_seconds": step_seconds,
+        **{key: each for key, each in others.items() if key not in given},
+    }
     return "\n".join(
         (
             f'name = "{name}"',
@@ -187,7 +216,8 @@ def suite_of_null(
 
 
 def records_in(place: Path) -> list[Record]:
-    """Return the records of a store, or of the usual one of a folder; none while there is no store."""
+    """Return the records of a store, or of the usual one of a folder; none while there is no
+    store."""
     path = place / "dlbench.sqlite" if place.is_dir() else place
     with contextlib.suppress(StoreError), Store.open(path, create=False) as store:
         return list(store.records())

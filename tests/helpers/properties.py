@@ -1,4 +1,5 @@
-"""How many examples the properties are tried with: the same few in every run, or as many as asked for, at random."""
+"""How many examples the properties are tried with: the same few in every run, or as many as asked
+for, at random."""
 
 import os
 from typing import Any
@@ -9,19 +10,22 @@ from hypothesis.internal.conjecture import engine
 #: How many examples at random a property gets that usually gets a hundred; others in proportion.
 VARIABLE = "DLBENCH_PROPERTY_EXAMPLES"
 USUAL = 100
-#: The same number where none are asked for: every run tries the same examples, and more of them tell little.
+#: The same number where none are asked for: every run tries the same examples, and more of them
+#: tell little.
 IN_EVERY_RUN = 25
 _LEAST = 6
 
 
 def examples(usual: int, **others: Any) -> settings:
-    """Return the settings of a property that needs so many examples, or as many in proportion to what was asked for."""
+    """Return the settings of a property that needs so many examples, or as many in proportion to
+    what was asked for."""
     asked = int(os.environ.get(VARIABLE, IN_EVERY_RUN))
     return settings(max_examples=max(min(usual, _LEAST), usual * asked // USUAL), **others)
 
 
 def load_profile() -> None:
-    """Let every run try the same examples, unless some are asked for at random; no property is timed."""
+    """Let every run try the same examples, unless some are asked for at random; no property is
+    timed."""
     at_random = VARIABLE in os.environ
     settings.register_profile(
         "dlbench",

@@ -26,7 +26,8 @@ SUITE = suite_of_null(
 def sessions_of(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., pytest.RunResult]:
-    """Return a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
+    """Return a function that runs pytest with the plugin in a process of its own, in a folder with
+    a suite."""
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
     share_digests(tmp_path / "home")
     (tmp_path / "temporary").mkdir()
@@ -34,7 +35,9 @@ def sessions_of(
     for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
         monkeypatch.setenv(name, str(tmp_path / "temporary"))
     # Neither these tests' own options, nor that they may themselves be spread over processes.
-    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
+    for name in [
+        name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))
+    ]:
         monkeypatch.delenv(name)
     pytester.path.joinpath("mine.toml").write_text(SUITE)
 
@@ -45,7 +48,9 @@ def sessions_of(
         of_benchmark = ("--benchmark-quiet",) if benchmark else ("-p", "no:benchmark")
         given = "--basetemp", str(tmp_path / "base"), *ARGUMENTS, *of_benchmark, *chosen, *words
         output = tmp_path / "temporary"
-        code = command_server.call(given, pytester.path / folder, dict(os.environ), output, PATIENCE, "pytest")
+        code = command_server.call(
+            given, pytester.path / folder, dict(os.environ), output, PATIENCE, "pytest"
+        )
         out, err = ((output / name).read_text().splitlines() for name in ("out", "err"))
         return pytest.RunResult(code, out, err, 0.0)
 

@@ -1,7 +1,8 @@
-"""Trees of /proc and /sys, as files under a folder: one recorded from a real machine, others made to pattern.
+"""Trees of /proc and /sys, as files under a folder: one recorded from a real machine, others made
+to pattern.
 
-Making them keeps hundreds of one-line files out of the checkout, and lets Hypothesis vary them. The pattern
-is what Linux shows on such machines.
+Making them keeps hundreds of one-line files out of the checkout, and lets Hypothesis vary them. The
+pattern is what Linux shows on such machines.
 """
 
 import json
@@ -14,8 +15,8 @@ Tree = dict[str, str]
 
 XEON_FLAGS = "fpu vme lm sse4_2 avx f16c fma avx2 ht nonstop_tsc"
 SAPPHIRE_RAPIDS_FLAGS = (
-    "fpu lm hypervisor sse4_2 avx f16c fma avx2 avx_vnni avx512f avx512bw avx512dq avx512vl avx512_vnni "
-    "avx512_bf16 avx512_fp16 amx_bf16 amx_tile amx_int8"
+    "fpu lm hypervisor sse4_2 avx f16c fma avx2 avx_vnni avx512f avx512bw avx512dq avx512vl "
+    "avx512_vnni avx512_bf16 avx512_fp16 amx_bf16 amx_tile amx_int8"
 )
 # What must never reach a record; the trees hold them in the places where real machines do.
 HOST_NAME, USER_NAME, SERIAL = "secret-host-77", "alice-private", "SERIAL0123456789"
@@ -45,7 +46,10 @@ def write_tree(root: Path, tree: Tree) -> Path:
 
 
 def _machine(
-    system: tuple[str, str, int], cpus: int, place: Callable[[int], tuple[int, int, str]], about: Callable[[int], str]
+    system: tuple[str, str, int],
+    cpus: int,
+    place: Callable[[int], tuple[int, int, str]],
+    about: Callable[[int], str],
 ) -> Tree:
     """Return what every Linux has: ``system`` is distribution, kernel and KiB of memory.
 
@@ -69,43 +73,61 @@ def _machine(
     }
     for cpu in range(cpus):
         names = ("physical_package_id", "core_id", "thread_siblings_list")
-        tree |= {f"{CPUS}/cpu{cpu}/topology/{name}": f"{n}\n" for name, n in zip(names, place(cpu), strict=True)}
+        tree |= {
+            f"{CPUS}/cpu{cpu}/topology/{name}": f"{n}\n"
+            for name, n in zip(names, place(cpu), strict=True)
+        }
     return tree
 
 
 def _intel(model: int, name: str, flags: str, further: str = "") -> str:
-    lines = f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {model}\nmodel name\t: {name}\n"
+    lines = (
+        f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {model}\nmodel name\t: {name}\n"
+    )
     return f"{lines}{further}flags\t\t: {flags}\n"
 
 
 def small_vm() -> Tree:
-    """Recorded: a virtual machine of two cores with both versions of control groups mounted, in a container."""
+    """Recorded: a virtual machine of two cores with both versions of control groups mounted, in a
+    container."""
     tree: Tree = json.loads((Path(__file__).parent / "trees/small_vm.json").read_text())
     return tree
 
 
 def xeon(sockets: int = 2, cores: int = 8, smt: int = 2) -> Tree:
-    """By default the 2016 study's machine: two Xeon E5-2630 v3, with SMT, under an intel_pstate kernel.
+    """By default the 2016 study's machine: two Xeon E5-2630 v3, with SMT, under an intel_pstate
+    kernel.
 
-    Logical CPUs are numbered as Linux does there: first one thread of each core, then the second threads. The numbers
-    of cores repeat from socket to socket.
+    Logical CPUs are numbered as Linux does there: first one thread of each core, then the second
+    threads. The numbers of cores repeat from socket to socket.
     """
     total = sockets * cores
 
     def place(cpu: int) -> tuple[int, int, str]:
         core = cpu % total
-        return core // cores, core % cores, ",".join(str(core + total * thread) for thread in range(smt))
+        return (
+            core // cores,
+            core % cores,
+            ",".join(str(core + total * thread) for thread in range(smt)),
+        )
 
     def about(cpu: int) -> str:
         package, core, _ = place(cpu)
-        clocks = f"stepping\t: 2\nmicrocode\t: 0x49\ncpu MHz\t\t: {2400 + cpu}.000\nbogomips\t: {4800 + cpu}.00\n"
+        clocks = (
+            f"stepping\t: 2\nmicrocode\t: 0x49\ncpu MHz\t\t: {2400 + cpu}.000\nbogomips\t: "
+            f"{4800 + cpu}.00\n"
+        )
         numbers = f"{clocks}physical id\t: {package}\ncore id\t\t: {core}\n"
         return _intel(63, "Intel(R) Xeon(R) CPU E5-2630 v3 @ 2.40GHz", XEON_FLAGS, numbers)
 
-    tree = _machine(("Ubuntu 22.04.4 LTS", "5.15.0-105-generic", 132_000_000), total * smt, place, about)
+    tree = _machine(
+        ("Ubuntu 22.04.4 LTS", "5.15.0-105-generic", 132_000_000), total * smt, place, about
+    )
     for cpu in range(total * smt):
         package, _, siblings = place(cpu)
-        in_package = ",".join(str(other) for other in range(total * smt) if place(other)[0] == package)
+        in_package = ",".join(
+            str(other) for other in range(total * smt) if place(other)[0] == package
+        )
         for index, (level, kind, size, shared) in enumerate(
             (
                 (1, "Data", "32K", siblings),
@@ -115,8 +137,15 @@ def xeon(sockets: int = 2, cores: int = 8, smt: int = 2) -> Tree:
             )
         ):
             values = {"level": level, "type": kind, "size": size, "shared_cpu_list": shared}
-            tree |= {f"{CPUS}/cpu{cpu}/cache/index{index}/{name}": f"{value}\n" for name, value in values.items()}
-        clock = {"cpuinfo_min_freq": 1_200_000, "cpuinfo_max_freq": 3_200_000, "scaling_governor": "performance"}
+            tree |= {
+                f"{CPUS}/cpu{cpu}/cache/index{index}/{name}": f"{value}\n"
+                for name, value in values.items()
+            }
+        clock = {
+            "cpuinfo_min_freq": 1_200_000,
+            "cpuinfo_max_freq": 3_200_000,
+            "scaling_governor": "performance",
+        }
         clock["scaling_cur_freq"] = 2_400_000 + 1000 * cpu
         tree |= {f"{CPUS}/cpu{cpu}/cpufreq/{name}": f"{value}\n" for name, value in clock.items()}
     for node in range(sockets):
@@ -130,12 +159,15 @@ def xeon(sockets: int = 2, cores: int = 8, smt: int = 2) -> Tree:
         "sys/class/dmi/id/product_name": "PowerEdge R730\n",
         "sys/class/dmi/id/product_serial": SERIAL,
         "proc/self/cgroup": f"0::/user.slice/user-{USER_NAME}.slice/session-3.scope\n",
-        "proc/self/mountinfo": "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
+        "proc/self/mountinfo": (
+            "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+        ),
     }
 
 
 def container_v2(quota: str = "150000 100000") -> Tree:
-    """A container with a quota of its own under control groups version 2, on a virtual machine with AMX."""
+    """A container with a quota of its own under control groups version 2, on a virtual machine with
+    AMX."""
     about = _intel(143, "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", SAPPHIRE_RAPIDS_FLAGS)
     tree = _machine(
         ("Debian GNU/Linux 12 (bookworm)", "6.1.0-21-amd64", 32_800_000),
@@ -147,10 +179,12 @@ def container_v2(quota: str = "150000 100000") -> Tree:
         "sys/class/dmi/id/sys_vendor": "Google\n",
         "sys/class/dmi/id/product_name": "Google Compute Engine\n",
         "run/.containerenv": "",
-        # The container sees its own group as the mount point, and its path in the host's tree beside it.
+        # The container sees its own group as the mount point, and its path in the host's tree
+        # beside it.
         "proc/self/cgroup": f"0::/machine.slice/libpod-{USER_NAME}.scope\n",
         "proc/self/mountinfo": (
-            f"800 790 0:26 /machine.slice/libpod-{USER_NAME}.scope /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+            f"800 790 0:26 /machine.slice/libpod-{USER_NAME}.scope /sys/fs/cgroup ro - cgroup2 "
+            "cgroup rw\n"
         ),
         "sys/fs/cgroup/cpu.max": quota + "\n",
         "sys/fs/cgroup/memory.max": f"{8 * GIB}\n",
@@ -158,7 +192,8 @@ def container_v2(quota: str = "150000 100000") -> Tree:
 
 
 def container_v1() -> Tree:
-    """The same under version 1, where cpu and cpuacct share a mount; the quota is half that of an ancestor."""
+    """The same under version 1, where cpu and cpuacct share a mount; the quota is half that of an
+    ancestor."""
     tree = container_v2()
     del tree["sys/fs/cgroup/cpu.max"], tree["sys/fs/cgroup/memory.max"], tree["run/.containerenv"]
     cpu, memory = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/memory"
@@ -182,10 +217,11 @@ def container_v1() -> Tree:
 
 
 def hybrid_laptop(named: bool = True) -> Tree:
-    """A laptop of four fast cores with SMT (CPUs 0 to 7) and eight slow ones (8 to 15), as an i7-1260P shows itself.
+    """A laptop of four fast cores with SMT (CPUs 0 to 7) and eight slow ones (8 to 15), as an
+    i7-1260P shows itself.
 
-    ``named``: Intel's drivers name the kinds; else only the kernel's capacities tell them apart, where the fast cores
-    differ a little from one another.
+    ``named``: Intel's drivers name the kinds; else only the kernel's capacities tell them apart,
+    where the fast cores differ a little from one another.
     """
 
     def place(cpu: int) -> tuple[int, int, str]:
@@ -201,24 +237,33 @@ def hybrid_laptop(named: bool = True) -> Tree:
         tree |= {"sys/devices/cpu_core/cpus": "0-7\n", "sys/devices/cpu_atom/cpus": "8-15\n"}
     else:
         capacities = [1009, 1009, 1009, 1009, 1024, 1024, 1009, 1009, *[623] * 8]
-        tree |= {f"{CPUS}/cpu{cpu}/cpu_capacity": f"{each}\n" for cpu, each in enumerate(capacities)}
-    return tree | {"sys/devices/system/node/online": "0\n", "sys/devices/system/node/node0/cpulist": "0-15\n"}
+        tree |= {
+            f"{CPUS}/cpu{cpu}/cpu_capacity": f"{each}\n" for cpu, each in enumerate(capacities)
+        }
+    return tree | {
+        "sys/devices/system/node/online": "0\n",
+        "sys/devices/system/node/node0/cpulist": "0-15\n",
+    }
 
 
 def arm() -> Tree:
-    """A board with four Cortex-A72: no model name, no frequencies, no caches, a serial number instead."""
+    """A board with four Cortex-A72: no model name, no frequencies, no caches, a serial number
+    instead."""
     about = (
-        "BogoMIPS\t: 108.00\nFeatures\t: fp asimd evtstrm crc32 cpuid\nCPU implementer\t: 0x41\nCPU architecture: 8\n"
-        "CPU variant\t: 0x0\nCPU part\t: 0xd08\nCPU revision\t: 3\n"
+        "BogoMIPS\t: 108.00\nFeatures\t: fp asimd evtstrm crc32 cpuid\nCPU implementer\t: "
+        "0x41\nCPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: 0xd08\nCPU revision\t: 3\n"
     )
     system = "Raspberry Pi OS", "6.6.20+rpt-rpi-v8", 7_900_000
     tree = _machine(system, 4, lambda cpu: (0, cpu, str(cpu)), lambda cpu: about)
-    tree["proc/cpuinfo"] += f"\nRevision\t: d03115\nSerial\t\t: {SERIAL}\nModel\t\t: Raspberry Pi 4 Model B Rev 1.5\n"
+    tree["proc/cpuinfo"] += (
+        f"\nRevision\t: d03115\nSerial\t\t: {SERIAL}\nModel\t\t: Raspberry Pi 4 Model B Rev 1.5\n"
+    )
     return tree
 
 
 def rapl(microjoules: Mapping[str, int], range_of: int) -> Tree:
-    """Return the energy counters of CPU packages, with parts of a package, the platform's, and the same ones again."""
+    """Return the energy counters of CPU packages, with parts of a package, the platform's, and the
+    same ones again."""
     tree = {}
 
     def zone(name: str, kind: str, spent: int) -> Tree:

@@ -23,32 +23,59 @@ def timed(tool: str, seconds: float, network: str = "fcn5", **of_cell: object) -
     """Three launches of a tool of the papers."""
     adapter = {"torch": "pytorch"}.get(tool, tool)
     batch = {"fcn": 64, "lst": 128}.get(network[:3], 16)
-    named = {"framework": tool, "adapter": adapter, "mode": "graph", "network": network, "batch_size": batch}
+    named = {
+        "framework": tool,
+        "adapter": adapter,
+        "mode": "graph",
+        "network": network,
+        "batch_size": batch,
+    }
     return make.launches(seconds, **{**named, **of_cell})
 
 
 def small(
-    seconds: float, hidden: int, steps: int, inputs: int = 2, activation: str = "relu", **of_cell: object
+    seconds: float,
+    hidden: int,
+    steps: int,
+    inputs: int = 2,
+    activation: str = "relu",
+    **of_cell: object,
 ) -> list[Record]:
     """Three launches of a small recurrent network."""
-    sizes = {"inputs": inputs, "hidden": hidden, "outputs": inputs, "steps": steps, "activation": activation}
+    sizes = {
+        "inputs": inputs,
+        "hidden": hidden,
+        "outputs": inputs,
+        "steps": steps,
+        "activation": activation,
+    }
     name = f"rnn-r{hidden}-t{steps}-i{inputs}-{activation}"
     where = {"network": name, "specification": f"of {name}", "batch_size": 1, **of_cell}
-    return [replace(each, network={"family": "elman", "numbers": sizes}) for each in timed("torch", seconds, **where)]
+    return [
+        replace(each, network={"family": "elman", "numbers": sizes})
+        for each in timed("torch", seconds, **where)
+    ]
 
 
 def tables_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Tables:
     """The tables of these records; every machine has so many cores and these GPUs."""
     found = tuple(records)
     devices = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
-    hosts = {each.machine: Host(each.machine, "a machine", cores, cores, float(cores), devices) for each in found}
+    hosts = {
+        each.machine: Host(each.machine, "a machine", cores, cores, float(cores), devices)
+        for each in found
+    }
     builds = Builds(found, {})
-    networks = {(each.cell.network, each.cell.specification): each.network for each in found if each.network}
+    networks = {
+        (each.cell.network, each.cell.specification): each.network for each in found if each.network
+    }
     tool_of = tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter)
     return Tables(build_matrix(Results(found, hosts)), tool_of, networks, {})
 
 
-def here(claim: str | Claim, records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Evidence:
+def here(
+    claim: str | Claim, records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()
+) -> Evidence:
     """What the records say of one claim."""
     chosen = CLAIMS[claim] if isinstance(claim, str) else claim
     (tried,) = try_claims([chosen], tables_of(records, cores, gpus)).tried

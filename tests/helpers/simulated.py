@@ -1,9 +1,9 @@
 """Launches and nights whose truth is known, and decision rules to try on them.
 
-What a launch gives is the logarithm of its median seconds per step: the machine's level at that moment (a random walk
-from launch to launch), the launch's own luck (memory layout, thread placement), now and then somebody in the way (who
-always makes it slower), and the ratio of its side. The two launches of a pair are neighbours in random order, as a gate
-makes them.
+What a launch gives is the logarithm of its median seconds per step: the machine's level at that
+moment (a random walk from launch to launch), the launch's own luck (memory layout, thread
+placement), now and then somebody in the way (who always makes it slower), and the ratio of its
+side. The two launches of a pair are neighbours in random order, as a gate makes them.
 """
 
 import math
@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dlbench.reports.results.verdict import DEFAULT, Judgement, Rule, Verdict, deciding_look, judge_looks
+from dlbench.reports.results.verdict import (
+    DEFAULT,
+    Judgement,
+    Rule,
+    Verdict,
+    deciding_look,
+    judge_looks,
+)
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -32,7 +39,8 @@ class Conditions:
     spike: float = 0.1
     """Mean of what that adds (exponential)."""
     tails: float = np.inf
-    """Degrees of freedom of Student's t that the launches' luck follows, scaled to the same standard deviation."""
+    """Degrees of freedom of Student's t that the launches' luck follows, scaled to the same
+    standard deviation."""
 
 
 QUIET = Conditions(0.01)
@@ -41,12 +49,19 @@ BAD = Conditions(0.04, drift=0.01, spikes=0.05, spike=0.3, tails=3.0)
 
 
 def launches(
-    rng: np.random.Generator, conditions: Conditions, simulations: int, pairs: int, ratio: float = 1.0
+    rng: np.random.Generator,
+    conditions: Conditions,
+    simulations: int,
+    pairs: int,
+    ratio: float = 1.0,
 ) -> Array:
-    """Return log-medians of shape (simulations, pairs, 2): baseline and candidate, side by side in random order."""
+    """Return log-medians of shape (simulations, pairs, 2): baseline and candidate, side by side in
+    random order."""
     shape = simulations, 2 * pairs
     if np.isfinite(conditions.tails):
-        luck = rng.standard_t(conditions.tails, shape) / np.sqrt(conditions.tails / (conditions.tails - 2))
+        luck = rng.standard_t(conditions.tails, shape) / np.sqrt(
+            conditions.tails / (conditions.tails - 2)
+        )
     else:
         luck = rng.normal(size=shape)
     level = np.cumsum(rng.normal(0.0, conditions.drift, shape), axis=1)
@@ -74,7 +89,9 @@ def gate(levels: Array, rule: Rule = DEFAULT) -> Decision:
     """Carry out a gate on a cell's pairs, shape (pairs, 2)."""
     baseline, candidate = np.exp(levels[:, 0]), np.exp(levels[:, 1])
     look = deciding_look(baseline, candidate, rule)
-    return Decision(judge_looks(baseline, candidate, rule), len(baseline) if look is None else look.pairs)
+    return Decision(
+        judge_looks(baseline, candidate, rule), len(baseline) if look is None else look.pairs
+    )
 
 
 def pairs_needed(rule: Rule = DEFAULT) -> int:
@@ -82,10 +99,11 @@ def pairs_needed(rule: Rule = DEFAULT) -> int:
     return rule.looks[-1].pairs
 
 
-# Nights: launches that resemble their neighbours, are skewed and at times far off. The three machines are made after
-# measurements of such: with five launches of each side, what they report of identical code (a 2.5 % rule calls 0, 10
-# and 25 % of comparisons a regression) follows from these deviations. A machine's own shift moves both sides of a
-# night; the order of the launches within a pair is drawn by lot.
+# Nights: launches that resemble their neighbours, are skewed and at times far off. The three
+# machines are made after measurements of such: with five launches of each side, what they report of
+# identical code (a 2.5 % rule calls 0, 10 and 25 % of comparisons a regression) follows from these
+# deviations. A machine's own shift moves both sides of a night; the order of the launches within a
+# pair is drawn by lot.
 
 MACHINES = {"quiet": (0.005, 0.005), "ci": (0.025, 0.03), "bad": (0.055, 0.06)}
 """Standard deviation of a launch, and of a night's common shift, in log units."""
@@ -97,15 +115,21 @@ DRIFT = 0.03
 
 
 def nights(
-    rng: np.random.Generator, count: int, machine: str = "ci", steps: Sequence[tuple[int, float]] = ()
+    rng: np.random.Generator,
+    count: int,
+    machine: str = "ci",
+    steps: Sequence[tuple[int, float]] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log seconds (nights, launches) of baseline and candidate; a step moves the candidate by a log size."""
+    """Return log seconds (nights, launches) of baseline and candidate; a step moves the candidate
+    by a log size."""
     deviation, shift = MACHINES[machine]
     skewed = (rng.gamma(4.0, 1.0, (count, 2 * LAUNCHES)) - 4) / 2
     noise = np.empty_like(skewed)
     noise[:, 0] = skewed[:, 0]
     for place in range(1, 2 * LAUNCHES):
-        noise[:, place] = RESEMBLANCE * noise[:, place - 1] + math.sqrt(1 - RESEMBLANCE**2) * skewed[:, place]
+        noise[:, place] = (
+            RESEMBLANCE * noise[:, place - 1] + math.sqrt(1 - RESEMBLANCE**2) * skewed[:, place]
+        )
     noise *= deviation
     noise += (rng.random(noise.shape) < 0.01) * rng.exponential(0.05, noise.shape)
     common = np.empty(count)
@@ -123,7 +147,10 @@ def nights(
 
 
 def ratios(
-    rng: np.random.Generator, count: int, machine: str = "ci", steps: Sequence[tuple[int, float]] = ()
+    rng: np.random.Generator,
+    count: int,
+    machine: str = "ci",
+    steps: Sequence[tuple[int, float]] = (),
 ) -> np.ndarray:
     """Return the nights' log ratios."""
     baseline, candidate = nights(rng, count, machine, steps)
@@ -131,7 +158,10 @@ def ratios(
 
 
 def absolute(
-    rng: np.random.Generator, count: int, machine: str = "ci", steps: Sequence[tuple[int, float]] = ()
+    rng: np.random.Generator,
+    count: int,
+    machine: str = "ci",
+    steps: Sequence[tuple[int, float]] = (),
 ) -> np.ndarray:
     """Return the nights' log seconds, the machine's shifts and drift included."""
     return np.asarray(nights(rng, count, machine, steps)[1].mean(axis=1))

@@ -1,7 +1,8 @@
-"""Small networks with every layer type, as data, and parity steps run in this process on the reference adapter.
+"""Small networks with every layer type, as data, and parity steps run in this process on the
+reference adapter.
 
-``small_networks`` takes the module ``adapters/networks.py`` under whatever name it was imported, because a guest
-process imports it under another one than the host.
+``small_networks`` takes the module ``adapters/networks.py`` under whatever name it was imported,
+because a guest process imports it under another one than the host.
 """
 
 import pathlib
@@ -22,18 +23,54 @@ _CHAIN = [
     {"pool": 2},  # 2
     {"dense": 9, "activation": "sigmoid"},
 ]
-_RESIDUAL = {"channels": 3, "side": 17, "stem_channels": 4, "blocks": [2, 1], "widths": [3, 4], "classes": 6}
+_RESIDUAL = {
+    "channels": 3,
+    "side": 17,
+    "stem_channels": 4,
+    "blocks": [2, 1],
+    "widths": [3, 4],
+    "classes": 6,
+}
 _RECURRENT = {"vocabulary": 13, "hidden": 5, "layers": 2, "steps": 4}
 _ELMAN = {"inputs": 3, "hidden": 6, "outputs": 2, "steps": 5}
-_ATTENTION = {"vocabulary": 13, "width": 6, "heads": 2, "layers": 2, "steps": 4, "feedforward": 10, "epsilon": 1e-4}
+_ATTENTION = {
+    "vocabulary": 13,
+    "width": 6,
+    "heads": 2,
+    "layers": 2,
+    "steps": 4,
+    "feedforward": 10,
+    "epsilon": 1e-4,
+}
 _ORDERS = ("sequential", "synchronous", "bipartite")
 
-#: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of everything.
+#: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of
+#: everything.
 SMALL = (
-    ("small-dense", 4, "feedforward", {"inputs": 7, "hidden": [11], "outputs": 5, "activation": "sigmoid"}),
-    ("small-tanh", 4, "feedforward", {"inputs": 7, "hidden": [11, 6], "outputs": 5, "activation": "tanh"}),
-    ("small-relu", 4, "feedforward", {"inputs": 7, "hidden": [11, 9], "outputs": 5, "activation": "relu"}),
-    ("small-convolutional", 4, "convolutional", {"channels": 2, "side": 15, "layers": _CHAIN, "outputs": 6}),
+    (
+        "small-dense",
+        4,
+        "feedforward",
+        {"inputs": 7, "hidden": [11], "outputs": 5, "activation": "sigmoid"},
+    ),
+    (
+        "small-tanh",
+        4,
+        "feedforward",
+        {"inputs": 7, "hidden": [11, 6], "outputs": 5, "activation": "tanh"},
+    ),
+    (
+        "small-relu",
+        4,
+        "feedforward",
+        {"inputs": 7, "hidden": [11, 9], "outputs": 5, "activation": "relu"},
+    ),
+    (
+        "small-convolutional",
+        4,
+        "convolutional",
+        {"channels": 2, "side": 15, "layers": _CHAIN, "outputs": 6},
+    ),
     ("small-residual", 5, "residual", _RESIDUAL),
     ("small-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=5)),
     ("wide-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=7)),
@@ -47,7 +84,14 @@ SMALL = (
 )
 
 #: Spiking units, trained by a surrogate gradient.
-SPIKING = (("small-lif", 4, "lif", {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0}),)
+SPIKING = (
+    (
+        "small-lif",
+        4,
+        "lif",
+        {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0},
+    ),
+)
 #: What the reference's own tests look at too: every cell behind an embedding.
 FURTHER = (
     *SPIKING,
@@ -55,7 +99,8 @@ FURTHER = (
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
 
-#: What those of `BUILD_THEM` alone build: spikes, and machines that are sampled, with halves of different sizes.
+#: What those of `BUILD_THEM` alone build: spikes, and machines that are sampled, with halves of
+#: different sizes.
 OF_FEW = (
     *SPIKING,
     *(("small-" + order, 3, "boltzmann", {"units": 9, "order": order}) for order in _ORDERS),
@@ -81,7 +126,8 @@ def small_networks(networks, tables=SMALL):
 
 
 def parity_observation(parity, batches, adapter, network, batch_size=4, batch=None):
-    """Run the recipe's steps on an adapter in this process, as the worker does; return the Observation.
+    """Run the recipe's steps on an adapter in this process, as the worker does; return the
+    Observation.
 
     The mini-batch is the usual one of ``batch_size`` examples where no other is given.
     """
@@ -105,14 +151,19 @@ def _observed(parity, adapter, steps, before):
 def write_feeds(feeds, batches, network, folder):
     """Write the files of a feed of four examples, and return their folder."""
     for purpose in (batches.TIMED, batches.CHECKED):
-        pathlib.Path(feeds.path_of(folder, 4, purpose)).write_bytes(b"".join(feeds.Feed(network, 4, purpose).drawn()))
+        pathlib.Path(feeds.path_of(folder, 4, purpose)).write_bytes(
+            b"".join(feeds.Feed(network, 4, purpose).drawn())
+        )
     return folder
 
 
 def fed_observation(feeds, parity, batches, launch, adapter, network):
-    """Feed an adapter for some steps, reset it, and return the Observation of the recipe's steps then."""
+    """Feed an adapter for some steps, reset it, and return the Observation of the recipe's steps
+    then."""
     feeder = feeds.Feeder(adapter, network, launch, batches.TIMED)
-    feeder.prepare(network, batches.initial_weights(network, batches.TIMED), batches.mini_batch(network, 4))
+    feeder.prepare(
+        network, batches.initial_weights(network, batches.TIMED), batches.mini_batch(network, 4)
+    )
     for _ in range(4):
         feeder.step()
     feeder.synchronize()

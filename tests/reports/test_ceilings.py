@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
-from dlbench.reports.ceilings import FINISHES, PRODUCTS, STARTS, TRANSFERS, Best, gpu_ceilings, ridge
+from dlbench.reports.ceilings import (
+    FINISHES,
+    PRODUCTS,
+    STARTS,
+    TRANSFERS,
+    Best,
+    gpu_ceilings,
+    ridge,
+)
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 
@@ -17,10 +25,16 @@ rate = st.floats(1e6, 1e16)
 
 
 def launch(
-    gemm: float | None = None, board: str | None = H200, computes: bool = True, number: int = 0, **fields: Any
+    gemm: float | None = None,
+    board: str | None = H200,
+    computes: bool = True,
+    number: int = 0,
+    **fields: Any,
 ) -> Record:
     """A launch on a GPU; what is not named is of the cell, but for the ceilings."""
-    ceilings = DeviceCeilings(**{name: fields.pop(name) for name in DeviceCeilings._fields if name in fields})
+    ceilings = DeviceCeilings(
+        **{name: fields.pop(name) for name in DeviceCeilings._fields if name in fields}
+    )
     cell = {"device": "cuda:0", **fields}
     outcome = make.outcome(
         gemm_flops_per_second=gemm,
@@ -28,7 +42,9 @@ def launch(
         device=DeviceEvidence("as the framework says", ceilings=ceilings),
     )
     if board is not None:
-        outcome = outcome._replace(software={**outcome.software, "gpu": {"index": 0, "name": board}})
+        outcome = outcome._replace(
+            software={**outcome.software, "gpu": {"index": 0, "name": board}}
+        )
     return make.record(launch=number, result=outcome, **cell)
 
 
@@ -43,7 +59,9 @@ def only(*records: Record, **others: Any) -> Any:
 
 
 @given(st.lists(st.tuples(st.none() | rate, st.none() | rate), min_size=1, max_size=5))
-def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(pairs: list[tuple[float | None, ...]]) -> None:
+def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(
+    pairs: list[tuple[float | None, ...]],
+) -> None:
     records = [
         launch(gemm, number=place, copy_bytes_per_second=copy, operator_start_seconds=copy)
         for place, (gemm, copy) in enumerate(pairs)
@@ -57,10 +75,16 @@ def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(pairs: lis
     (gpu,) = found.values()
     best = {"float32": Best(max(products), len(products), "torch eager")} if products else {}
     assert gpu[PRODUCTS] == best
-    assert gpu[TRANSFERS] == ({"copy": Best(max(copies), len(copies), "torch eager")} if copies else {})
-    assert gpu[STARTS] == ({"torch": Best(min(copies), len(copies), "torch eager")} if copies else {})
+    assert gpu[TRANSFERS] == (
+        {"copy": Best(max(copies), len(copies), "torch eager")} if copies else {}
+    )
+    assert gpu[STARTS] == (
+        {"torch": Best(min(copies), len(copies), "torch eager")} if copies else {}
+    )
     assert gpu[FINISHES] == {}
-    assert ridge(gpu, "float32") == (pytest.approx(max(products) / max(copies)) if products and copies else None)
+    assert ridge(gpu, "float32") == (
+        pytest.approx(max(products) / max(copies)) if products and copies else None
+    )
 
 
 def test_another_board_in_the_same_slot_is_another_gpu() -> None:
@@ -89,7 +113,10 @@ def test_a_pretended_rate_stands_beside_no_measured_one() -> None:
 
 
 def test_products_of_records_that_were_not_read_count_where_the_board_is_clear() -> None:
-    elsewhere = {("m-one", "cuda:0", "float32"): ((1, 8e13), (1, 9e13)), ("m-one", "cuda:0", "tf32"): ((1, 3e14),)}
+    elsewhere = {
+        ("m-one", "cuda:0", "float32"): ((1, 8e13), (1, 9e13)),
+        ("m-one", "cuda:0", "tf32"): ((1, 3e14),),
+    }
     gpu = only(launch(5e13), products=elsewhere)
     assert {name: (best.value, best.row) for name, best in gpu[PRODUCTS].items()} == {
         "float32": (9e13, ""),

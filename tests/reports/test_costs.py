@@ -1,4 +1,5 @@
-"""What a step costs beside its time: quantities of launches, energy, break-even, and the report on them."""
+"""What a step costs beside its time: quantities of launches, energy, break-even, and the report on
+them."""
 
 import json
 from collections.abc import Sequence
@@ -29,12 +30,17 @@ def rows_of(
     energy: CpuEnergy | None = None,
     **of_cell: Any,
 ) -> list[Record]:
-    """Return three launches of so many seconds a step, for import, building and the first step, and MiB."""
+    """Return three launches of so many seconds a step, for import, building and the first step, and
+    MiB."""
     records = []
     for launch, factor in enumerate(SPREAD):
-        times = dict(zip(("import_seconds", "prepare_seconds", "first_step_seconds"), parts, strict=True))
+        times = dict(
+            zip(("import_seconds", "prepare_seconds", "first_step_seconds"), parts, strict=True)
+        )
         outside = HostObservation(5 * step * factor + 0.5, 1.0, energy=energy)
-        outcome = make.outcome([step * factor] * 5, peak_memory_bytes=memory * 2**20, outside=outside)
+        outcome = make.outcome(
+            [step * factor] * 5, peak_memory_bytes=memory * 2**20, outside=outside
+        )
         outcome = outcome._replace(**{name: factor * value for name, value in times.items()})
         records.append(make.record(result=outcome, launch=launch, **of_cell))
     return records
@@ -53,9 +59,9 @@ def test_a_start_is_import_building_and_first_step() -> None:
     cell = by_row(make.matrix(*EAGER))["eager"]
     start = cell.measured["start"]
     assert start.median == pytest.approx(6.0, rel=1e-3)
-    assert [cell.measured[name].median for name in ("import", "prepare", "first_step")] == pytest.approx(
-        [1.0, 2.0, 3.0], rel=1e-3
-    )
+    assert [
+        cell.measured[name].median for name in ("import", "prepare", "first_step")
+    ] == pytest.approx([1.0, 2.0, 3.0], rel=1e-3)
     assert cell.measured["memory"].median == pytest.approx(900)
     assert "gpu_memory" not in cell.measured
     unknown = [make.record(result=make.outcome(prepare_seconds=None))]
@@ -70,8 +76,12 @@ def test_joules_are_those_of_the_packages_in_the_time_of_a_step() -> None:
     assert not cell.unmeasured
 
 
-@pytest.mark.parametrize(("energy", "why"), [(CpuEnergy(None, REFUSED), REFUSED), (None, "before dlbench read")])
-def test_energy_that_was_not_measured_is_never_zero_and_has_its_reason(energy: CpuEnergy | None, why: str) -> None:
+@pytest.mark.parametrize(
+    ("energy", "why"), [(CpuEnergy(None, REFUSED), REFUSED), (None, "before dlbench read")]
+)
+def test_energy_that_was_not_measured_is_never_zero_and_has_its_reason(
+    energy: CpuEnergy | None, why: str
+) -> None:
     matrix = make.matrix(*rows_of(0.1, energy=energy))
     assert why in by_row(matrix)["eager"].unmeasured["cpu_joules"]
     page = matrix_page(matrix, "cpu_joules")
@@ -88,14 +98,18 @@ def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_
     assert found.high is not None
     assert found.steps == pytest.approx(1 + 24 / 0.02, rel=1e-3)
     assert (found.low or 0) < 1201 < found.high
-    # The one that starts first has nothing to make up for, and that of another framework is no rival.
+    # The one that starts first has nothing to make up for, and that of another framework is no
+    # rival.
     assert cells["eager"].break_even is None
     assert cells["jit"].break_even is None
 
 
 def chosen(matrix: Matrix) -> dict[str, list[list[str]]]:
     found = choices(costs(matrix))
-    return {each.at.framework: [[cell.row.mode for cell in rows] for rows in each.rows.values()] for each in found}
+    return {
+        each.at.framework: [[cell.row.mode for cell in rows] for rows in each.rows.values()]
+        for each in found
+    }
 
 
 def test_the_mode_to_take_depends_on_the_number_of_steps() -> None:

@@ -1,7 +1,8 @@
-"""Every report, page and site over every kind of store (`kinds_of_stores`): no traceback, and no number made up.
+"""Every report, page and site over every kind of store (`kinds_of_stores`): no traceback, and no
+number made up.
 
-What reports may show of a record is what the launch recorded, or what follows from it. A value that nobody recorded is
-left out or named unknown in every format, and is neither 0 nor a usual value.
+What reports may show of a record is what the launch recorded, or what follows from it. A value that
+nobody recorded is left out or named unknown in every format, and is neither 0 nor a usual value.
 """
 
 import io
@@ -39,29 +40,55 @@ pytestmark = pytest.mark.usefixtures("few_replicates", "folder")
 KIND = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}")) for kind in KINDS]
 )
-EVERYTHING = pytest.param("everything", marks=[pytest.mark.xdist_group("store: everything"), pytest.mark.slow])
-"""All stores in one: its page shows every report of it, and each report alone takes as long as those of all others."""
+EVERYTHING = pytest.param(
+    "everything", marks=[pytest.mark.xdist_group("store: everything"), pytest.mark.slow]
+)
+"""All stores in one: its page shows every report of it, and each report alone takes as long as
+those of all others."""
 KIND_OF_REPORTS = pytest.mark.parametrize(
     "kind",
     [
-        EVERYTHING if kind == "everything" else pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}"))
+        EVERYTHING
+        if kind == "everything"
+        else pytest.param(kind, marks=pytest.mark.xdist_group(f"store: {kind}"))
         for kind in KINDS
     ],
 )
 REPORTS = [name for name, report in catalogue.reports().items() if report.of_stores]
-SITES = ("imports", "imports without samples", "failures", "one launch", "interrupted", "own steps", "gates")
-"""Kinds of which a whole site is written: each of its pages takes as long as the page of a store."""
-DRAWN = ("imports", "imports without samples", "unknown mini-batches", "failures", "one step", "gpu", "a search")
+SITES = (
+    "imports",
+    "imports without samples",
+    "failures",
+    "one launch",
+    "interrupted",
+    "own steps",
+    "gates",
+)
+"""Kinds of which a whole site is written: each of its pages takes as long as the page of a
+store."""
+DRAWN = (
+    "imports",
+    "imports without samples",
+    "unknown mini-batches",
+    "failures",
+    "one step",
+    "gpu",
+    "a search",
+)
 """Kinds whose page has its pictures, which take most of its time."""
 WRITTEN = (*DRAWN, "own steps", "gates", "null")
-"""Kinds whose reports are written as Markdown and LaTeX, too: these are made of the terminal's page."""
+"""Kinds whose reports are written as Markdown and LaTeX, too: these are made of the terminal's
+page."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder in which commands run; the stores are built in one that all workers of a session share."""
+    """Give a folder in which commands run; the stores are built in one that all workers of a
+    session share."""
     base = tmp_path_factory.getbasetemp()
-    stores.put_into((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kinds-of-stores")
+    stores.put_into(
+        (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kinds-of-stores"
+    )
     _source.cache_clear()
     return tmp_path_factory.mktemp("stores")
 
@@ -82,13 +109,18 @@ def _contents(kind: str) -> tuple[tuple[Run, ...], tuple[Record, ...]]:
 # What no report may say.
 
 NOT_A_NUMBER = re.compile(r"(?<![\w.:/-])(nan|NaN|inf|Infinity|None|null|NaT)(?![\w:/-])")
-_WORDS = re.compile(r"None of these|\bnull (framework|device|file|eager)|\bnull\b(?=[ ,:*_.)\]]|$)|\\?_?null")
-MADE_UP = re.compile(r"mini-batch 0\b|\bb0\b|(?<![\d.])0(\.0)? items/s|unknown thread|default threads? unknown")
+_WORDS = re.compile(
+    r"None of these|\bnull (framework|device|file|eager)|\bnull\b(?=[ ,:*_.)\]]|$)|\\?_?null"
+)
+MADE_UP = re.compile(
+    r"mini-batch 0\b|\bb0\b|(?<![\d.])0(\.0)? items/s|unknown thread|default threads? unknown"
+)
 OF_IMPORTS = re.compile(
     r"float32(?!\])|\btuned\b|\bresident\b|\bcpu\b|default threads|\bon a GPU\b|cells on GPUs|mini-batch \d|1 thread\b"
     r"|SGD|cross-entropy|same packages|before dlbench read energy"
 )
-"""What nobody recorded of an imported benchmark: no test's name of `kinds_of_stores` but "[1000-float32]" has it."""
+"""What nobody recorded of an imported benchmark: no test's name of `kinds_of_stores` but
+"[1000-float32]" has it."""
 
 
 def check_words(text: str) -> None:
@@ -168,7 +200,8 @@ def check_frame(text: str) -> None:
 
 
 def check_numbers(content: Any) -> None:
-    """Check that no object of a report's JSON has a rate without a mini-batch size, or a size of 0."""
+    """Check that no object of a report's JSON has a rate without a mini-batch size, or a size of
+    0."""
     for each in _objects(content):
         if "batch_size" in each:
             assert each["batch_size"] != 0, each
@@ -181,7 +214,13 @@ def _objects(content: Any) -> Iterator[dict[str, Any]]:
     """Return every object of a JSON document."""
     if isinstance(content, dict):
         yield content
-    inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    inner = (
+        content.values()
+        if isinstance(content, dict)
+        else content
+        if isinstance(content, list)
+        else ()
+    )
     for each in inner:
         yield from _objects(each)
 
@@ -204,47 +243,104 @@ def test_the_matrix_follows_from_the_raw_samples(kind: str) -> None:
             assert cell["items_per_second"] is None
             assert all(value is None for value in cell["costs"].values())
             continue
-        medians = [_median(record) for record in own if record.outcome.status in ("ok", "parity_failed")]
+        medians = [
+            _median(record) for record in own if record.outcome.status in ("ok", "parity_failed")
+        ]
         possible = [value for value in medians if value is not None]
         for value in seconds["launch_medians"]:
-            assert any(math.isclose(value, other, rel_tol=1e-9) for other in possible), (value, possible)
+            assert any(math.isclose(value, other, rel_tol=1e-9) for other in possible), (
+                value,
+                possible,
+            )
         if seconds["covers_launches"]:
-            assert seconds["median"] == pytest.approx(np.exp(np.mean(np.log(seconds["launch_medians"]))), rel=1e-9)
+            assert seconds["median"] == pytest.approx(
+                np.exp(np.mean(np.log(seconds["launch_medians"]))), rel=1e-9
+            )
         else:
             assert min(possible) * (1 - 1e-9) <= seconds["median"] <= max(possible) * (1 + 1e-9)
         if known is None:
             assert cell["items_per_second"] is None
         else:
             assert cell["items_per_second"] == pytest.approx(known / seconds["median"], rel=1e-9)
-        for name, of in (("import", "import_seconds"), ("prepare", "prepare_seconds"), ("memory", "peak_memory_bytes")):
+        for name, of in (
+            ("import", "import_seconds"),
+            ("prepare", "prepare_seconds"),
+            ("memory", "peak_memory_bytes"),
+        ):
             recorded = [getattr(record.outcome, of) for record in own]
             assert (cell["costs"][name] is None) == (not any(recorded)), (name, cell["costs"][name])
         if own[-1].cell.adapter == "imported":
-            unknown = ("batch_size", "threads", "world_size", "cpu_quota", "instances", "loader_workers", "gflops")
+            unknown = (
+                "batch_size",
+                "threads",
+                "world_size",
+                "cpu_quota",
+                "instances",
+                "loader_workers",
+                "gflops",
+            )
             assert {cell[name] for name in unknown} == {None}
             words = ("device", "precision", "placement", "tuning", "affinity", "storage", "sync")
             assert {cell[name] for name in words} == {"unknown"}
-            evidence = ("threads_evidence", "device_evidence", "ceiling_fraction", "peak_memory_bytes", "break_even")
+            evidence = (
+                "threads_evidence",
+                "device_evidence",
+                "ceiling_fraction",
+                "peak_memory_bytes",
+                "break_even",
+            )
             assert {cell[name] for name in evidence} == {None}
 
 
 def _is_of(record: Record, cell: dict[str, Any]) -> bool:
     """Tell whether a record is of a cell of the matrix, by what the record itself says."""
-    if (record.machine, record.run, record.environment) != (cell["machine"], cell["run"], cell["environment"]):
+    if (record.machine, record.run, record.environment) != (
+        cell["machine"],
+        cell["run"],
+        cell["environment"],
+    ):
         return False
-    names = ("network", "specification", "framework", "mode", "tuning", "device", "precision", "placement")
-    same = all(getattr(record.cell, name) == cell[name] for name in names) and record.side != "baseline"
-    others = ("threads", "batch_size", "world_size", "instances", "cpu_quota", "loader_workers", "affinity", "storage")
-    return same and all(cell[name] in (None, "unknown", getattr(record.cell, name)) for name in (*others, "sync"))
+    names = (
+        "network",
+        "specification",
+        "framework",
+        "mode",
+        "tuning",
+        "device",
+        "precision",
+        "placement",
+    )
+    same = (
+        all(getattr(record.cell, name) == cell[name] for name in names)
+        and record.side != "baseline"
+    )
+    others = (
+        "threads",
+        "batch_size",
+        "world_size",
+        "instances",
+        "cpu_quota",
+        "loader_workers",
+        "affinity",
+        "storage",
+    )
+    return same and all(
+        cell[name] in (None, "unknown", getattr(record.cell, name)) for name in (*others, "sync")
+    )
 
 
 def _median(record: Record) -> float | None:
-    """Return the median seconds of a launch's steps, from its samples or, where they were not kept, as it was saved."""
+    """Return the median seconds of a launch's steps, from its samples or, where they were not kept,
+    as it was saved."""
     if record.outcome.statistics is not None:
         return record.outcome.statistics.median
     if not record.outcome.samples_ns:
         return None
-    return float(np.median(np.maximum(record.outcome.samples_ns, 1))) * 1e-9 / record.outcome.steps_per_sample
+    return (
+        float(np.median(np.maximum(record.outcome.samples_ns, 1)))
+        * 1e-9
+        / record.outcome.steps_per_sample
+    )
 
 
 # Page and site.
@@ -268,7 +364,9 @@ def test_the_page(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     _, records = _contents(kind)
     recorded: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        recorded.setdefault((record.run, record.started.isoformat(timespec="seconds")), []).append(record)
+        recorded.setdefault((record.run, record.started.isoformat(timespec="seconds")), []).append(
+            record
+        )
     for cell in data["cells"]:
         for launch in cell["launches"]:
             alike = recorded[launch["run"], launch["started"]]
@@ -303,7 +401,17 @@ def test_the_site(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
     store = str(stores.built(kind))
     for _ in range(2):  # the second time over what the first wrote
-        said = call(tmp_path, "report", "site", "--store", store, "--out", "site", "--url", "https://example.org/")
+        said = call(
+            tmp_path,
+            "report",
+            "site",
+            "--store",
+            store,
+            "--out",
+            "site",
+            "--url",
+            "https://example.org/",
+        )
         check_command(said)
         assert said.code == 0, said.err
     pages = [path for path in (tmp_path / "site").rglob("*.html") if path.is_file()]
@@ -357,7 +465,14 @@ def test_frames(kind: str) -> None:
     _, records = _contents(kind)
     assert len(launches) <= len(records)
     imported = launches[launches.framework == "pytest-benchmark"]
-    for name in ("threads", "batch_size", "world_size", "import_seconds", "peak_memory_bytes", "cpu_joules"):
+    for name in (
+        "threads",
+        "batch_size",
+        "world_size",
+        "import_seconds",
+        "peak_memory_bytes",
+        "cpu_joules",
+    ):
         assert imported[name].isna().all(), name
     unknown = cells[cells.batch_size.isna()]
     assert unknown.items_per_second.isna().all()

@@ -1,4 +1,5 @@
-"""A step explained from made-up profiles: shares add up, rates are by definition, and doubtful ones are warned of."""
+"""A step explained from made-up profiles: shares add up, rates are by definition, and doubtful ones
+are warned of."""
 
 import json
 import math
@@ -15,7 +16,10 @@ from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Operator, 
 from dlbench.reports.explained import IDLE, explain
 from dlbench.reports.results.errors import ReportError
 
-explained_to_terminal, explained_to_json = exporter("explain", "terminal"), exporter("explain", "json")
+explained_to_terminal, explained_to_json = (
+    exporter("explain", "terminal"),
+    exporter("explain", "json"),
+)
 PROFILE = Profile(
     "torch.profiler",
     5,
@@ -40,8 +44,12 @@ def test_rates_are_the_networks_flops_over_the_time_of_the_operators_that_do_the
     assert found["flops"] == flops
     assert math.isclose(found["product_rate"], flops / 0.8)
     assert math.isclose(found["step_rate"], flops / 1.0)
-    recurrent = explained(Profile("p", 1, 1.0, [Operator("lstm", RECURRENT, False, 0.5, 2.0)]), network="lstm32")
-    assert math.isclose(recurrent["product_rate"], NETWORKS["lstm32"].family.training_flops(64) / 0.5)
+    recurrent = explained(
+        Profile("p", 1, 1.0, [Operator("lstm", RECURRENT, False, 0.5, 2.0)]), network="lstm32"
+    )
+    assert math.isclose(
+        recurrent["product_rate"], NETWORKS["lstm32"].family.training_flops(64) / 0.5
+    )
 
 
 def test_on_a_gpu_it_says_how_much_of_a_step_starting_the_operators_takes():
@@ -52,7 +60,10 @@ def test_on_a_gpu_it_says_how_much_of_a_step_starting_the_operators_takes():
     )
     found = explain(cell(device="cuda:0"), result)
     text = " ".join(explained_to_terminal(found).split())
-    assert "Launch-bound, since starting 600 operators at 1000 us each takes about 60% of a step." in text
+    assert (
+        "Launch-bound, since starting 600 operators at 1000 us each takes about 60% of a step."
+        in text
+    )
     assert json.loads(explained_to_json(found))["starting"] == found["starting"]
     assert explain(cell(), result._replace(profile=PROFILE))["starting"] == ""
 
@@ -83,7 +94,11 @@ def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, d
     assert all(0.0 <= each.share <= 1.0 + 1e-9 for each in (*found["kinds"], *found["operators"]))
     assert found["kinds"][-1].kind == IDLE
     assert sum(each.kind != IDLE for each in found["kinds"]) == len({each.kind for each in there})
-    assert math.isclose(sum(each.share for each in found["operators"]) + found["kinds"][-1].share, 1.0, rel_tol=1e-9)
-    assert found["operators"] == sorted(found["operators"], key=lambda each: (-each.seconds, each.name))
+    assert math.isclose(
+        sum(each.share for each in found["operators"]) + found["kinds"][-1].share, 1.0, rel_tol=1e-9
+    )
+    assert found["operators"] == sorted(
+        found["operators"], key=lambda each: (-each.seconds, each.name)
+    )
     assert len(json.loads(explained_to_json(found))["operators"]) == len(there)
     assert all(len(line) <= 80 for line in explained_to_terminal(found).splitlines())

@@ -1,4 +1,5 @@
-"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and importing dlbench loads neither."""
+"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and importing dlbench loads
+neither."""
 
 import math
 import subprocess
@@ -29,12 +30,32 @@ def test_cells_agree_with_the_json_of_the_matrix() -> None:
     assert len(frame) == len(done) > 20
     for row, cell in zip(frame.to_dict("records"), done, strict=True):
         seconds = cell["seconds_per_minibatch"] or {}
-        same = [*("machine", "machine_name", *axes.NAMES, "status", "reason", "best", "run", "environment")]
+        same = [
+            *(
+                "machine",
+                "machine_name",
+                *axes.NAMES,
+                "status",
+                "reason",
+                "best",
+                "run",
+                "environment",
+            )
+        ]
         assert {name: row[name] for name in same} == {name: cell[name] for name in same}
         for name, value in (
-            *((name, cell[name]) for name in ("items_per_second", "gflops", "ceiling_fraction", "peak_memory_bytes")),
-            *((column, seconds.get(key)) for column, key in (("seconds", "median"), ("low", "low"), ("high", "high"))),
-            *((column, seconds.get(key)) for column, key in (("launches", "launches"), ("steps", "samples"))),
+            *(
+                (name, cell[name])
+                for name in ("items_per_second", "gflops", "ceiling_fraction", "peak_memory_bytes")
+            ),
+            *(
+                (column, seconds.get(key))
+                for column, key in (("seconds", "median"), ("low", "low"), ("high", "high"))
+            ),
+            *(
+                (column, seconds.get(key))
+                for column, key in (("launches", "launches"), ("steps", "samples"))
+            ),
         ):
             assert row[name] == pytest.approx(math.nan if value is None else value, nan_ok=True)
         assert row["flags"].split() == [flag["name"] for flag in cell["flags"]]
@@ -74,7 +95,9 @@ def test_launches_are_narrowed_to_axes_and_runs() -> None:
         dlbench.cells(CPU, colour="red")
 
 
-def test_export_writes_the_launches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_writes_the_launches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     export_command(form="csv", store_file=str(CPU))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == ",".join(LAUNCHES)

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 from dlbench.reports.launches import phases_of_cells, seconds_of_phases
 
-NAMES = ("start", "import", "build", "first step", "warm-up", "timed", "check", "product", "a phase of a later version")
+NAMES = (
+    "start",
+    "import",
+    "build",
+    "first step",
+    "warm-up",
+    "timed",
+    "check",
+    "product",
+    "a phase of a later version",
+)
 
 
 def launch(lengths, **changes):
@@ -31,5 +41,7 @@ def test_launches_without_phases_are_left_out():
 
 
 def test_launches_of_two_machines_are_kept_apart():
-    found = phases_of_cells([launch([0.5] * 8), launch([0.5] * 8), launch([0.5] * 8, machine="m-two")])
+    found = phases_of_cells(
+        [launch([0.5] * 8), launch([0.5] * 8), launch([0.5] * 8, machine="m-two")]
+    )
     assert sorted(each.launches for each in found) == [1, 2]

@@ -16,7 +16,8 @@ HOST = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 
 
 def records() -> list[Record]:
-    """Launches of two rows that can be compared, of one with too many threads, and one that crashed."""
+    """Launches of two rows that can be compared, of one with too many threads, and one that
+    crashed."""
     started = {"import_seconds": 1.0, "prepare_seconds": 1.0, "first_step_seconds": 1.0}
     right = make.outcome([1.0] * 5)._replace(**started)
     greedy = right._replace(threads=make.threads(1, 5.0, 3.0))
@@ -24,7 +25,9 @@ def records() -> list[Record]:
     for launch in range(3):
         for name, result in (("torch", right), ("mxnet", right), ("jax", greedy)):
             found.append(make.record(result=result, launch=launch, framework=name, threads=1))
-        found.append(make.hole(Status.CRASHED, "signal 11", launch=launch, framework="onnx", threads=1))
+        found.append(
+            make.hole(Status.CRASHED, "signal 11", launch=launch, framework="onnx", threads=1)
+        )
     return found
 
 
@@ -35,7 +38,10 @@ def results() -> Results:
 def test_each_reason_is_a_sentence_with_the_cells() -> None:
     lines = left_out(not_compared(build_matrix(results())))
     assert sorted(lines) == [
-        "Left out: 1 cell (fcn5, mini-batch 64, jax eager, 1 thread): more threads worked than were asked for (>).",
+        (
+            "Left out: 1 cell (fcn5, mini-batch 64, jax eager, 1 thread): more threads worked than "
+            "were asked for (>)."
+        ),
         "Left out: 1 cell (fcn5, mini-batch 64, onnx eager, 1 thread): crash "
         "(`dlbench report matrix` has the reasons).",
     ]

@@ -19,7 +19,9 @@ def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool
         for record in records:
             store.append(record)
         found = Results.newest([store], all_runs=all_runs)
-    return build_matrix(replace(found, hosts=hosts, ceilings={make.MACHINE: ceilings} if ceilings else {}))
+    return build_matrix(
+        replace(found, hosts=hosts, ceilings={make.MACHINE: ceilings} if ceilings else {})
+    )
 
 
 def only(matrix: Matrix) -> CellResult:
@@ -48,10 +50,18 @@ def test_rows_and_columns_have_a_settled_order() -> None:
         make.record(network="lstm32", framework="jax-0.9.2", threads=1),
     ]
     matrix = matrix_of(*records)
-    assert [(group.network, group.batch_size) for group in matrix.rows] == [("fcn5", 16), ("fcn5", 64), ("lstm32", 64)]
+    assert [(group.network, group.batch_size) for group in matrix.rows] == [
+        ("fcn5", 16),
+        ("fcn5", 64),
+        ("lstm32", 64),
+    ]
     rows = [(row.framework, row.mode) for row in list(matrix.rows.values())[1]]
     assert rows == [("mxnet", "eager"), ("torch", "compile"), ("torch", "eager")]
-    assert [row.framework for row in list(matrix.rows.values())[2]] == ["jax-0.9.2", "jax-0.10.2", "torch"]
+    assert [row.framework for row in list(matrix.rows.values())[2]] == [
+        "jax-0.9.2",
+        "jax-0.10.2",
+        "torch",
+    ]
     assert [(c.machine, c.device, c.threads) for c in matrix.columns] == [
         (make.MACHINE, "cpu", 1),
         (make.MACHINE, "cpu", 2),
@@ -70,29 +80,42 @@ def test_the_best_of_each_column_and_network_is_marked() -> None:
         make.record([1.0], framework="mxnet", threads=2),
         make.record([9.0], framework="mxnet", network="fcn8"),
     )
-    best = {(c.group.network, c.row.framework, c.column.threads) for c in matrix.cells.values() if c.best}
+    best = {
+        (c.group.network, c.row.framework, c.column.threads)
+        for c in matrix.cells.values()
+        if c.best
+    }
     assert best == {("fcn5", "torch", 1), ("fcn5", "mxnet", 2)}  # a row alone is best of nothing
 
 
 def test_only_a_fair_number_can_be_the_best() -> None:
     wall = 0.25
     unfair = {
-        "wrong": make.outcome([0.05] * 5)._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees")),
+        "wrong": make.outcome([0.05] * 5)._replace(
+            status=Status.PARITY_FAILED, parity=make.parity("disagrees")
+        ),
         "unproved": make.outcome([0.05] * 5)._replace(parity=make.parity("unchecked")),
         "nan": make.outcome([0.05] * 5)._replace(final_loss_finite=False),
         "greedy": make.outcome([0.05] * 5)._replace(threads=make.threads(1, wall, 2.0)),
     }
     records = [make.record(framework=name, result=result) for name, result in unfair.items()]
-    best = [c.row.framework for c in matrix_of(*records, make.record([1.0])).cells.values() if c.best]
+    best = [
+        c.row.framework for c in matrix_of(*records, make.record([1.0])).cells.values() if c.best
+    ]
     assert best == ["torch"]
-    # Where nobody proved anything, as with a network that has no reference, the fastest of those is the best.
+    # Where nobody proved anything, as with a network that has no reference, the fastest of those is
+    # the best.
     best = [c.row.framework for c in matrix_of(*records).cells.values() if c.best]
     assert best == ["unproved"]
 
 
 def test_failed_parity_outweighs_good_launches_and_keeps_its_samples() -> None:
-    wrong = make.outcome(status=Status.PARITY_FAILED, reason="update error 1", parity=make.parity("disagrees"))
-    cell = only(matrix_of(make.record(), make.record(launch=1, result=wrong), make.record(launch=2)))
+    wrong = make.outcome(
+        status=Status.PARITY_FAILED, reason="update error 1", parity=make.parity("disagrees")
+    )
+    cell = only(
+        matrix_of(make.record(), make.record(launch=1, result=wrong), make.record(launch=2))
+    )
     assert (cell.status, cell.reason) == (Status.PARITY_FAILED, "update error 1")
     assert cell.seconds is not None
     assert cell.timed is None
@@ -121,7 +144,9 @@ def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
 
 
 def test_a_pause_of_a_run_is_noted_with_its_ends() -> None:
-    records = [make.record([1.0], launch=n, minutes=minutes) for n, minutes in enumerate((0, 50, 100, 600))]
+    records = [
+        make.record([1.0], launch=n, minutes=minutes) for n, minutes in enumerate((0, 50, 100, 600))
+    ]
     (note,) = matrix_of(*records).notes
     assert all(f"{record.started:%Y-%m-%d %H:%M}" in note for record in records[2:])
     assert matrix_of(*records[:3]).notes == ()
@@ -136,7 +161,9 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
     def fraction(threads: int, *others: Record) -> float | None:
         measured = make.record([1.0], threads=threads)
         matrix = matrix_of(measured, *others, ceilings=ceilings)
-        return next(cell for cell in matrix.cells.values() if cell.cell.threads == threads).ceiling_fraction
+        return next(
+            cell for cell in matrix.cells.values() if cell.cell.threads == threads
+        ).ceiling_fraction
 
     def sentinel(threads: int, rate: float, busy: float | None = None) -> Record:
         seen = make.threads(threads, 1.0, busy)
@@ -155,7 +182,8 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
 
 
 def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:
-    # One build under two names, one launch of three steps each: 2.03 and 2.18, and the intervals overlap.
+    # One build under two names, one launch of three steps each: 2.03 and 2.18, and the intervals
+    # overlap.
     one = make.record([2.00, 2.03, 2.09], framework="torch")
     same = make.record([2.04, 2.18, 2.33], framework="torch-again")
     cells = matrix_of(one, same).cells.values()

@@ -1,4 +1,5 @@
-"""What the differences between launches consist of: each cause is found where it was put, and no other."""
+"""What the differences between launches consist of: each cause is found where it was put, and no
+other."""
 
 import math
 from dataclasses import replace
@@ -20,7 +21,9 @@ def record_of(seconds, launch=0, faults=0, waited=0.0, group="", **of_cell):
     made = make.record([seconds] * 10, launch=launch, **of_cell)
     counts = SampleCounts([faults] * 10, [0] * 10, [0] * 10)
     outcome = made.outcome._replace(
-        sample_counts=counts, fault_seconds=COST, contention=make.contention(run_queue_seconds=waited)
+        sample_counts=counts,
+        fault_seconds=COST,
+        contention=make.contention(run_queue_seconds=waited),
     )
     return replace(made, outcome=outcome, group=group)
 
@@ -33,16 +36,22 @@ def only(records):
 
 def test_faults_explain_what_they_cost():
     faults = [3300, 9250, 5000, 8000]
-    found = only([record_of(0.045 + count * COST, launch, count) for launch, count in enumerate(faults)])
+    found = only(
+        [record_of(0.045 + count * COST, launch, count) for launch, count in enumerate(faults)]
+    )
     assert found.parts[FAULTS] > 0.99
     assert (found.fewest_faults, found.most_faults) == (3300, 9250)
     (sentence,) = sentences([found])
-    assert "100% of the variation between launches is page faults, 3,300 to 9,250 a step" in sentence
+    assert (
+        "100% of the variation between launches is page faults, 3,300 to 9,250 a step" in sentence
+    )
     assert "With keep_heap (--tuning) a step may take 22% less" in sentence
 
 
 def test_faults_that_are_always_as_many_explain_nothing():
-    found = only([record_of(seconds, launch, 9000) for launch, seconds in enumerate((0.05, 0.06, 0.055))])
+    found = only(
+        [record_of(seconds, launch, 9000) for launch, seconds in enumerate((0.05, 0.06, 0.055))]
+    )
     assert found.parts[FAULTS] < 0.3
     assert found.parts[REST] > 0.7
 
@@ -69,7 +78,9 @@ def test_waiting_explains_what_was_waited():
 def test_the_machine_explains_what_all_cells_of_a_block_share(group):
     levels = [1.0, 1.3, 0.9, 1.2, 1.0, 1.4]
     records = [
-        record_of(0.02 * cell * level, launch, group=f"{group}{launch}" if group else "", threads=cell)
+        record_of(
+            0.02 * cell * level, launch, group=f"{group}{launch}" if group else "", threads=cell
+        )
         for launch, level in enumerate(levels)
         for cell in range(1, 9)
     ]

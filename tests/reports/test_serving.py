@@ -1,4 +1,5 @@
-"""The choices of a server: most examples per second within a limit of the tail, beside the usual choice."""
+"""The choices of a server: most examples per second within a limit of the tail, beside the usual
+choice."""
 
 import factory_of_records as make
 import numpy as np
@@ -12,12 +13,18 @@ from dlbench.reports.serving import REPORT, limit_of, serving
 CALLS = 400
 
 
-def answers(seconds: float, tail: float = 1.0, count: int = CALLS, **of_cell: object) -> list[Record]:
-    """Return two launches of so many calls, the slowest in fifty of which take ``tail`` times as long."""
+def answers(
+    seconds: float, tail: float = 1.0, count: int = CALLS, **of_cell: object
+) -> list[Record]:
+    """Return two launches of so many calls, the slowest in fifty of which take ``tail`` times as
+    long."""
     calls = np.full(count, seconds)
     calls[::50] *= tail
     result = make.outcome(list(calls))
-    return [make.record(result=result, launch=launch, task="inference", **of_cell) for launch in range(2)]
+    return [
+        make.record(result=result, launch=launch, task="inference", **of_cell)
+        for launch in range(2)
+    ]
 
 
 SINGLE = answers(0.010, batch_size=1, threads=1)
@@ -27,7 +34,9 @@ MANY = answers(0.040, batch_size=16, threads=2)
 UNEVEN = answers(0.030, tail=4.0, batch_size=16, threads=1)
 
 
-def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_process_with_the_default() -> None:
+def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_process_with_the_default() -> (
+    None
+):
     of_many = answers(0.045, batch_size=16, threads=0)
     (row,) = serving(make.matrix(*SINGLE, *BOTH, *DEFAULT, *MANY, *UNEVEN, *of_many), None).rows
     assert row.best is not None
@@ -39,7 +48,9 @@ def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_proce
     assert (row.usual.cell.threads, row.usual.cell.batch_size, row.choices) == (2, 1, 4)
 
 
-@pytest.mark.parametrize(("within", "chosen"), [(0.2, (16, 1)), (0.05, (16, 2)), (0.009, (1, 2)), (0.001, None)])
+@pytest.mark.parametrize(
+    ("within", "chosen"), [(0.2, (16, 1)), (0.05, (16, 2)), (0.009, (1, 2)), (0.001, None)]
+)
 def test_a_choice_counts_where_its_slowest_calls_stay_within_the_limit(
     within: float, chosen: tuple[int, int] | None
 ) -> None:
@@ -48,8 +59,13 @@ def test_a_choice_counts_where_its_slowest_calls_stay_within_the_limit(
 
 
 def test_rows_networks_and_quotas_choose_for_themselves_and_training_is_no_answer() -> None:
-    other = [*answers(0.010, framework="onnx", threads=1), *answers(0.010, cpu_quota=1.0, threads=1)]
-    found = serving(make.matrix(*SINGLE, *other, *answers(0.01, network="lstm32"), *make.launches(0.5)), None)
+    other = [
+        *answers(0.010, framework="onnx", threads=1),
+        *answers(0.010, cpu_quota=1.0, threads=1),
+    ]
+    found = serving(
+        make.matrix(*SINGLE, *other, *answers(0.01, network="lstm32"), *make.launches(0.5)), None
+    )
     assert len(found.rows) == 4
     (table,) = REPORT.page(found, ReportOptions()).tables
     assert sum("q1" in str(row[0]) for row in table.rows) == 1

@@ -15,7 +15,8 @@ MATRIX = study(SHI2016).matrix()
 
 @cache
 def curves() -> tuple[Curve, ...]:
-    """Return the paper's curves, which are fitted once they are asked for: every worker reads this file."""
+    """Return the paper's curves, which are fitted once they are asked for: every worker reads this
+    file."""
     return tuple(threads(MATRIX).curves)
 
 
@@ -30,15 +31,32 @@ def curve(framework: str, network: str, platform: str) -> Curve:
 
 
 def test_every_value_of_the_paper_is_in_the_matrix() -> None:
-    text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("dlbench.reports")
+        .joinpath("data/shi2016_table4.csv")
+        .read_text(encoding="utf-8")
+    )
     lines = list(csv.DictReader(text.splitlines()))
     assert len(MATRIX.cells) == len(lines)
-    published = sorted(float(line["seconds_per_minibatch"]) for line in lines if line["seconds_per_minibatch"])
-    assert sorted(cell.seconds.median for cell in MATRIX.cells.values() if cell.seconds) == published
+    published = sorted(
+        float(line["seconds_per_minibatch"]) for line in lines if line["seconds_per_minibatch"]
+    )
+    assert (
+        sorted(cell.seconds.median for cell in MATRIX.cells.values() if cell.seconds) == published
+    )
     holes = Counter(cell.status for cell in MATRIX.cells.values() if cell.seconds is None)
-    assert holes == {Status.UNSUPPORTED: 10, Status.CRASHED: 3, Status.TIMED_OUT: 2, Status.OUT_OF_MEMORY: 1}
+    assert holes == {
+        Status.UNSUPPORTED: 10,
+        Status.CRASHED: 3,
+        Status.TIMED_OUT: 2,
+        Status.OUT_OF_MEMORY: 1,
+    }
     assert sum(holes.values()) == len(lines) - len(published)
-    assert all(cell.reason.endswith(", says the paper") for cell in MATRIX.cells.values() if cell.seconds is None)
+    assert all(
+        cell.reason.endswith(", says the paper")
+        for cell in MATRIX.cells.values()
+        if cell.seconds is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +68,11 @@ def test_every_value_of_the_paper_is_in_the_matrix() -> None:
         ("torch", "lstm64", "server_2x_e5_2630v3", 32, 5.815 / 3.252),
     ],
 )
-def test_ratios_past_the_physical_cores(framework: str, network: str, platform: str, count: int, ratio: float) -> None:
-    (past,) = [p.found[PAST_CORES] for p in curve(framework, network, platform).points if p.at == count]
+def test_ratios_past_the_physical_cores(
+    framework: str, network: str, platform: str, count: int, ratio: float
+) -> None:
+    (past,) = [
+        p.found[PAST_CORES] for p in curve(framework, network, platform).points if p.at == count
+    ]
     assert past.value == pytest.approx(ratio)
     assert past.ratio.low is None

@@ -1,4 +1,5 @@
-"""Confirmed regressions of a site: each is announced once, under an id that stays; file names are safe."""
+"""Confirmed regressions of a site: each is announced once, under an id that stays; file names are
+safe."""
 
 import math
 import re
@@ -12,12 +13,23 @@ import pandas as pd
 import simulated
 
 from dlbench.reports.history.nights import History, build_history
-from dlbench.reports.site import Contents, HistoryPage, Night, Shift, Slower, feed, notices, shifts_of
+from dlbench.reports.site import (
+    Contents,
+    HistoryPage,
+    Night,
+    Shift,
+    Slower,
+    feed,
+    notices,
+    shifts_of,
+)
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 
-def night(day: int, slower: str = "", cleared: tuple[str, ...] = (), baseline: str = "old") -> Night:
+def night(
+    day: int, slower: str = "", cleared: tuple[str, ...] = (), baseline: str = "old"
+) -> Night:
     found = {slower: Slower("a cell", "REGRESSION", "slower by 5 %", baseline)} if slower else {}
     started = factory.START + timedelta(days=day)
     return Night(f"run-{day:02d}", "quick", "m", started, "gate", 6, "", "", found, cleared)
@@ -30,7 +42,9 @@ def site(*nights: Night, shifts: tuple[Shift, ...] = ()) -> Contents:
 
 def shift(day: int, key: str = "k") -> Shift:
     near = tuple(f"run-{each:02d}" for each in range(day - 2, day + 6))
-    return Shift(key, "a cell", f"run-{day:02d}", factory.START + timedelta(days=day), "5 % slower", near)
+    return Shift(
+        key, "a cell", f"run-{day:02d}", factory.START + timedelta(days=day), "5 % slower", near
+    )
 
 
 def announced(contents: Contents) -> list[int]:
@@ -40,7 +54,9 @@ def announced(contents: Contents) -> list[int]:
 def test_a_regression_that_lasts_is_told_once_and_again_after_it_was_cleared():
     assert announced(site(night(1), night(2, "k"), night(3, "k"), night(4), night(5, "k"))) == [2]
     assert announced(site(night(2, "k"), night(3, cleared=("k",)), night(4, "k"))) == [2, 4]
-    assert announced(site(night(2, "k"), night(3, "k", baseline="new"))) == [2, 3], "slower than another baseline"
+    assert announced(site(night(2, "k"), night(3, "k", baseline="new"))) == [2, 3], (
+        "slower than another baseline"
+    )
     assert announced(site(night(2, "k"), night(3, "other"))) == [2, 3]
 
 
@@ -61,21 +77,26 @@ def test_the_feed_is_atom_dated_by_the_runs():
         for name in ("id", "title", "updated"):  # what RFC 4287 asks of each, once
             assert len(element.findall(ATOM + name)) == 1
         assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", element.findtext(f"{ATOM}id", ""))
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", element.findtext(f"{ATOM}updated", ""))
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", element.findtext(f"{ATOM}updated", "")
+        )
     assert root.find(f"{ATOM}author/{ATOM}name") is not None
     links = [each.get("href") for each in root.iter(f"{ATOM}link")]
     assert [each for each in links if not str(each).startswith("https://example.org/n/")] == []
     assert len(root.findall(f"{ATOM}entry")) == 2
     assert root.findtext(f"{ATOM}updated") == (factory.START + timedelta(days=10)).isoformat()
     quiet = site(night(1), night(2))
-    assert feed(quiet, "Nights") == feed(site(night(1), night(2), night(3)), "Nights"), "nothing new to tell"
+    assert feed(quiet, "Nights") == feed(site(night(1), night(2), night(3)), "Nights"), (
+        "nothing new to tell"
+    )
 
 
 def history(nights: int, size: float) -> History:
     """Return that of a cell whose candidate takes ``size`` times as long from night 20 on."""
     sides = simulated.nights(np.random.default_rng(3), 40, "quiet", [(20, math.log(size))])
     frames = [
-        simulated.rows(1, side, logs[:nights]) for side, logs in zip(("baseline", "candidate"), sides, strict=True)
+        simulated.rows(1, side, logs[:nights])
+        for side, logs in zip(("baseline", "candidate"), sides, strict=True)
     ]
     return build_history(pd.concat(frames, ignore_index=True), {1: factory.cell()})
 

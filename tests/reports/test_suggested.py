@@ -23,9 +23,19 @@ from dlbench.reports.catalogue import suggested
     ids=lambda given: " ".join(sorted(given)),
 )
 def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
-    one, two = (make.record(**{name: each[place % len(each)] for name, each in values.items()}) for place in (0, 1))
+    one, two = (
+        make.record(**{name: each[place % len(each)] for name, each in values.items()})
+        for place in (0, 1)
+    )
     assert {report.name for report in suggested([one, two])} == expected
-    failed = [make.record(result=Outcome(Status.CRASHED, "signal 11"), **each.cell._asdict()) for each in (one, two)]
+    failed = [
+        make.record(result=Outcome(Status.CRASHED, "signal 11"), **each.cell._asdict())
+        for each in (one, two)
+    ]
     assert suggested(failed) == []
     # Two counts of which one failed are nothing to compare.
-    assert {report.name for report in suggested([one, failed[1]])} <= {"tables", "scaling", "ceilings"}
+    assert {report.name for report in suggested([one, failed[1]])} <= {
+        "tables",
+        "scaling",
+        "ceilings",
+    }

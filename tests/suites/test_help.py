@@ -28,11 +28,17 @@ def commands() -> Iterator[tuple[str, ...]]:
         if word == "report":
             names += list(catalogue.modules())
         yield (word,)
-        yield from ((word, name) for name in names if name not in ("compare", "bisect", "history", "explain"))
+        yield from (
+            (word, name)
+            for name in names
+            if name not in ("compare", "bisect", "history", "explain")
+        )
 
 
 def shown(*words: str) -> str:
-    done = CliRunner().invoke(app_of(words[0] if words else ""), [*words, "-h"], env={"COLUMNS": "80"})
+    done = CliRunner().invoke(
+        app_of(words[0] if words else ""), [*words, "-h"], env={"COLUMNS": "80"}
+    )
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -52,7 +58,12 @@ def test_the_help_of_a_command_has_no_python_types_and_short_panels(words: tuple
 
 def test_options_are_in_panels() -> None:
     titles = re.findall(r"╭─ (.+?) ─", shown("run"))
-    expected = ["What to measure", "Workers, CPUs and mini-batches", "How precisely", "Your own code and interpreters"]
+    expected = [
+        "What to measure",
+        "Workers, CPUs and mini-batches",
+        "How precisely",
+        "Your own code and interpreters",
+    ]
     assert titles == ["Arguments", "Options", *expected, "Session", "Output"]
     assert "Which results" in shown("report", "matrix")
     assert "The two sides" in shown("compare")

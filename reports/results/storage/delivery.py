@@ -1,8 +1,10 @@
-"""Local first: a run writes to a SQLite store of this machine, and its records are delivered to a server's store.
+"""Local first: a run writes to a SQLite store of this machine, and its records are delivered to a
+server's store.
 
-The local store of a server is kept permanently. Whatever the server lacks is delivered at the next opportunity: by the
-run that measured it, by the next run into that server, or by `dlbench store deliver`. Each record arrives exactly once,
-even if a process or a connection ends early, since the server's own records show which are missing.
+The local store of a server is kept permanently. Whatever the server lacks is delivered at the next
+opportunity: by the run that measured it, by the next run into that server, or by `dlbench store
+deliver`. Each record arrives exactly once, even if a process or a connection ends early, since the
+server's own records show which are missing.
 """
 
 import contextlib
@@ -34,15 +36,20 @@ _SAME = {
 Report = Callable[[str], None]
 
 
-def copy(source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None) -> tuple[int, int]:
-    """Copy to a store everything that it lacks of another one, each run in one transaction; raises StoreError.
+def copy(
+    source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None
+) -> tuple[int, int]:
+    """Copy to a store everything that it lacks of another one, each run in one transaction; raises
+    StoreError.
 
     Returns how many runs and records the target did not have before.
     ``progress`` takes how many records were looked at, and of how many.
     """
     for table in (schema.machines, schema.ceilings):
         known = set(target.rows(sa.select(table.c.fingerprint)))
-        if missing := [dict(row._mapping) for row in source.rows(sa.select(table)) if row[:1] not in known]:
+        if missing := [
+            dict(row._mapping) for row in source.rows(sa.select(table)) if row[:1] not in known
+        ]:
             with database.writing(target.engine, target.name, alone=True) as connection:
                 there = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
                 if new := [row for row in missing if row["fingerprint"] not in there]:
@@ -59,7 +66,8 @@ def copy(source: Store, target: Store, progress: Callable[[int, int], None] = la
 
 
 def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[int, int]:
-    """Copy the missing parts of a run: its description, end, records and sentinels; raises StoreError.
+    """Copy the missing parts of a run: its description, end, records and sentinels; raises
+    StoreError.
 
     ``after``: only records of the source with a higher number are looked at.
     """
@@ -70,18 +78,29 @@ def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[in
         for table, names in _SAME.items():
             keys = [table.c[name] for name in names]
             after_it = [table.c.id > after] if table is schema.records else []
-            here = source.rows(sa.select(table.c.id, *keys).where(table.c.run == run, *after_it).order_by(table.c.id))
+            here = source.rows(
+                sa.select(table.c.id, *keys)
+                .where(table.c.run == run, *after_it)
+                .order_by(table.c.id)
+            )
             same = sa.select(*keys).where(table.c.run == run)
             if after and table is schema.records:
                 same = same.where(table.c.started.in_([row.started for row in here]))
             known = Counter(tuple(row) for row in connection.execute(same))
             missing: list[int] = []
-            for number, *key in map(tuple, here):  # of equal ones, those that the target does not have as often
+            for number, *key in map(
+                tuple, here
+            ):  # of equal ones, those that the target does not have as often
                 known[tuple(key)] -= 1
                 missing += [number] if known[tuple(key)] < 0 else []
             for some in batched(missing):
-                whole = source.rows(sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id))
-                rows = [{name: value for name, value in row._mapping.items() if name != "id"} for row in whole]
+                whole = source.rows(
+                    sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id)
+                )
+                rows = [
+                    {name: value for name, value in row._mapping.items() if name != "id"}
+                    for row in whole
+                ]
                 connection.execute(sa.insert(table), rows)
             added[table.name] = len(missing)
     return runs, added["records"]
@@ -89,11 +108,18 @@ def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[in
 
 def _states(store: Store) -> dict[str, tuple[int, int, bool]]:
     """Return of each run the numbers of its records and sentinels, and whether it has ended."""
-    counted = [dict(store.pairs(sa.select(table.c.run, sa.func.count()).group_by(table.c.run))) for table in _SAME]
+    counted = [
+        dict(store.pairs(sa.select(table.c.run, sa.func.count()).group_by(table.c.run)))
+        for table in _SAME
+    ]
     ended = dict(store.pairs(sa.select(schema.runs.c.id, schema.runs.c.finished.is_not(None))))
-    order = store.pairs(sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run"))
+    order = store.pairs(
+        sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run")
+    )
     runs = dict.fromkeys([*(run for run, _ in sorted(order, key=lambda pair: pair[1])), *ended])
-    return {run: (counted[0].get(run, 0), counted[1].get(run, 0), bool(ended.get(run))) for run in runs}
+    return {
+        run: (counted[0].get(run, 0), counted[1].get(run, 0), bool(ended.get(run))) for run in runs
+    }
 
 
 def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
@@ -108,25 +134,36 @@ def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
 
 
 def local_path(target: str) -> Path:
-    """Return the file of the local store of a server: each host that shares a home has a file to itself."""
+    """Return the file of the local store of a server: each host that shares a home has a file to
+    itself.
+    """
     given = os.environ.get("DLBENCH_HOME")
     home = Path(given).absolute() if given else platformdirs.user_state_path("dlbench")
     name = servers.public(servers.parsed(target))
-    return home / "stores" / f"{platform.node() or 'host'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.sqlite"
+    return (
+        home
+        / "stores"
+        / f"{platform.node() or 'host'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.sqlite"
+    )
 
 
 def local_or(target: str) -> str:
-    """Return the store that holds this machine's own runs into a store: of a server the local one, once it is there."""
+    """Return the store that holds this machine's own runs into a store: of a server the local one,
+    once it is there.
+    """
     path = local_path(target) if servers.is_served(target) else None
     return str(path) if path is not None and path.exists() else target
 
 
 @contextlib.contextmanager
-def opened(target: str, report: Report, create: bool = True, unfinished: Run | None = None) -> Iterator[Store]:
-    """Open the store that a run writes to; for one on a server, first deliver earlier records that it lacks.
+def opened(
+    target: str, report: Report, create: bool = True, unfinished: Run | None = None
+) -> Iterator[Store]:
+    """Open the store that a run writes to; for one on a server, first deliver earlier records that
+    it lacks.
 
-    A server that this machine has never reached must be there. ``unfinished`` is a run that is to be resumed. Raises
-    StoreError.
+    A server that this machine has never reached must be there. ``unfinished`` is a run that is to
+    be resumed. Raises StoreError.
     """
     if not servers.is_served(target):
         with Store.open(target, create=create) as store:
@@ -178,8 +215,9 @@ class DeliveringStore(Store):
             self.deliver()
         if self.behind:
             self._report(
-                f"Not everything was delivered to {self.name}: the rest is kept in {self._place}. The next run into "
-                f"that store delivers it, and so does `dlbench store deliver --store {self.name}`."
+                f"Not everything was delivered to {self.name}: the rest is kept in {self._place}. "
+                "The next run into that store delivers it, and so does `dlbench store deliver "
+                f"--store {self.name}`."
             )
 
     def replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
@@ -192,13 +230,19 @@ class DeliveringStore(Store):
         self._deliver(lambda server: copy_run(self, server, run))
 
     def append(self, record: Record) -> None:
-        """Keep a record: when this returns, it is on this machine's disk, and on the server if that accepts it."""
+        """Keep a record: when this returns, it is on this machine's disk, and on the server if that
+        accepts it.
+        """
         super().append(record)
-        (newest,) = self.rows(sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
+        (newest,) = self.rows(
+            sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run)
+        )
         self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
 
     def _deliver(self, write: Callable[[Store], object]) -> None:
-        """Pass a write on to the server, with everything that it lacks if it was unreachable before."""
+        """Pass a write on to the server, with everything that it lacks if it was unreachable
+        before.
+        """
         away = self._failed_at is not None
         if self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS:
             self.behind = True
@@ -212,7 +256,10 @@ class DeliveringStore(Store):
         except StoreError as error:
             self._failed_at = self._clock()
             if not away:
-                self._report(f"{error} The run continues: its records are kept in {self._place} and delivered later.")
+                self._report(
+                    f"{error} The run continues: its records are kept in {self._place} and "
+                    "delivered later."
+                )
             return
         self._failed_at, self.behind = None, False
         if added:

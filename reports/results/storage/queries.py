@@ -1,7 +1,8 @@
-"""SQL statements over the light columns of a store: portable, and served by the indexes of `schema`.
+"""SQL statements over the light columns of a store: portable, and served by the indexes of
+`schema`.
 
-Which records count is decided here: `superseded` attempts and profiled launches never do, `counting` says which sides
-do, and `newest` which run and environment of a cell.
+Which records count is decided here: `superseded` attempts and profiled launches never do,
+`counting` says which sides do, and `newest` which run and environment of a cell.
 """
 
 from collections.abc import Collection
@@ -18,16 +19,25 @@ Wanted = str | Collection[str] | None
 
 
 def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return the condition that a column has one of these values, or none where it does not matter."""
+    """Return the condition that a column has one of these values, or none where it does not
+    matter.
+    """
     if value is None:
         return []
     return [column == value] if isinstance(value, str) else [column.in_(list(value))]
 
 
 def of_records(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions on records of this run, suite and machine, without profiled launches."""
+    """Return the conditions on records of this run, suite and machine, without profiled
+    launches.
+    """
     table = records.c
-    return [measured(), *wanted(table.run, run), *wanted(table.suite, suite), *wanted(table.machine, machine)]
+    return [
+        measured(),
+        *wanted(table.run, run),
+        *wanted(table.suite, suite),
+        *wanted(table.machine, machine),
+    ]
 
 
 def measured() -> sa.ColumnElement[bool]:
@@ -47,18 +57,20 @@ def superseded() -> sa.Select[Any]:
 
 
 def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
-    """Return whether a side counts for a matrix: no baseline does, and other sides only in a run that is asked for."""
+    """Return whether a side counts for a matrix: no baseline does, and other sides only in a run
+    that is asked for.
+    """
     return side == "" if run is None else side != BASELINE
 
 
 def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> sa.Select[Any]:
     """Return for each cell (of these keys) the run and environment that measured it last.
 
-    A run that only skipped the cell counts where nothing else did. Where two records started at once there are two
-    rows; the one with the larger ``newest_id`` counts. Columns: cell; measured and newest, starts of the newest record
-    that was launched and of the newest at all; first, the start of the first record that counts; first_id; least and
-    greatest of the environments that measured it; product_rate, the highest; newest_id, run and environment of the
-    newest record.
+    A run that only skipped the cell counts where nothing else did. Where two records started at
+    once there are two rows; the one with the larger ``newest_id`` counts. Columns: cell; measured
+    and newest, starts of the newest record that was launched and of the newest at all; first, the
+    start of the first record that counts; first_id; least and greatest of the environments that
+    measured it; product_rate, the highest; newest_id, run and environment of the newest record.
     """
     table = records.c
     conditions = [measured(), *wanted(table.run, run), *wanted(table.suite, suite)]
@@ -93,18 +105,24 @@ def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> 
         *wanted(last.c.run, run),
         *wanted(last.c.suite, suite),
     )
-    return sa.select(of_cell, last.c.id.label("newest_id"), last.c.run, last.c.environment).outerjoin(last, is_last)
+    return sa.select(
+        of_cell, last.c.id.label("newest_id"), last.c.run, last.c.environment
+    ).outerjoin(last, is_last)
 
 
 def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
     """Return for each run, cell, side and environment sums over the launches that count and are ok.
 
-    Columns: run, cell, side, environment, then count, sum and sum of squares of the log medians of the launches that
-    were not contended, and the same of those that were.
+    Columns: run, cell, side, environment, then count, sum and sum of squares of the log medians of
+    the launches that were not contended, and the same of those that were.
     """
     table = records.c
     # Conditions on the runs: only their index entries are read.
-    of_runs = wanted(runs.c.suite, suite) + wanted(runs.c.machine, machine) + wanted(runs.c.purpose, purpose)
+    of_runs = (
+        wanted(runs.c.suite, suite)
+        + wanted(runs.c.machine, machine)
+        + wanted(runs.c.purpose, purpose)
+    )
     narrowed = [table.run.in_(sa.select(runs.c.id).where(*of_runs))] if of_runs else []
     log = sa.func.ln(table.seconds)
     disturbed = sa.func.coalesce(table.contended, 0) == 1
@@ -112,7 +130,11 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
     def total(condition: sa.ColumnElement[bool], value: Any) -> sa.ColumnElement[Any]:
         return sa.func.sum(sa.case((condition, value), else_=sa.literal(0)))
 
-    sums = [total(condition, value) for condition in (~disturbed, disturbed) for value in (1, log, log * log)]
+    sums = [
+        total(condition, value)
+        for condition in (~disturbed, disturbed)
+        for value in (1, log, log * log)
+    ]
     keys = table.run, table.cell, table.side, table.environment
     return (
         sa.select(*keys, *sums)
@@ -121,7 +143,8 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
             measured(),
             table.status == Status.OK.value,
             table.seconds.is_not(None),
-            # Of a gate the pairs of the first look: later ones were measured because of their result.
+            # Of a gate the pairs of the first look: later ones were measured because of their
+            # result.
             sa.or_(table.stage != GATE, table.launch < HISTORY_PAIRS),
             *narrowed,
         )

@@ -1,9 +1,9 @@
 """Tables and indexes of a store, and the key of a cell.
 
-Times are ISO 8601 text in UTC, which sorts as time does in every database. Runs, records, machines and sentinels
-are JSON text in ``content`` or ``description``; the columns beside them are those that queries select and
-aggregate by. Both indexes of ``records`` hold all that their queries read, so that a report over a million records does
-not touch their content. In ``records``
+Times are ISO 8601 text in UTC, which sorts as time does in every database. Runs, records, machines
+and sentinels are JSON text in ``content`` or ``description``; the columns beside them are those
+that queries select and aggregate by. Both indexes of ``records`` hold all that their queries read,
+so that a report over a million records does not touch their content. In ``records``
 
 - ``cell`` is `cell_key` of machine and cell;
 - ``seconds`` is the launch's median seconds per step, null without a number;
@@ -31,8 +31,12 @@ def _text(name: str, length: int | None = 128, **more: object) -> Column[str]:
     return Column(name, kind, **{"nullable": False, **more})  # type: ignore[arg-type]
 
 
-version = Table("dlbench_schema", TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
-machines = Table("machines", TABLES, _text("fingerprint", primary_key=True), _text("description", None))
+version = Table(
+    "dlbench_schema", TABLES, Column("version", Integer, primary_key=True, autoincrement=False)
+)
+machines = Table(
+    "machines", TABLES, _text("fingerprint", primary_key=True), _text("description", None)
+)
 ceilings = Table("ceilings", TABLES, _text("fingerprint", primary_key=True), _text("content", None))
 runs = Table(
     "runs",
@@ -74,18 +78,46 @@ records = Table(
 _of_launch = [records.c[name] for name in LAUNCH]
 _repeats = records.c.attempt > 0
 Index("records_by_machine", records.c.machine, records.c.suite)
-Index("records_by_launch", *_of_launch, *(records.c[n] for n in ("attempt", "status", "contended", "seconds")))
+Index(
+    "records_by_launch",
+    *_of_launch,
+    *(records.c[n] for n in ("attempt", "status", "contended", "seconds")),
+)
 Index(
     "records_by_cell",
-    *(records.c[n] for n in ["cell", "started", "status", "side", "stage", "environment", "suite", "product_rate"]),
+    *(
+        records.c[n]
+        for n in [
+            "cell",
+            "started",
+            "status",
+            "side",
+            "stage",
+            "environment",
+            "suite",
+            "product_rate",
+        ]
+    ),
 )
-Index("records_repeated", *_of_launch, records.c.attempt, sqlite_where=_repeats, postgresql_where=_repeats)
+Index(
+    "records_repeated",
+    *_of_launch,
+    records.c.attempt,
+    sqlite_where=_repeats,
+    postgresql_where=_repeats,
+)
 
 
 def cell_key(machine: str, cell: Cell) -> int:
-    """Return a 63-bit number of machine and cell, the same in every store; an axis added later does not change it."""
+    """Return a 63-bit number of machine and cell, the same in every store; an axis added later does
+    not change it.
+    """
     usual = Cell._field_defaults
-    kept = {name: value for name, value in cell._asdict().items() if name not in usual or value != usual[name]}
+    kept = {
+        name: value
+        for name, value in cell._asdict().items()
+        if name not in usual or value != usual[name]
+    }
     text = json.dumps([machine, kept], sort_keys=True, separators=(",", ":"))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 

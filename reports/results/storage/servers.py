@@ -1,4 +1,5 @@
-"""A store on a PostgreSQL server: its URL, how to connect, and the server's refusals as lines that name the remedy.
+"""A store on a PostgreSQL server: its URL, how to connect, and the server's refusals as lines that
+name the remedy.
 
 No name that is shown holds a password.
 """
@@ -44,25 +45,33 @@ def is_served(target: str) -> bool:
 
 
 def parsed(target: str) -> sa.URL:
-    """Return the URL, with psycopg where it names no driver; raises StoreError, which repeats nothing of it."""
+    """Return the URL, with psycopg where it names no driver; raises StoreError, which repeats
+    nothing of it.
+    """
     try:
         url = sa.make_url(target)
     except (ArgumentError, ValueError) as error:
         raise _not_understood(error) from error
     if "@" in (url.host or ""):
-        raise StoreError("The store's URL contains more than one @; write %40 for an @ in the password.")
+        raise StoreError(
+            "The store's URL contains more than one @; write %40 for an @ in the password."
+        )
     return url.set(drivername=_DRIVER) if url.drivername in (_POSTGRESQL, "postgres") else url
 
 
 def public(url: sa.URL) -> str:
     """Return the URL without any password, as it may be shown and typed."""
     options = {name: value for name, value in url.query.items() if "password" not in name.lower()}
-    shown = sa.URL.create(url.drivername, url.username, None, url.host, url.port, url.database, options)
+    shown = sa.URL.create(
+        url.drivername, url.username, None, url.host, url.port, url.database, options
+    )
     return shown.render_as_string(hide_password=False)
 
 
 def has_password(target: str) -> bool:
-    """Tell whether a store's name is a URL that holds a secret; raises StoreError for one that cannot be understood."""
+    """Tell whether a store's name is a URL that holds a secret; raises StoreError for one that
+    cannot be understood.
+    """
     if not is_served(target):
         return False
     url = parsed(target)
@@ -70,7 +79,9 @@ def has_password(target: str) -> bool:
 
 
 def without_password(word: str) -> str:
-    """Return a word of a command line as it may be shown: of a URL of a database nothing that is secret."""
+    """Return a word of a command line as it may be shown: of a URL of a database nothing that is
+    secret.
+    """
     before, equals, after = word.partition("=") if word.startswith("--") else ("", "", word)
     if not is_served(after) or not after.startswith(_POSTGRESQL[:8]):
         return word
@@ -81,17 +92,25 @@ def without_password(word: str) -> str:
 
 
 def engine_of(url: sa.URL) -> sa.Engine:
-    """Return an engine, which connects at its first use; raises StoreError where there is no driver."""
+    """Return an engine, which connects at its first use; raises StoreError where there is no
+    driver.
+    """
     served = url.get_backend_name() == _POSTGRESQL
-    settings = {name: value for name, value in _SETTINGS.items() if served and name not in url.query}
+    settings = {
+        name: value for name, value in _SETTINGS.items() if served and name not in url.query
+    }
     try:
         # A connection that was idle while the server restarted is replaced when it is used again.
-        engine = sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
+        engine = sa.create_engine(
+            url, pool_pre_ping=True, hide_parameters=True, connect_args=settings
+        )
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise _not_understood(error) from error
     except ImportError as error:  # psycopg without a libpq is no missing module
         if not served:
-            raise StoreError("A store is a file or a PostgreSQL database: postgresql+psycopg://...") from error
+            raise StoreError(
+                "A store is a file or a PostgreSQL database: postgresql+psycopg://..."
+            ) from error
         package = "psycopg[binary]" if url.drivername == _DRIVER else error.name
         raise StoreError(
             f"The store's database needs the Python package {package}; install it beside dlbench: "
@@ -102,7 +121,9 @@ def engine_of(url: sa.URL) -> sa.Engine:
 
 
 def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) -> Any:
-    """Connect, and where the server has no place wait for one: a thousand jobs may begin in one second."""
+    """Connect, and where the server has no place wait for one: a thousand jobs may begin in one
+    second.
+    """
     until = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
@@ -115,7 +136,9 @@ def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) 
 
 
 def lock(connection: sa.Connection) -> None:
-    """Lock the database against other writers that lock, until this transaction ends; SQLite always does."""
+    """Lock the database against other writers that lock, until this transaction ends; SQLite always
+    does.
+    """
     if connection.dialect.name == _POSTGRESQL:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}")
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -129,17 +152,19 @@ def _not_understood(error: Exception) -> StoreError:
 
 
 _ROLE = (
-    "refuses this user ({text}); check the user, and its password in ~/.pgpass, PGPASSWORD or the URL, or ask the "
-    "server's administrator."
+    "refuses this user ({text}); check the user, and its password in ~/.pgpass, PGPASSWORD or "
+    "the URL, or ask the server's administrator."
 )
 _RIGHTS = (
-    "does not allow this user to do that ({text}); ask the database's owner for: USAGE and CREATE on the schema to "
-    "make a store; SELECT, INSERT, UPDATE and DELETE on its tables and USAGE on their sequences to write; SELECT to "
-    "read."
+    "does not allow this user to do that ({text}); ask the database's owner for: USAGE and "
+    "CREATE on the schema to make a store; SELECT, INSERT, UPDATE and DELETE on its tables and "
+    "USAGE on their sequences to write; SELECT to read."
 )
 _GONE = "cannot be reached ({text}); check that the server runs, and its host and port."
 _FULL = "accepts no further connections ({text}); close others, or raise its limit."
-_LONG = "cannot store this text or number ({text}); use shorter names, or choose a file with --store."
+_LONG = (
+    "cannot store this text or number ({text}); use shorter names, or choose a file with --store."
+)
 
 _BY_STATE = (
     (("42501",), _RIGHTS),
@@ -150,15 +175,22 @@ _BY_STATE = (
     (("08", "57"), _GONE),
     (("22",), _LONG),
     (("40", "55"), "is held by another program ({text}); run the command again."),
-    (("42P01", "42703"), "is damaged ({text}); restore it from a copy, or choose another database with --store."),
+    (
+        ("42P01", "42703"),
+        "is damaged ({text}); restore it from a copy, or choose another database with --store.",
+    ),
 )
 """By the beginning of an SQLSTATE (PostgreSQL's documentation, appendix A)."""
 
-# A connection that is refused has no SQLSTATE: only the server's words tell why, if they are English.
+# A connection that is refused has no SQLSTATE: only the server's words tell why, if they are
+# English.
 _BY_WORDS = (
     (
         ("database", "does not exist"),
-        "does not exist ({text}); make the database (`createdb NAME` on the server), or correct its name.",
+        (
+            "does not exist ({text}); make the database (`createdb NAME` on the server), or "
+            "correct its name."
+        ),
     ),
     (("password",), _ROLE),
     (("role", "does not exist"), _ROLE),
@@ -176,19 +208,29 @@ def is_of_server(cause: Any) -> bool:
 
 
 def remedy(cause: Any) -> str:
-    """Return the meaning of a server's refusal (an error of psycopg) and the remedy: the end of a line."""
+    """Return the meaning of a server's refusal (an error of psycopg) and the remedy: the end of a
+    line.
+    """
     found, text = _meaning(cause)
-    return (found or "cannot be used ({text}); check it, or choose another with --store.").replace("{text}", text)
+    return (found or "cannot be used ({text}); check it, or choose another with --store.").replace(
+        "{text}", text
+    )
 
 
 def _meaning(cause: Any) -> tuple[str | None, str]:
-    """Return the meaning of a refusal, None where it is unknown, and the server's own words in one line."""
+    """Return the meaning of a refusal, None where it is unknown, and the server's own words in one
+    line.
+    """
     state = cause.sqlstate or ""
     message = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
-    lines = (line for line in message.splitlines() if not line.startswith("\t"))  # those are hints, such as "LINE 1"
+    lines = (
+        line for line in message.splitlines() if not line.startswith("\t")
+    )  # those are hints, such as "LINE 1"
     text = " ".join(" ".join(lines).split())
     if state:
         found = next((words for states, words in _BY_STATE if state.startswith(states)), None)
     else:
-        found = next((words for parts, words in _BY_WORDS if all(part in text for part in parts)), _GONE)
+        found = next(
+            (words for parts, words in _BY_WORDS if all(part in text for part in parts)), _GONE
+        )
     return found, text

@@ -1,9 +1,11 @@
-"""The Store: runs, records, machines and ceilings in one SQLite file, or in any database SQLAlchemy speaks.
+"""The Store: runs, records, machines and ceilings in one SQLite file, or in any database SQLAlchemy
+speaks.
 
-`Store.append` returns when the record is on the disk (one transaction, ``synchronous=FULL``): a runner that is killed
-afterwards loses nothing. Several processes may write one store at the same time: SQLite keeps a write-ahead log where
-the file system allows it, and a writer waits `database.BUSY_SECONDS` for its turn. Errors are StoreErrors of one line
-that names the store and the remedy.
+`Store.append` returns when the record is on the disk (one transaction, ``synchronous=FULL``): a
+runner that is killed afterwards loses nothing. Several processes may write one store at the same
+time: SQLite keeps a write-ahead log where the file system allows it, and a writer waits
+`database.BUSY_SECONDS` for its turn. Errors are StoreErrors of one line that names the store and
+the remedy.
 """
 
 import json
@@ -34,11 +36,23 @@ _Item = TypeVar("_Item")
 
 BATCH = 500
 """Records read or written at a time where there are many: a few megabytes."""
-_IN_COLUMNS = ("run", "suite", "machine", "side", "stage", "environment", "launch", "attempt", "wall_seconds")
+_IN_COLUMNS = (
+    "run",
+    "suite",
+    "machine",
+    "side",
+    "stage",
+    "environment",
+    "launch",
+    "attempt",
+    "wall_seconds",
+)
 
 
 class Newest(NamedTuple):
-    """The run and environment that measured a cell on a machine last; the columns of `queries.newest` and its place."""
+    """The run and environment that measured a cell on a machine last; the columns of
+    `queries.newest` and its place.
+    """
 
     machine: str
     cell: Cell
@@ -72,7 +86,8 @@ class Store:
     def open(cls, target: str | os.PathLike[str], create: bool = True) -> "Store":
         """Open the store in a file, or at a database URL (anything that holds "://").
 
-        With ``create`` a missing one is made. Raises StoreError, also for one of another schema version.
+        With ``create`` a missing one is made. Raises StoreError, also for one of another schema
+        version.
         """
         engine, name = database.open_engine(os.fspath(target), create)
         try:
@@ -93,7 +108,9 @@ class Store:
         self.engine.dispose()
 
     def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
-        """Keep a machine's description under its fingerprint; a later description replaces an earlier one."""
+        """Keep a machine's description under its fingerprint; a later description replaces an
+        earlier one.
+        """
         self.replace(schema.machines, fingerprint, description=_json(machine))
         self._hosts.pop(fingerprint, None)
 
@@ -126,7 +143,12 @@ class Store:
         """Note that the run with this id ended; raises StoreError where there is none."""
         with self._writing() as connection:
             statement = sa.update(schema.runs).where(schema.runs.c.id == run)
-            if connection.execute(statement.values(finished=when.astimezone(UTC).isoformat())).rowcount == 0:
+            if (
+                connection.execute(
+                    statement.values(finished=when.astimezone(UTC).isoformat())
+                ).rowcount
+                == 0
+            ):
                 raise StoreError(f"The store {self.name} has no run {run}; begin it first.")
         self.written(run)
 
@@ -141,12 +163,16 @@ class Store:
         """Return every run, or those with these ids, the oldest first."""
         # The column alone has the end: the content was written when the run began.
         rows = self.rows(sa.select(schema.runs).where(*queries.wanted(schema.runs.c.id, ids)))
-        found = (self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows)
+        found = (
+            self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows
+        )
         # Not by the database: servers sort text by the rules of a language.
         return sorted(found, key=lambda run: (run.started, run.id))
 
     def append(self, record: Record) -> None:
-        """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
+        """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing
+        is kept.
+        """
         with self._writing() as connection:
             self._insert_records(connection, [record])
         database.checkpoint(self.engine)
@@ -173,17 +199,23 @@ class Store:
         """Take note that a run has begun or ended, or has another reading of the sentinel."""
 
     def sentinels(self, run: str) -> list[tuple[int, str, dict[str, Any]]]:
-        """Return the sentinels of a run in the order they were added: (block, "before" or "after", content)."""
+        """Return the sentinels of a run in the order they were added: (block, "before" or "after",
+        content).
+        """
         table = schema.sentinels
         rows = self.rows(sa.select(table).where(table.c.run == run).order_by(table.c.id))
         return [(row.block, row.moment, self._parse(row.content)) for row in rows]
 
     def cells(self) -> dict[int, Cell]:
-        """Return every cell that has records, by its key, in the order in which they came: see `schema.cell_key`."""
+        """Return every cell that has records, by its key, in the order in which they came: see
+        `schema.cell_key`.
+        """
         return {key: cell for key, (_, cell) in self.places().items()}
 
     def places(self) -> dict[int, tuple[str, Cell]]:
-        """Return machine and cell of every cell that has records, by its key, in the order in which they came."""
+        """Return machine and cell of every cell that has records, by its key, in the order in which
+        they came.
+        """
         table = schema.records.c
         firsts = self.pairs(sa.select(sa.func.min(table.id), table.cell).group_by(table.cell))
         found = {}
@@ -192,10 +224,16 @@ class Store:
                 found[schema.cell_key(record.machine, record.cell)] = record.machine, record.cell
         return found
 
-    def newest(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Newest]:
+    def newest(
+        self, run: str | None = None, suite: str | None = None, machine: str | None = None
+    ) -> list[Newest]:
         """Return for each cell of each machine the run and environment that measured it last."""
         places = self.places()
-        keys = None if machine is None else [key for key, (name, _) in places.items() if name == machine]
+        keys = (
+            None
+            if machine is None
+            else [key for key, (name, _) in places.items() if name == machine]
+        )
         found: dict[int, Newest] = {}
         for row in self.rows(queries.newest(run, suite, keys)):
             with self._understood():
@@ -204,20 +242,27 @@ class Store:
                 found[new.key] = new
         return list(found.values())
 
-    def nights(self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None) -> "pd.DataFrame":
+    def nights(
+        self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None
+    ) -> "pd.DataFrame":
         """Return a row for each run (of these), cell, side and environment, the oldest run first.
 
-        Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see `cells`), side,
-        launches, log_mean and log_variance (mean and sample variance of the natural logarithms of the launches'
-        medians; NaN for the variance of one), contended_launches, quiet. The mean is over the launches that count, are
-        ok and were not contended (``quiet``); where all were, over those.
+        Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see
+        `cells`), side, launches, log_mean and log_variance (mean and sample variance of the natural
+        logarithms of the launches' medians; NaN for the variance of one), contended_launches,
+        quiet. The mean is over the launches that count, are ok and were not contended (``quiet``);
+        where all were, over those.
         """
         sums = self.rows(queries.nights(suite, machine, purpose))
         of_runs = {row.run for row in sums}
         started = dict(self.pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
         if strays := of_runs - set(started):
             table = schema.records.c
-            first = sa.select(table.run, sa.func.min(table.started)).where(table.run.in_(strays)).group_by(table.run)
+            first = (
+                sa.select(table.run, sa.func.min(table.started))
+                .where(table.run.in_(strays))
+                .group_by(table.run)
+            )
             started |= dict(self.pairs(first))
         machines = {key: name for key, (name, _) in self.places().items()}
         with self._understood():
@@ -236,13 +281,24 @@ class Store:
     def launch_seconds(self, machine: str) -> dict[Cell, float]:
         """Return the mean wall seconds of a launch of each cell that was launched on a machine."""
         table = schema.records.c
-        launched = table.machine == machine, table.status != Status.SKIPPED.value, queries.measured()
-        mean = sa.select(table.cell, sa.func.avg(table.wall_seconds)).where(*launched).group_by(table.cell)
+        launched = (
+            table.machine == machine,
+            table.status != Status.SKIPPED.value,
+            queries.measured(),
+        )
+        mean = (
+            sa.select(table.cell, sa.func.avg(table.wall_seconds))
+            .where(*launched)
+            .group_by(table.cell)
+        )
         rows, cells = dict(self.pairs(mean)), self.cells()
         return {cells[key]: seconds for key, seconds in rows.items()}
 
-    def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
-        """Return the records in the order they were appended: all, or those of a run, suite or machine.
+    def records(
+        self, run: str | None = None, suite: str | None = None, machine: str | None = None
+    ) -> list[Record]:
+        """Return the records in the order they were appended: all, or those of a run, suite or
+        machine.
 
         Those of profiled launches are left out: see `profiles`.
         """
@@ -256,9 +312,11 @@ class Store:
     def records_of_cells(
         self, keys: Iterable[int], run: str | None, asked: bool = False
     ) -> Iterator[tuple[int, Record]]:
-        """Yield records of these cells that count for a matrix, each with its cell's key: of a run, or of all.
+        """Yield records of these cells that count for a matrix, each with its cell's key: of a run,
+        or of all.
 
-        ``asked`` means that the run was asked for by its id: then launches of a comparison's candidate count too.
+        ``asked`` means that the run was asked for by its id: then launches of a comparison's
+        candidate count too.
         """
         side = queries.counting(schema.records.c.side, run if asked else None)
         for some in batched(keys):
@@ -268,13 +326,22 @@ class Store:
                 yield schema.cell_key(record.machine, record.cell), record
 
     def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
-        """Return the ids of the runs of two sides (compare, gate) and of the searches that hold a record."""
+        """Return the ids of the runs of two sides (compare, gate) and of the searches that hold a
+        record.
+        """
         table = schema.records.c
         conditions = queries.of_records(None, suite, machine)
-        return [row.run for row in self.rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]
+        return [
+            row.run
+            for row in self.rows(
+                sa.select(table.run).where(table.side != "", *conditions).distinct()
+            )
+        ]
 
     def example(self, run: str, cell: int, side: str) -> Record | None:
-        """Return one record of this run, cell (see `cells`) and side, a timed one where there is any; else None."""
+        """Return one record of this run, cell (see `cells`) and side, a timed one where there is
+        any; else None.
+        """
         table = schema.records.c
         asked = table.run == run, table.cell == cell, table.side == side, queries.measured()
         timed_first = sa.case((table.status == Status.OK.value, 0), else_=1), table.id
@@ -284,17 +351,28 @@ class Store:
 
     def _stream(self, conditions: Sequence[sa.ColumnElement[bool]]) -> Iterator[Record]:
         table = schema.records.c
-        numbers = [row.id for row in self.rows(sa.select(table.id).where(*conditions).order_by(table.id))]
+        numbers = [
+            row.id for row in self.rows(sa.select(table.id).where(*conditions).order_by(table.id))
+        ]
         same: dict[str, Any] = {}
         for some in batched(numbers):
-            for row in self.rows(sa.select(table.content).where(table.id.in_(some)).order_by(table.id)):
+            for row in self.rows(
+                sa.select(table.content).where(table.id.in_(some)).order_by(table.id)
+            ):
                 yield self._record(row.content, same)
 
     def _insert_run(self, connection: sa.Connection, run: Run) -> None:
-        if connection.execute(sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)).first():
-            raise StoreError(f"The store {self.name} already has a run {run.id}; give the new one another id.")
+        if connection.execute(
+            sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)
+        ).first():
+            raise StoreError(
+                f"The store {self.name} already has a run {run.id}; give the new one another id."
+            )
         content = run.to_dict()
-        kept = {name: content[name] for name in ("id", "suite", "machine", "started", "finished", "purpose")}
+        kept = {
+            name: content[name]
+            for name in ("id", "suite", "machine", "started", "finished", "purpose")
+        }
         connection.execute(sa.insert(schema.runs).values(**kept, content=_json(content)))
 
     def _insert_records(self, connection: sa.Connection, records: Sequence[Record]) -> None:
@@ -333,7 +411,9 @@ class Store:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Raise StoreError where columns hold impossible values: SQLite lets any of them hold anything."""
+        """Raise StoreError where columns hold impossible values: SQLite lets any of them hold
+        anything.
+        """
         try:
             yield
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -347,7 +427,9 @@ class Store:
             return content
 
     def _record(self, content: Any, same: dict[str, Any]) -> Record:
-        """Read a record; equal software dictionaries, the larger part of it, become one by way of ``same``."""
+        """Read a record; equal software dictionaries, the larger part of it, become one by way of
+        ``same``.
+        """
         data = self._parse(content)
         outcome = data.get("outcome")
         if isinstance(outcome, dict) and "software" in outcome:
@@ -375,7 +457,8 @@ def to_row(record: Record, host: Host | None) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _IN_COLUMNS},
         "cell": schema.cell_key(record.machine, record.cell),
         "status": record.outcome.status.value,
-        # Always with microseconds: text without them would sort after some with, in a database that compares words.
+        # Always with microseconds: text without them would sort after some with, in a database that
+        # compares words.
         "started": record.started.isoformat(timespec="microseconds"),
         "seconds": record.outcome.median_seconds(),
         "contended": None if disturbed is None else int(disturbed),
@@ -390,14 +473,17 @@ def _frame_of_nights(
     import pandas as pd
 
     sums = ["quiet", "quiet_sum", "quiet_squares", "contended_launches", "loud_sum", "loud_squares"]
-    frame = pd.DataFrame([tuple(row) for row in rows], columns=["run", "cell", "side", "environment", *sums])
+    frame = pd.DataFrame(
+        [tuple(row) for row in rows], columns=["run", "cell", "side", "environment", *sums]
+    )
     frame = frame.astype({"cell": "int64", **dict.fromkeys(sums, "float64")})
     quiet = frame["quiet"] > 0
     launches = frame["quiet"].where(quiet, frame["contended_launches"])
     total = frame["quiet_sum"].where(quiet, frame["loud_sum"])
     squares = frame["quiet_squares"].where(quiet, frame["loud_squares"])
     frame["log_mean"] = total / launches
-    # Logarithms of step times are of the order of 1 to 10: their squares leave 8 digits or more to a deviation of 1 %.
+    # Logarithms of step times are of the order of 1 to 10: their squares leave 8 digits or more to
+    # a deviation of 1 %.
     spread = (squares - total * frame["log_mean"]).clip(lower=0.0)
     frame["log_variance"] = spread / (launches - 1).where(launches > 1)
     frame["launches"] = launches.astype("int64")
@@ -424,4 +510,8 @@ def _json(content: Any) -> str:
 def _read_json(text: str) -> Any:
     # Without halves of surrogate pairs: no database and no file takes them.
     content = json.loads(text)
-    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace")) if "\\u" in text else content
+    return (
+        json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
+        if "\\u" in text
+        else content
+    )

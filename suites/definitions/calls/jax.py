@@ -1,12 +1,14 @@
-"""A call of a trained network for `dlbench run threads --task inference --step FILE`, in JAX: put your own in.
+"""A call of a trained network for `dlbench run threads --task inference --step FILE`, in JAX: put
+your own in.
 
 `dlbench try FILE --task inference` runs it twice and shows what it prints; `run` drops its output.
 
-- Each launch is a fresh process: it imports this file, calls prepare(cell) once, and then what that returned, again and
-  again.
-- A call returns its outputs: an array, or a list or dictionary of them. Those of the first calls must be the
-  same in every launch, so load trained weights, or seed what is random.
-- synchronize(), if the file has it, is called before and after every timed call, but never before the first.
+- Each launch is a fresh process: it imports this file, calls prepare(cell) once, and then what that
+  returned, again and again.
+- A call returns its outputs: an array, or a list or dictionary of them. Those of the first calls
+  must be the same in every launch, so load trained weights, or seed what is random.
+- synchronize(), if the file has it, is called before and after every timed call, but never before
+  the first.
 - There are no arguments and no relative imports; modules beside this file can be imported.
 """
 

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.framework
 FRAMEWORK = "jax"
 
 
-def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(guest: Guest, tmp_path: Path) -> None:
+def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(
+    guest: Guest, tmp_path: Path
+) -> None:
     program = """
         os.environ["NPROC"] = "%s"
         adapter = prepared("small-dense")
@@ -73,5 +75,12 @@ def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: 
         answer.append(refused(2, "cpu", "async"))
     """)
     asked.check_reasons(
-        said, ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map", "cannot share parameters"]
+        said,
+        [
+            "",
+            "",
+            "each worker needs its own device, and JAX sees 1",
+            "jax.shard_map",
+            "cannot share parameters",
+        ],
     )

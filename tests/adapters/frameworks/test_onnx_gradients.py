@@ -1,4 +1,5 @@
-"""The gradient rules by which a step becomes one ONNX graph, looked at inside ONNX Runtime's interpreter."""
+"""The gradient rules by which a step becomes one ONNX graph, looked at inside ONNX Runtime's
+interpreter."""
 
 import pytest
 from inside import Guest
@@ -6,9 +7,17 @@ from inside import Guest
 pytestmark = pytest.mark.framework
 
 
-NAMES = ("small-dense", "small-convolutional", "small-residual", "small-recurrent", "one-hot-gru", "leaky-elman")
-#: Side, kernel, stride, padding, channels, outputs: strides that divide and that do not, remainders smaller and larger
-#: than the padding, few and many channels, so that each way to the weight's gradient is taken.
+NAMES = (
+    "small-dense",
+    "small-convolutional",
+    "small-residual",
+    "small-recurrent",
+    "one-hot-gru",
+    "leaky-elman",
+)
+#: Side, kernel, stride, padding, channels, outputs: strides that divide and that do not, remainders
+#: smaller and larger than the padding, few and many channels, so that each way to the weight's
+#: gradient is taken.
 CONVOLUTIONS = [
     (7, 3, 1, 1, 2, 3),
     (7, 3, 1, 0, 11, 2),
@@ -25,7 +34,8 @@ FRAMEWORK = "onnx"
 
 
 @pytest.mark.parametrize(
-    "network", [*(f"SMALL[{name!r}]" for name in NAMES), *(f"convolutional{each}" for each in CONVOLUTIONS)]
+    "network",
+    [*(f"SMALL[{name!r}]" for name in NAMES), *(f"convolutional{each}" for each in CONVOLUTIONS)],
 )
 def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -> None:
     """By ONNX's own evaluator, without ONNX Runtime and without rounding to hide behind."""

@@ -45,10 +45,10 @@ def test_threads_are_the_word_of_cntk_and_no_more_than_there_are_cpus(guests: Gu
 
 def test_openblas_of_mlx_is_refused_where_none_was_loaded(guests: Guests) -> None:
     """As where an interpreter is brought, which has no environment to load a library from."""
-    asking = (
-        'answer = [make("small-dense", **each).supports(SMALL["small-dense"]) for each in ({}, {"blas": "openblas"})]'
+    asking = 'answer = [make("small-dense", **each).supports(SMALL["small-dense"]) for each in ({}, {"blas": "openblas"})]'
+    asked.check_reasons(
+        guests("mlx", LD_PRELOAD="")(asking), ["", "no OpenBLAS was loaded before MLX"]
     )
-    asked.check_reasons(guests("mlx", LD_PRELOAD="")(asking), ["", "no OpenBLAS was loaded before MLX"])
     asked.check_reasons(guests("mlx")(asking), ["", ""])
 
 
@@ -69,7 +69,10 @@ def test_kernels_of_tinygrad_are_kept_for_the_next_process(guests: Guests, tmp_p
     assert Path(path).is_relative_to(tmp_path)
     assert count
     assert guest(program.format(change="")) == [path, count]
-    assert guest(program.format(change='software.compiler = lambda command: ("another clang", "")'))[0] != path
+    assert (
+        guest(program.format(change='software.compiler = lambda command: ("another clang", "")'))[0]
+        != path
+    )
 
 
 def test_threads_of_mindspore_are_the_cpus_that_it_is_bound_to(guests: Guests) -> None:

@@ -24,7 +24,9 @@ def test_neither_a_new_rate_nor_a_reset_compiles_anything(guest: Guest, name: st
     asked.reset(GRAPHS, COUNTED, [name], **COMPILED)(guest)
 
 
-def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(guest: Guest) -> None:
+def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(
+    guest: Guest,
+) -> None:
     supported, reason = guest(
         "os.environ['CXX'] = 'no-such-compiler'\n"
         "answer = make('small-dense', compile=True).supports(SMALL['small-dense'])"
@@ -47,7 +49,9 @@ def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: 
         "one-hot-rnn",
         "small-elman",
     }
-    assert all("cannot run its" in reason or "runs its" in reason for reason in refused.values()), refused
+    assert all("cannot run its" in reason or "runs its" in reason for reason in refused.values()), (
+        refused
+    )
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
 
 
@@ -96,12 +100,24 @@ def refused(**cell):
         ((9, 0), {}, ""),
         ((9, 0), {"precision": "bfloat16", "placement": "pinned"}, ""),
         ((10, 0), {"precision": "tf32"}, ""),  # by its PTX
-        ((6, 1), {}, "no kernels for compute capability 6.1 (it has sm_75, sm_80, sm_90, compute_90)"),
-        ((7, 5), {"precision": "tf32"}, "precision tf32: it needs compute capability 8.0, and this GPU has 7.5"),
+        (
+            (6, 1),
+            {},
+            "no kernels for compute capability 6.1 (it has sm_75, sm_80, sm_90, compute_90)",
+        ),
+        (
+            (7, 5),
+            {"precision": "tf32"},
+            "precision tf32: it needs compute capability 8.0, and this GPU has 7.5",
+        ),
         ((7, 5), {"precision": "float16"}, ""),
         ((9, 0), {"placement": "on tape"}, "placement on tape"),
         ((9, 0), {"mode": "onednn", "dense": "onednn"}, "oneDNN multiplies on the CPU only"),
-        ((9, 0), {"mode": "graph", "graph": True, "precision": "float16"}, "cannot capture the scaling of its loss"),
+        (
+            (9, 0),
+            {"mode": "graph", "graph": True, "precision": "float16"},
+            "cannot capture the scaling of its loss",
+        ),
         ((9, 0), {"mode": "graph", "graph": True, "precision": "bfloat16"}, ""),
     ],
 )

@@ -21,7 +21,8 @@ FOUND: list[bool] = []
 
 @pytest.fixture
 def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in PyTorch's interpreter, or skip where that has no GPU."""
+    """Give a function that runs statements in PyTorch's interpreter, or skip where that has no
+    GPU."""
     guest = guests("torch")
     if not FOUND:
         FOUND.append(guest("answer = torch.version.cuda is not None and torch.cuda.is_available()"))
@@ -49,12 +50,19 @@ def test_it_trains_as_the_cpu_does_in_float32(guest: Guest, mode: str, precision
             answer[name] = (verdict.verdict, verdict.reason)
     """)
     assert {verdict for verdict, _ in verdicts.values()} <= {"agrees", "refused"}, verdicts
-    assert "agrees" in {verdict for verdict, _ in verdicts.values()} or (mode, precision) == ("graph", "float16")
+    assert "agrees" in {verdict for verdict, _ in verdicts.values()} or (mode, precision) == (
+        "graph",
+        "float16",
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("placement", ["resident", "pinned", pytest.param("pageable", marks=pytest.mark.slow)])
-def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: str, placement: str) -> None:
+@pytest.mark.parametrize(
+    "placement", ["resident", "pinned", pytest.param("pageable", marks=pytest.mark.slow)]
+)
+def test_each_step_reads_the_mini_batch_where_the_cell_says(
+    guest: Guest, mode: str, placement: str
+) -> None:
     """A change in the host's memory reaches the next step, unless the mini-batch is resident."""
     first, second = guest(f"""
         network = SMALL["small-convolutional"]
@@ -76,12 +84,16 @@ def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: 
 def test_after_a_reset_it_is_as_fresh(guest: Guest, mode: str, placement: str) -> None:
     only = ["small-dense", "small-convolutional", "small-recurrent"]
     same = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
-    asked.reset(same, only=only, device="cuda:0", mode=mode, placement=placement, **MODES[mode])(guest)
+    asked.reset(same, only=only, device="cuda:0", mode=mode, placement=placement, **MODES[mode])(
+        guest
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_step_takes_its_own_mini_batch_from_the_host(guest: Guest, mode: str) -> None:
-    asked.feeding(["small-convolutional", "small-recurrent"], device="cuda:0", mode=mode, **MODES[mode])(guest)
+    asked.feeding(
+        ["small-convolutional", "small-recurrent"], device="cuda:0", mode=mode, **MODES[mode]
+    )(guest)
 
 
 @pytest.mark.parametrize("mode", MODES)

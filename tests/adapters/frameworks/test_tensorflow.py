@@ -53,4 +53,6 @@ def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
             tf.config.list_physical_devices = lambda kind=None: there
             answer.append(ADAPTER(cell, {}, "unused").supports(SMALL["small-dense"]))
     """)
-    asked.check_reasons(said, ["each worker needs its own GPU, and TensorFlow 2.", "", "compute capability 7.5"])
+    asked.check_reasons(
+        said, ["each worker needs its own GPU, and TensorFlow 2.", "", "compute capability 7.5"]
+    )

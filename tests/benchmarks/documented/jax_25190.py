@@ -1,4 +1,5 @@
-"""jax#25190: a while_loop of small operations takes about 20 times as long since 0.4.33 (0.4.32 was withdrawn)."""
+"""jax#25190: a while_loop of small operations takes about 20 times as long since 0.4.33 (0.4.32 was
+withdrawn)."""
 
 import jax
 from jax import lax

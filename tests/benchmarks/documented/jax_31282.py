@@ -14,13 +14,17 @@ def prepare(cell):
             def body(place, found):
                 return place + 1, found.at[place].set(2 * jnp.tanh(found[place // 2]))
 
-            return lax.scan(lambda carry, _: (body(*carry), None), (first, numbers), None, length=5000)[0][1]
+            return lax.scan(
+                lambda carry, _: (body(*carry), None), (first, numbers), None, length=5000
+            )[0][1]
 
         return jax.linearize(loop, numbers)[1](jnp.ones_like(numbers))
 
     mapped = jax.jit(jax.vmap(pattern))
 
     def step():
-        state["found"] = mapped(jnp.zeros(BATCH_SIZE, jnp.int32), jnp.zeros((BATCH_SIZE, 5000))).block_until_ready()
+        state["found"] = mapped(
+            jnp.zeros(BATCH_SIZE, jnp.int32), jnp.zeros((BATCH_SIZE, 5000))
+        ).block_until_ready()
 
     return step, lambda: float(jnp.abs(state["found"]).mean()) + 1.0

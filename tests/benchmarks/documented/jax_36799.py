@@ -1,4 +1,5 @@
-"""jax#36799: a scan whose carry is a 3 x 3 matrix of float64 takes about ten times as long since 0.4.33."""
+"""jax#36799: a scan whose carry is a 3 x 3 matrix of float64 takes about ten times as long since
+0.4.33."""
 
 import jax
 from jax import lax

@@ -1,4 +1,5 @@
-"""jax#37465: the gradient of squared differences takes 1.8 times as long since 0.5.3, and 1.4 times since 0.8.0."""
+"""jax#37465: the gradient of squared differences takes 1.8 times as long since 0.5.3, and 1.4 times
+since 0.8.0."""
 
 import jax
 from jax import numpy as jnp

@@ -15,7 +15,9 @@ def prepare(cell):
 
     @jax.jit
     def gather(messages):
-        summed = jax.vmap(lambda found: jax.ops.segment_sum(found, targets, NODES), in_axes=1, out_axes=0)
+        summed = jax.vmap(
+            lambda found: jax.ops.segment_sum(found, targets, NODES), in_axes=1, out_axes=0
+        )
         return summed(messages * 2.0)
 
     def step():

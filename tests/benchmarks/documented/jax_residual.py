@@ -1,4 +1,5 @@
-"""No public report: a training step of a small residual network takes 1.40 times as long since JAX 0.6.0."""
+"""No public report: a training step of a small residual network takes 1.40 times as long since JAX
+0.6.0."""
 
 import jax
 from jax import numpy as jnp
@@ -9,11 +10,16 @@ state = {}
 
 def prepare(cell):
     keys = jax.random.split(jax.random.PRNGKey(0), 6)
-    kernels = [jax.random.normal(key, (3, 3, 3 if place == 0 else 32, 32)) * 0.1 for place, key in enumerate(keys[:5])]
+    kernels = [
+        jax.random.normal(key, (3, 3, 3 if place == 0 else 32, 32)) * 0.1
+        for place, key in enumerate(keys[:5])
+    ]
     images = jax.random.normal(keys[5], (BATCH_SIZE, 32, 32, 3))
 
     def convolve(found, kernel):
-        found = jax.lax.conv_general_dilated(found, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        found = jax.lax.conv_general_dilated(
+            found, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         return (found - found.mean((0, 1, 2))) * jax.lax.rsqrt(found.var((0, 1, 2)) + 1e-5)
 
     def loss(kernels):

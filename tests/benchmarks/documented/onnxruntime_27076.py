@@ -1,4 +1,5 @@
-"""onnxruntime#27076: ReduceMean of int64 over the channels takes 1.39 times as long since 1.21.0."""
+"""onnxruntime#27076: ReduceMean of int64 over the channels takes 1.39 times as long since
+1.21.0."""
 
 import numpy as np
 import onnxruntime
@@ -17,6 +18,10 @@ def prepare(cell):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cell.threads
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     given = {"data": np.random.default_rng(0).integers(-1000, 1000, shape)}
-    return lambda: session.run(None, given), lambda: float(np.abs(session.run(None, given)[0]).mean())
+    return lambda: session.run(None, given), lambda: float(
+        np.abs(session.run(None, given)[0]).mean()
+    )

@@ -1,4 +1,5 @@
-"""tensorflow#61363, keras#18301: the sum of two symbolic inputs of Keras takes four times as long since 2.13.0."""
+"""tensorflow#61363, keras#18301: the sum of two symbolic inputs of Keras takes four times as long
+since 2.13.0."""
 
 from tensorflow.keras import Input
 

@@ -1,7 +1,9 @@
-"""A suite's adapter as a user's own step, so that it can take turns with a plain script (`as_step`).
+"""A suite's adapter as a user's own step, so that it can take turns with a plain script
+(`as_step`).
 
-The variable DLBENCH_PLAIN holds JSON: the cell's ``framework``, ``adapter``, ``mode`` and ``task``, its ``settings``,
-and the network as ``data``. The guest's own modules are those of the process that imports this file.
+The variable DLBENCH_PLAIN holds JSON: the cell's ``framework``, ``adapter``, ``mode`` and ``task``,
+its ``settings``, and the network as ``data``. The guest's own modules are those of the process that
+imports this file.
 """
 
 import importlib
@@ -12,7 +14,9 @@ import tempfile
 from pathlib import Path
 
 # The scripts beside this file have the names of frameworks.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
+sys.path[:] = [
+    entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent
+]
 
 GUEST = "_dlbench_guest"
 last = {}
@@ -36,7 +40,9 @@ def prepare(cell):
         batch_size=launch["batch_size"],
         task=launch["task"],
     )
-    made = guest(launch["adapter"] + ".adapter").ADAPTER(cell, launch["settings"], tempfile.mkdtemp())
+    made = guest(launch["adapter"] + ".adapter").ADAPTER(
+        cell, launch["settings"], tempfile.mkdtemp()
+    )
     made.import_modules()
     weights = batches.initial_weights(network, batches.TIMED)
     batch = batches.mini_batch(network, launch["batch_size"], purpose=batches.TIMED)

@@ -1,6 +1,7 @@
 """A plain script as a user's own step, so that it can take turns with `adapter_as_step`.
 
-The variable DLBENCH_PLAIN holds JSON: the script's ``script``, ``mode``, ``task``, ``network`` and ``batch_size``.
+The variable DLBENCH_PLAIN holds JSON: the script's ``script``, ``mode``, ``task``, ``network`` and
+``batch_size``.
 """
 
 import importlib
@@ -10,7 +11,9 @@ import sys
 from pathlib import Path
 
 # The scripts beside this file have the names of frameworks.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
+sys.path[:] = [
+    entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent
+]
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 yardstick = importlib.import_module("plain.yardstick")
@@ -20,7 +23,9 @@ last = {}
 def prepare(cell):
     """Build the training, or the network for inference; return a step."""
     launch = json.loads(os.environ["DLBENCH_PLAIN"])
-    given = yardstick.Arguments(launch["network"], launch["batch_size"], cell.threads, launch["mode"])
+    given = yardstick.Arguments(
+        launch["network"], launch["batch_size"], cell.threads, launch["mode"]
+    )
     script = importlib.import_module("plain." + launch["script"])
     inputs, labels = yardstick.mini_batch(given)
     trains = launch["task"] == "training"

@@ -6,12 +6,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def fully_connected(given):
-    """Return the network with random weights as the bytes of a model; inputs and outputs are (batch, size)."""
+    """Return the network with random weights as the bytes of a model; inputs and outputs are
+    (batch, size)."""
     random = np.random.default_rng(1)
     nodes, weights = [], []
     name = "x"
     for number, (inputs, outputs) in enumerate(given.layers):
-        w = random.standard_normal((inputs, outputs), dtype=np.float32) * np.float32((inputs + outputs) ** -0.5)
+        w = random.standard_normal((inputs, outputs), dtype=np.float32) * np.float32(
+            (inputs + outputs) ** -0.5
+        )
         weights.append(numpy_helper.from_array(w, f"w{number}"))
         weights.append(numpy_helper.from_array(np.zeros(outputs, np.float32), f"b{number}"))
         last = number == len(given.layers) - 1

@@ -13,7 +13,10 @@ def uniform(*shape, scale=0.02):
 
 
 def dense_weights(inputs, outputs):
-    return {"w": uniform(outputs, inputs, scale=(6 / (inputs + outputs)) ** 0.5), "b": uniform(outputs)}
+    return {
+        "w": uniform(outputs, inputs, scale=(6 / (inputs + outputs)) ** 0.5),
+        "b": uniform(outputs),
+    }
 
 
 def dense(p, x):
@@ -37,7 +40,9 @@ def fully_connected(given):
 def lstm(given):
     p = {
         "embedding": uniform(10000, 256),
-        "layers": [{"w": uniform(1024, 256), "u": uniform(1024, 256), "b": uniform(1024)} for _ in range(2)],
+        "layers": [
+            {"w": uniform(1024, 256), "u": uniform(1024, 256), "b": uniform(1024)} for _ in range(2)
+        ],
         "head": dense_weights(256, 10000),
     }
 
@@ -60,7 +65,8 @@ def lstm(given):
 
 
 def boltzmann(given, u, x):
-    """Return a sweep over the chains of a machine with random weights, and what waits for its end."""
+    """Return a sweep over the chains of a machine with random weights, and what waits for its
+    end."""
     d, half, bound = given.units, given.units // 2, (3 / given.units) ** 0.5
     b = uniform(d, 1, scale=0.1)
     if given.network.endswith("bipartite"):

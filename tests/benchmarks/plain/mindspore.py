@@ -1,7 +1,7 @@
 """The benchmark networks in MindSpore.
 
-Its variables are the same as the adapter's. MindSpore has no thread setting that works: bind the script to as many CPUs
-as threads, by `taskset -c 0` for one.
+Its variables are the same as the adapter's. MindSpore has no thread setting that works: bind the
+script to as many CPUs as threads, by `taskset -c 0` for one.
 """
 
 import mindspore
@@ -40,7 +40,9 @@ class Descent(nn.Cell):
     def construct(self, gradients):
         done = True
         for index in range(len(self.parameters)):
-            done = ops.depend(done, self.descend(self.parameters[index], self.rate, gradients[index]))
+            done = ops.depend(
+                done, self.descend(self.parameters[index], self.rate, gradients[index])
+            )
         return done
 
 

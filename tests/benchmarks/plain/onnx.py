@@ -9,7 +9,9 @@ MODES = ("graph",)
 def infer(given, x):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = given.threads
-    session = onnxruntime.InferenceSession(graphs.fully_connected(given), options, ["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        graphs.fully_connected(given), options, ["CPUExecutionProvider"]
+    )
     binding = session.io_binding()
     binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(x))
     binding.bind_output("y")

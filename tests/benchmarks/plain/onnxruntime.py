@@ -1,7 +1,7 @@
 """The benchmark networks in ONNX Runtime's on-device training.
 
-The way is the one of ONNX Runtime's own documentation: an ONNX model with its weights, ``generate_artifacts``, then
-Module and Optimizer.
+The way is the one of ONNX Runtime's own documentation: an ONNX model with its weights,
+``generate_artifacts``, then Module and Optimizer.
 """
 
 import os
@@ -9,7 +9,9 @@ import sys
 import tempfile
 import types
 
-sys.modules["onnxruntime.training.optim"] = types.ModuleType("optim")  # it alone wants torch, and is not needed
+sys.modules["onnxruntime.training.optim"] = types.ModuleType(
+    "optim"
+)  # it alone wants torch, and is not needed
 import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -62,14 +64,29 @@ def lstm(given, hidden=256, vocabulary=10000):
     for layer in "ab":
         wx = weight(layer + ".wx", 4 * hidden, hidden, scale=1 / 16)
         wh = weight(layer + ".wh", 4 * hidden, hidden, scale=1 / 16)
-        x = op("Gemm", [x, wx, weight(layer + ".b", 4 * hidden, scale=1 / 16)], layer + ".projected", transB=1)
+        x = op(
+            "Gemm",
+            [x, wx, weight(layer + ".b", 4 * hidden, scale=1 / 16)],
+            layer + ".projected",
+            transB=1,
+        )
         op("Split", [x, rows], [f"{layer}.x{t}" for t in range(length)], axis=0)
         h = c = zero
         hs = []
         for t in range(length):
             n = f"{layer}{t}."
-            op("Split", [op("Gemm", [h, wh, f"{layer}.x{t}"], n + "z", transB=1), two], [n + "ifo", n + "g"], axis=1)
-            op("Split", [op("Sigmoid", [n + "ifo"], n + "s"), three], [n + "i", n + "f", n + "o"], axis=1)
+            op(
+                "Split",
+                [op("Gemm", [h, wh, f"{layer}.x{t}"], n + "z", transB=1), two],
+                [n + "ifo", n + "g"],
+                axis=1,
+            )
+            op(
+                "Split",
+                [op("Sigmoid", [n + "ifo"], n + "s"), three],
+                [n + "i", n + "f", n + "o"],
+                axis=1,
+            )
             ig = op("Mul", [n + "i", op("Tanh", [n + "g"], n + "tg")], n + "ig")
             c = op("Add", [op("Mul", [n + "f", c], n + "fc"), ig], n + "c")
             h = op("Mul", [n + "o", op("Tanh", [c], n + "tc")], n + "h")
@@ -103,7 +120,9 @@ def train(given, inputs, labels):
         del model, graph
         weights.clear()
         state = CheckpointState.load_checkpoint(folder + "/checkpoint")
-        module = Module(folder + "/training_model.onnx", state, device="cpu", session_options=options)
+        module = Module(
+            folder + "/training_model.onnx", state, device="cpu", session_options=options
+        )
         optimizer = Optimizer(folder + "/optimizer_model.onnx", module)
     optimizer.set_learning_rate(0.01)
     data = [ort.OrtValue.ortvalue_from_numpy(each) for each in (inputs, labels)]

@@ -13,7 +13,9 @@ def infer(given, x):
         "INFERENCE_NUM_THREADS": str(given.threads),
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    request = core.compile_model(core.read_model(graphs.fully_connected(given)), "CPU", options).create_infer_request()
+    request = core.compile_model(
+        core.read_model(graphs.fully_connected(given)), "CPU", options
+    ).create_infer_request()
     request.set_input_tensor(openvino.Tensor(x, shared_memory=True))
 
     def answer(inputs=x):

@@ -14,13 +14,22 @@ MODES = "eager", "compile"
 #: Inputs, width and stride of ResNet-50's blocks, in order.
 BOTTLENECKS = [
     (4 * width if index else inputs, width, 1 if index else stride)
-    for inputs, width, count, stride in ((64, 64, 3, 1), (256, 128, 4, 2), (512, 256, 6, 2), (1024, 512, 3, 2))
+    for inputs, width, count, stride in (
+        (64, 64, 3, 1),
+        (256, 128, 4, 2),
+        (512, 256, 6, 2),
+        (1024, 512, 3, 2),
+    )
     for index in range(count)
 ]
 
 
 def fully_connected(given):
-    layers = [layer for inputs, outputs in given.layers for layer in (nn.Linear(inputs, outputs), nn.Sigmoid())]
+    layers = [
+        layer
+        for inputs, outputs in given.layers
+        for layer in (nn.Linear(inputs, outputs), nn.Sigmoid())
+    ]
     return nn.Sequential(*layers[:-1])
 
 
@@ -49,7 +58,9 @@ class Bottleneck(nn.Module):
         self.bn3 = nn.BatchNorm2d(4 * width)
         self.down = None
         if stride != 1 or inputs != 4 * width:
-            self.down = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+            self.down = nn.Sequential(
+                nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)
+            )
 
     def forward(self, x):
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -60,7 +71,12 @@ class Bottleneck(nn.Module):
 
 
 def resnet50():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
+    layers = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     layers += [Bottleneck(*numbers) for numbers in BOTTLENECKS]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
@@ -76,7 +92,13 @@ def pictures():
 
 
 def mlp():
-    return nn.Sequential(nn.Linear(784, 1024), nn.ReLU(True), nn.Linear(1024, 1024), nn.ReLU(True), nn.Linear(1024, 10))
+    return nn.Sequential(
+        nn.Linear(784, 1024),
+        nn.ReLU(True),
+        nn.Linear(1024, 1024),
+        nn.ReLU(True),
+        nn.Linear(1024, 10),
+    )
 
 
 class Spike(torch.autograd.Function):
@@ -216,7 +238,9 @@ class Pictures(torch.utils.data.Dataset):
 def loading_step(model, workers, labels, parameters):
     """Return an eager step on the next mini-batch of a loader with so many processes."""
     pictures = Pictures(len(labels), labels)
-    batches = iter(torch.utils.data.DataLoader(pictures, None, sampler=itertools.count(), num_workers=workers))
+    batches = iter(
+        torch.utils.data.DataLoader(pictures, None, sampler=itertools.count(), num_workers=workers)
+    )
     optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
 
     def step():
@@ -231,15 +255,17 @@ def loading_step(model, workers, labels, parameters):
 def workers_steps(given, model, x, y, parameters):
     """Fork a second worker; return a sample's steps, each on a half of the mini-batch.
 
-    Local steps end with the mean of both workers' parameters. Asynchronous workers share them, and change them without
-    a lock at half the rate, as PyTorch's example of Hogwild does.
+    Local steps end with the mean of both workers' parameters. Asynchronous workers share them, and
+    change them without a lock at half the rate, as PyTorch's example of Hogwild does.
     """
     shared = given.sync == "async"
     if shared:
         model.share_memory()
     rank = int(os.fork() == 0)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=Path("meeting").resolve().as_uri(), rank=rank, world_size=2)
+    dist.init_process_group(
+        "gloo", init_method=Path("meeting").resolve().as_uri(), rank=rank, world_size=2
+    )
     half = slice(rank * given.batch // 2, (rank + 1) * given.batch // 2)
     step = eager_step(model, x[half], y[half], parameters, 0.005 if shared else 0.01)
 
@@ -259,7 +285,9 @@ def workers_steps(given, model, x, y, parameters):
 
 def built(given, x):
     """Return the network, and its inputs in the order that suits it."""
-    convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(given.network)
+    convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(
+        given.network
+    )
     if convolutional:
         model = convolutional().to(memory_format=torch.channels_last)
         return model, x.contiguous(memory_format=torch.channels_last)

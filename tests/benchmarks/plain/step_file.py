@@ -1,4 +1,5 @@
-"""Times the training step of a file, with nothing around it: for benchmarks that compare how it is launched.
+"""Times the training step of a file, with nothing around it: for benchmarks that compare how it is
+launched.
 
     python step_file.py FILE BATCH_SIZE STEPS ANSWER      ANSWER: a JSON file with the nanoseconds of each step
 
@@ -21,7 +22,9 @@ def main() -> None:
     spec = importlib.util.spec_from_file_location("step_of_file", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    cell = types.SimpleNamespace(threads=0, batch_size=batch_size, device="cpu", precision="float32", world_size=1)
+    cell = types.SimpleNamespace(
+        threads=0, batch_size=batch_size, device="cpu", precision="float32", world_size=1
+    )
     made = module.prepare(cell)
     step = made[0] if isinstance(made, (tuple, list)) else made
     for _ in range(WARM_UP):

@@ -9,7 +9,9 @@ variables = []
 
 
 def make(*shape, scale=0.02):
-    variables.append(tf.Variable((random.random(shape, dtype=np.float32) * 2 - 1) * np.float32(scale)))
+    variables.append(
+        tf.Variable((random.random(shape, dtype=np.float32) * 2 - 1) * np.float32(scale))
+    )
     return variables[-1]
 
 

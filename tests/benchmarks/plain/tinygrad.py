@@ -31,7 +31,9 @@ class LanguageModel:
         for cell in self.cells:
             state, outputs = None, []
             for value in values:
-                state = tuple(each.contiguous().contiguous_backward() for each in cell(value, state))
+                state = tuple(
+                    each.contiguous().contiguous_backward() for each in cell(value, state)
+                )
                 outputs.append(state[0])
             values = outputs
         return self.decoder(values[0].stack(*values[1:]).reshape(-1, 256))
@@ -39,7 +41,10 @@ class LanguageModel:
 
 def train(given, x, y):
     model = given.build(LanguageModel, FullyConnected)
-    x, y = [Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize() for each in (x, y)]
+    x, y = [
+        Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize()
+        for each in (x, y)
+    ]
     optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.01)
 
     @TinyJit

@@ -1,16 +1,18 @@
-"""Trains a benchmark network by hand in one framework: the yardstick for the suite's adapter, sharing no code with it.
+"""Trains a benchmark network by hand in one framework: the yardstick for the suite's adapter,
+sharing no code with it.
 
     python -I yardstick.py FRAMEWORK NETWORK BATCH THREADS MODE STEPS OUT.json [DEVICE [LOADER_WORKERS SYNC]]
 
-FRAMEWORK is the name of a module beside this file. Each has ``MODES``, the modes of the adapter that it knows, and
-``train``, which returns a training step on a mini-batch and, where a step may return early, a function that waits for
-its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet, resnet50, pictures, mlp or a spiking network
-such as lif-r100-t50-i100-o10, in PyTorch and JAX also a Boltzmann machine such as bm-d256-sequential, of BATCH chains;
-DEVICE is cpu (the default) or cuda:0. With LOADER_WORKERS above 0 so many processes load pictures from a file; where
-SYNC is local:H or async two workers train, each on half of the mini-batch. Threads and libraries are set by the
-environment variables too. After 3 warm-up samples, STEPS samples are timed to the end of the device's work, each of one
-step, of H local steps or of 16 asynchronous ones; OUT.json receives the time of a step in each, {"samples_ns": [...]}.
-NumPy alone, by Python 3.6 and newer.
+FRAMEWORK is the name of a module beside this file. Each has ``MODES``, the modes of the adapter
+that it knows, and ``train``, which returns a training step on a mini-batch and, where a step may
+return early, a function that waits for its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch
+also alexnet, resnet50, pictures, mlp or a spiking network such as lif-r100-t50-i100-o10, in PyTorch
+and JAX also a Boltzmann machine such as bm-d256-sequential, of BATCH chains; DEVICE is cpu (the
+default) or cuda:0. With LOADER_WORKERS above 0 so many processes load pictures from a file; where
+SYNC is local:H or async two workers train, each on half of the mini-batch. Threads and libraries
+are set by the environment variables too. After 3 warm-up samples, STEPS samples are timed to the
+end of the device's work, each of one step, of H local steps or of 16 asynchronous ones; OUT.json
+receives the time of a step in each, {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
 """
 
 import gc
@@ -44,7 +46,11 @@ class Arguments(NamedTuple):
     @property
     def layers(self):
         """Inputs and outputs of each layer of a fully connected network; empty for any other."""
-        sizes = [26752] + [2048] * (int(self.network[3:]) - 2) + [26752] if self.network.startswith("fcn") else []
+        sizes = (
+            [26752] + [2048] * (int(self.network[3:]) - 2) + [26752]
+            if self.network.startswith("fcn")
+            else []
+        )
         return list(zip(sizes, sizes[1:]))  # noqa: B905, RUF007 - Python 3.6
 
     @property
@@ -72,14 +78,17 @@ class Arguments(NamedTuple):
 
 
 def mini_batch(given):
-    """Return random inputs, float32 or int64 tokens (steps, batch), and labels in a row, step by step.
+    """Return random inputs, float32 or int64 tokens (steps, batch), and labels in a row, step by
+    step.
 
     Of a Boltzmann machine: a random number and a state of each unit in each chain, (units, chains).
     """
     random = np.random.RandomState(1)
     if given.units:
         shape = given.units, given.batch
-        return random.rand(*shape).astype(np.float32), random.randint(0, 2, shape).astype(np.float32)
+        return random.rand(*shape).astype(np.float32), random.randint(0, 2, shape).astype(
+            np.float32
+        )
     if given.length:
         tokens = random.randint(0, 10000, (given.length, given.batch))
         return tokens, random.randint(0, 10000, given.length * given.batch)
@@ -88,7 +97,9 @@ def mini_batch(given):
         numbers = random.uniform(-1, 1, (steps, given.batch, inputs)).astype(np.float32)
         return numbers, random.randint(0, outputs, given.batch)
     small = {"pictures": ((3, 64, 64), 10), "mlp": ((784,), 10)}
-    shape, classes = small.get(given.network) or (((26752,), 26752) if given.layers else ((3, 224, 224), 1000))
+    shape, classes = small.get(given.network) or (
+        ((26752,), 26752) if given.layers else ((3, 224, 224), 1000)
+    )
     scale = 0.1 if given.network == "alexnet" else 1.0
     inputs = (scale * random.uniform(-1, 1, (given.batch, *shape))).astype(np.float32)
     return inputs, random.randint(0, classes, given.batch)
@@ -96,7 +107,9 @@ def mini_batch(given):
 
 def measure(step, wait, steps):
     """Return the nanoseconds of each step until ``wait`` returns."""
-    clock = getattr(time, "perf_counter_ns", None) or (lambda: int(time.perf_counter() * 1e9))  # not in Python 3.6
+    clock = getattr(time, "perf_counter_ns", None) or (
+        lambda: int(time.perf_counter() * 1e9)
+    )  # not in Python 3.6
     for _ in range(3):
         step()
         wait()

@@ -1,4 +1,5 @@
-"""The claims of papers on made-up records: each that dlbench can measure holds on some, and fails on others."""
+"""The claims of papers on made-up records: each that dlbench can measure holds on some, and fails
+on others."""
 
 from collections.abc import Callable
 
@@ -16,11 +17,17 @@ GPU = {"device": "cuda:0", "threads": 1}
 ON_GPU = {"device": "cuda:0"}
 
 
-def on_gpu(tool: str, seconds: float, networks: tuple[str, ...], **of_cell: object) -> list[make.Record]:
-    return [each for network in networks for each in timed(tool, seconds, network, **{**GPU, **of_cell})]
+def on_gpu(
+    tool: str, seconds: float, networks: tuple[str, ...], **of_cell: object
+) -> list[make.Record]:
+    return [
+        each for network in networks for each in timed(tool, seconds, network, **{**GPU, **of_cell})
+    ]
 
 
-def on_cpu(tool: str, seconds: dict[int, float], networks: tuple[str, ...], **more: object) -> list[make.Record]:
+def on_cpu(
+    tool: str, seconds: dict[int, float], networks: tuple[str, ...], **more: object
+) -> list[make.Record]:
     return [
         each
         for network in networks
@@ -30,21 +37,31 @@ def on_cpu(tool: str, seconds: dict[int, float], networks: tuple[str, ...], **mo
 
 
 def exchanging(step: float, local: float, shared: float) -> list[make.Record]:
-    """Launches of two workers that exchange at every step, after local steps, and without waiting."""
+    """Launches of two workers that exchange at every step, after local steps, and without
+    waiting."""
     return [
         each
-        for sync, seconds in (("step", step), ("local:4", local), ("local:16", local), ("async", shared))
+        for sync, seconds in (
+            ("step", step),
+            ("local:4", local),
+            ("local:16", local),
+            ("async", shared),
+        )
         for each in timed("torch", seconds, "fcn5", world_size=2, sync=sync)
     ]
 
 
-def failed(tool: str, status: Status, networks: tuple[str, ...], **of_cell: object) -> list[make.Record]:
+def failed(
+    tool: str, status: Status, networks: tuple[str, ...], **of_cell: object
+) -> list[make.Record]:
     cells = (timed(tool, 1.0, network, **of_cell)[0].cell for network in networks)
     return [make.hole(status, "it ended", **cell._asdict()) for cell in cells]
 
 
 def loads(seconds: float, workers: int, storage: str = "cache") -> list[make.Record]:
-    return on_cpu("torch", {1: seconds}, CNNS, placement="loader", loader_workers=workers, storage=storage)
+    return on_cpu(
+        "torch", {1: seconds}, CNNS, placement="loader", loader_workers=workers, storage=storage
+    )
 
 
 def fed(seconds: float, placement: str) -> list[make.Record]:
@@ -60,7 +77,9 @@ def chains(count: int, cpu: float, gpu: float) -> list[make.Record]:
 Time = Callable[[int, int, int, str], float]
 
 
-def study(time: Time, hidden: tuple[int, ...], steps: tuple[int, ...] = (20,), **more: object) -> list[make.Record]:
+def study(
+    time: Time, hidden: tuple[int, ...], steps: tuple[int, ...] = (20,), **more: object
+) -> list[make.Record]:
     """Launches of a grid, whose seconds follow from units, steps, inputs and activation."""
     inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
     return [
@@ -93,7 +112,10 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
         ("A1", on_cpu("torch", LITTLE, NETWORKS), 8, NOT_MEASURED),
         (
             "A8",
-            [*failed("caffe", Status.CRASHED, FCNS, threads=8), *failed("torch", Status.TIMED_OUT, FCNS, threads=8)],
+            [
+                *failed("caffe", Status.CRASHED, FCNS, threads=8),
+                *failed("torch", Status.TIMED_OUT, FCNS, threads=8),
+            ],
             4,
             REPRODUCES,
         ),
@@ -111,21 +133,66 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
         ("A11", on_cpu("torch", {2: 1.0, 4: 60.0}, RESNET), 2, NOT_MEASURED),
         ("W1", on_cpu("torch", SUFFERS, FCNS), 4, REPRODUCES),
         ("W1", on_cpu("torch", GAINS, FCNS), 4, DIFFERS),
-        ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 0.9, CNNS, world_size=2)], 4, REPRODUCES),
-        ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.2, CNNS, world_size=2)], 4, DIFFERS),
+        (
+            "W2",
+            [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 0.9, CNNS, world_size=2)],
+            4,
+            REPRODUCES,
+        ),
+        (
+            "W2",
+            [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.2, CNNS, world_size=2)],
+            4,
+            DIFFERS,
+        ),
         ("W4", exchanging(1.0, 0.6, 0.8), 4, REPRODUCES),
         ("W4", exchanging(1.0, 1.5, 1.2), 4, DIFFERS),
         ("M1", [*chains(1, 1.0, 5.0), *chains(1024, 1.0, 0.2)], 4, REPRODUCES),
         ("M1", [*chains(1, 1.0, 0.5), *chains(1024, 1.0, 2.0)], 4, DIFFERS),
-        ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")], 4, REPRODUCES),
-        ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
-        ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0), *loads(1.1, 1), *loads(2.0, 0, "disk")], 4, REPRODUCES),
+        (
+            "G4",
+            [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")],
+            4,
+            REPRODUCES,
+        ),
+        (
+            "G4",
+            [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")],
+            4,
+            DIFFERS,
+        ),
+        (
+            "G4",
+            [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0), *loads(1.1, 1), *loads(2.0, 0, "disk")],
+            4,
+            REPRODUCES,
+        ),
         ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.0, 0), *loads(1.2, 1)], 4, DIFFERS),
-        ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.0, "prefetched")], 4, REPRODUCES),
-        ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.4, "prefetched")], 4, Answer.PARTLY),
+        (
+            "W3",
+            [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.0, "prefetched")],
+            4,
+            REPRODUCES,
+        ),
+        (
+            "W3",
+            [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.4, "prefetched")],
+            4,
+            Answer.PARTLY,
+        ),
         ("W3", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0)], 4, NOT_MEASURED),
-        ("B1", [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 0.9e-3, SMALL, placement="fed")], 4, REPRODUCES),
-        ("B1", [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 1.1e-3, SMALL, placement="fed")], 4, DIFFERS),
+        (
+            "B1",
+            [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 0.9e-3, SMALL, placement="fed")],
+            4,
+            REPRODUCES,
+        ),
+        (
+            "B1",
+            [*study(lambda *_: 1e-3, SMALL), *study(lambda *_: 1.1e-3, SMALL, placement="fed")],
+            4,
+            DIFFERS,
+        ),
         # A thread for each core is what is poor.
         ("B4", [*GROWING, *study(lambda *_: 1e-3, RNN, threads=1)], 4, REPRODUCES),
         ("B4", [*GROWING, *study(lambda *_: 1e-3, RNN, threads=1)], 8, NOT_MEASURED),
@@ -141,14 +208,20 @@ def test_a_claim_holds_on_some_launches_and_fails_on_others(
     assert here(claim, records, cores=cores).verdict is expected
 
 
-@pytest.mark.parametrize(("claim", "tool", "networks"), [("A2", "caffe", FCNS), ("A3", "tensorflow", CNNS)])
+@pytest.mark.parametrize(
+    ("claim", "tool", "networks"), [("A2", "caffe", FCNS), ("A3", "tensorflow", CNNS)]
+)
 def test_the_fastest_on_gpus(claim: str, tool: str, networks: tuple[str, ...]) -> None:
     others = [each for each in ("caffe", "cntk", "tensorflow", "torch") if each != tool]
     slower = [each for other in others for each in on_gpu(other, 2.0, networks)]
     assert here(claim, [*slower, *on_gpu(tool, 1.0, networks)]).verdict is REPRODUCES
     assert here(claim, [*slower, *on_gpu(tool, 3.0, networks)]).verdict is DIFFERS
-    # A faster tool that the paper does not have is of no matter; without any of the others nothing is fastest.
-    assert here(claim, [*slower, *on_gpu(tool, 1.0, networks), *on_gpu("jax", 0.1, networks)]).verdict is REPRODUCES
+    # A faster tool that the paper does not have is of no matter; without any of the others nothing
+    # is fastest.
+    assert (
+        here(claim, [*slower, *on_gpu(tool, 1.0, networks), *on_gpu("jax", 0.1, networks)]).verdict
+        is REPRODUCES
+    )
     assert here(claim, on_gpu(tool, 1.0, networks)).verdict is NOT_MEASURED
 
 
@@ -156,12 +229,19 @@ def test_gpus_are_known_by_their_models() -> None:
     names = ("NVIDIA GeForce GTX 1080", "NVIDIA GeForce GTX 980", "Tesla K80")
     times = (1.0, 1.5, 3.0)
     records = [
-        each for index, seconds in enumerate(times) for each in on_gpu("torch", seconds, CNNS, device=f"cuda:{index}")
+        each
+        for index, seconds in enumerate(times)
+        for each in on_gpu("torch", seconds, CNNS, device=f"cuda:{index}")
     ]
     assert here("A7", records, gpus=names).verdict is REPRODUCES
     found = here("A16", records, gpus=names)
     assert (found.verdict, found.of) == (REPRODUCES, 4)
-    assert here("A7", records, gpus=("NVIDIA GeForce GTX 980", "NVIDIA GeForce GTX 1080", "Tesla K80")).holds < 4
+    assert (
+        here(
+            "A7", records, gpus=("NVIDIA GeForce GTX 980", "NVIDIA GeForce GTX 1080", "Tesla K80")
+        ).holds
+        < 4
+    )
     another = ("NVIDIA GeForce GTX 1080 Ti", *names[1:])
     assert here("A7", records, gpus=another).verdict is NOT_MEASURED
 
@@ -169,7 +249,11 @@ def test_gpus_are_known_by_their_models() -> None:
 def test_over_mini_batches() -> None:
     sizes = (64, 128, 256)
     caffe = [each for size in sizes for each in on_gpu("caffe", 1.0, FCNS, batch_size=size)]
-    torch = [each for size in sizes for each in on_gpu("torch", 2.0 if size < 256 else 0.5, FCNS, batch_size=size)]
+    torch = [
+        each
+        for size in sizes
+        for each in on_gpu("torch", 2.0 if size < 256 else 0.5, FCNS, batch_size=size)
+    ]
     found = here("A17", [*caffe, *torch])
     assert (found.verdict, found.of) == (REPRODUCES, 4)  # 256 is no matter
     growing = [each for size in sizes for each in on_gpu("torch", size / 64, FCNS, batch_size=size)]
@@ -177,14 +261,19 @@ def test_over_mini_batches() -> None:
     assert here("A19", caffe).verdict is Answer.INCONCLUSIVE
     lstm = ("lstm64",)
     for seconds, expected in ((1.0, REPRODUCES), (2.0, DIFFERS)):
-        two = [*on_gpu("torch", 1.0, lstm, batch_size=256), *on_gpu("torch", seconds, lstm, batch_size=512)]
+        two = [
+            *on_gpu("torch", 1.0, lstm, batch_size=256),
+            *on_gpu("torch", seconds, lstm, batch_size=512),
+        ]
         assert here("A19", two).verdict is expected
 
 
 def test_where_memory_ends() -> None:
     oom = Status.OUT_OF_MEMORY
     ends = (("caffe", 16), ("cntk", 32), ("torch", 64))
-    as_said = [each for tool, size in ends for each in failed(tool, oom, RESNET, **GPU, batch_size=size)]
+    as_said = [
+        each for tool, size in ends for each in failed(tool, oom, RESNET, **GPU, batch_size=size)
+    ]
     fits = on_gpu("tensorflow", 1.0, RESNET, batch_size=64)
     assert here("A18", [*as_said, *fits]).verdict is REPRODUCES
     large = [each for tool, size in ends for each in on_gpu(tool, 1.0, RESNET, batch_size=size)]
@@ -194,15 +283,33 @@ def test_where_memory_ends() -> None:
 
 def test_the_fastest_mode_stands_for_a_tool_and_other_conditions_for_none() -> None:
     def of(mode: str, seconds: float, **more: object) -> list[make.Record]:
-        return [each for network in RNNS for each in timed("torch", seconds, network, threads=4, mode=mode, **more)]
+        return [
+            each
+            for network in RNNS
+            for each in timed("torch", seconds, network, threads=4, mode=mode, **more)
+        ]
 
     tensorflow = on_cpu("tensorflow", {4: 12.0}, RNNS)
-    found = here("A6", [*tensorflow, *of("eager", 3.0), *of("compile", 1.0), *of("bound", 0.1, affinity=BOUND)])
-    assert [round(each.found.value) for each, _ in found.figures if each.found is not None] == [12, 12]
+    found = here(
+        "A6",
+        [*tensorflow, *of("eager", 3.0), *of("compile", 1.0), *of("bound", 0.1, affinity=BOUND)],
+    )
+    assert [round(each.found.value) for each, _ in found.figures if each.found is not None] == [
+        12,
+        12,
+    ]
     # Another build of the framework is the same tool; one by the name alone is not.
-    own = [each for network in RNNS for each in timed("torch", 1.0, network, threads=4, framework="mine")]
+    own = [
+        each
+        for network in RNNS
+        for each in timed("torch", 1.0, network, threads=4, framework="mine")
+    ]
     assert here("A6", [*tensorflow, *own]).verdict is REPRODUCES
-    alone = [each for network in RNNS for each in timed("torch", 1.0, network, threads=4, adapter="of-mine")]
+    alone = [
+        each
+        for network in RNNS
+        for each in timed("torch", 1.0, network, threads=4, adapter="of-mine")
+    ]
     assert here("A6", [*tensorflow, *alone]).verdict is NOT_MEASURED
 
 
@@ -248,9 +355,14 @@ def test_growth_with_steps_and_units(claim: str, exponent: float, expected: Answ
 @pytest.mark.parametrize(("at_1000", "expected"), [(0.5, REPRODUCES), (2.0, Answer.PARTLY)])
 def test_where_the_gpu_begins_to_win(at_1000: float, expected: Answer) -> None:
     cpu = study(lambda n, *_: 1.0, (100, 500, 1000, 5000), threads=2)
-    gpu = study(lambda n, *_: {1000: at_1000, 5000: 0.12}.get(n, 3.0), (100, 500, 1000, 5000), **ON_GPU)
+    gpu = study(
+        lambda n, *_: {1000: at_1000, 5000: 0.12}.get(n, 3.0), (100, 500, 1000, 5000), **ON_GPU
+    )
     # What other frameworks do on a CPU, and slower thread counts, are of no matter.
-    more = [*study(lambda *_: 9.0, (1000,), threads=1), *study(lambda *_: 1e-6, (100, 1000), framework="jax")]
+    more = [
+        *study(lambda *_: 9.0, (1000,), threads=1),
+        *study(lambda *_: 1e-6, (100, 1000), framework="jax"),
+    ]
     assert here("B5", [*cpu, *gpu, *more]).verdict is expected
     gain = here("B6", [*cpu, *gpu, *more])
     assert (gain.verdict, gain.of) == (REPRODUCES, 1)

@@ -43,10 +43,16 @@ def modes(eager: float, onednn: float, **of_cell: object) -> list[make.Record]:
     ]
 
 
-def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(mine: Callable[[str], Path]) -> None:
+def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(
+    mine: Callable[[str], Path],
+) -> None:
     claim = read_claim(mine(MINE))
     assert (claim.id, claim.paper) == ("mine", "own")
-    records = [*modes(2.0, 1.0, threads=1), *modes(2.0, 1.0, threads=2), *modes(1.0, 9.0, network="lstm32")]
+    records = [
+        *modes(2.0, 1.0, threads=1),
+        *modes(2.0, 1.0, threads=2),
+        *modes(1.0, 9.0, network="lstm32"),
+    ]
     found = here(claim, records)
     assert (found.verdict, found.holds, found.of) == (Answer.REPRODUCES, 2, 2)
     assert [question.what for question, _ in found.figures] == [
@@ -54,7 +60,10 @@ def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(mine: Callable[[
         "fcn5, mini-batch 64: torch eager, 2 threads / torch onednn, 2 threads",
     ]
     assert here(claim, modes(1.2, 1.0)).verdict is Answer.DIFFERS
-    assert here(claim, [*modes(2.0, 1.0, threads=1), *modes(1.0, 1.0, threads=2)]).verdict is Answer.PARTLY
+    assert (
+        here(claim, [*modes(2.0, 1.0, threads=1), *modes(1.0, 1.0, threads=2)]).verdict
+        is Answer.PARTLY
+    )
 
 
 def test_a_missing_side_is_named(mine: Callable[[str], Path]) -> None:
@@ -70,17 +79,31 @@ def test_a_missing_side_is_named(mine: Callable[[str], Path]) -> None:
 
 def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
     threads = read_claim(
-        mine('words = "w"\nmost = 0.6\nsize = 0.5\nslower = { threads = 4 }\nfaster = { threads = [1] }\n')
+        mine(
+            'words = "w"\nmost = 0.6\nsize = 0.5\nslower = { threads = 4 }\nfaster = { threads = [1] }\n'
+        )
     )
-    records = [*timed("torch", 1.0, threads=1), *timed("torch", 0.5, threads=4), *timed("jax", 0.4, threads=4)]
+    records = [
+        *timed("torch", 1.0, threads=1),
+        *timed("torch", 0.5, threads=4),
+        *timed("jax", 0.4, threads=4),
+    ]
     found = here(threads, records)
     assert (found.verdict, found.of, len(found.missing)) == (Answer.REPRODUCES, 1, 1)
-    pattern = read_claim(mine('words = "w"\nleast = 2\n[slower]\nnetwork = "lstm*"\n[faster]\nnetwork = "fcn?"\n'))
+    pattern = read_claim(
+        mine('words = "w"\nleast = 2\n[slower]\nnetwork = "lstm*"\n[faster]\nnetwork = "fcn?"\n')
+    )
     same = {"batch_size": 64}
-    found = here(pattern, [*timed("torch", 3.0, "lstm32", **same), *timed("torch", 1.0, "fcn5", **same)])
+    found = here(
+        pattern, [*timed("torch", 3.0, "lstm32", **same), *timed("torch", 1.0, "fcn5", **same)]
+    )
     assert found.verdict is Answer.REPRODUCES
     # The fastest mode stands for a framework of which none is named.
-    row = read_claim(mine('words = "w"\nleast = 2\nslower = { framework = "jax" }\nfaster = { framework = "torch" }\n'))
+    row = read_claim(
+        mine(
+            'words = "w"\nleast = 2\nslower = { framework = "jax" }\nfaster = { framework = "torch" }\n'
+        )
+    )
     found = here(row, [*timed("jax", 2.5, mode="jit"), *modes(1.0, 3.0)])
     assert found.verdict is Answer.REPRODUCES
 
@@ -97,7 +120,10 @@ SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
         (f'words = "w"\nleast = 2\nmost = 1\n{SIDES}', "least = 2 must be below most = 1"),
         (f'words = "w"\nleast = 2\nsize = 1.5\n{SIDES}', "size = 1.5 must lie within"),
         (f'words = "w"\nlest = 2\n{SIDES}', "key lest: unknown key. Did you mean 'least'?"),
-        ('words = "w"\nleast = 1\nslower = "a"\nfaster = "b"\n', "key slower: it must be a table of axes"),
+        (
+            'words = "w"\nleast = 1\nslower = "a"\nfaster = "b"\n',
+            "key slower: it must be a table of axes",
+        ),
         (
             'words = "w"\nleast = 1\nslower = { framwork = "a" }\nfaster = { framework = "b" }\n',
             "key slower: there is no axis 'framwork'. Did you mean 'framework'?",
@@ -110,7 +136,10 @@ SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
             'words = "w"\nleast = 1\nslower = { mode = [] }\nfaster = { mode = "b" }\n',
             "key slower: mode must be text in quotes",
         ),
-        ('words = "w"\nleast = 1\nslower = { mode = "a" }\nfaster = { mode = "a" }\n', "are the same cells"),
+        (
+            'words = "w"\nleast = 1\nslower = { mode = "a" }\nfaster = { mode = "a" }\n',
+            "are the same cells",
+        ),
     ],
 )
 def test_a_bad_file_is_one_clear_line(text: str, part: str, mine: Callable[[str], Path]) -> None:
@@ -144,7 +173,10 @@ def test_the_command_fails_on_a_verdict_where_that_is_asked_for(
     right, wrong = str(mine(MINE)), "wrong.toml"
     Path(wrong).write_text(MINE.replace("1.5", "3"), encoding="utf-8")
     of_store = ("report", "claims", "--store", store, "--json")
-    for files, verdicts, code in (([right], ["reproduces"], 0), ([right, wrong], ["reproduces", "differs"], 1)):
+    for files, verdicts, code in (
+        ([right], ["reproduces"], 0),
+        ([right, wrong], ["reproduces", "differs"], 1),
+    ):
         words = [word for file in files for word in ("--claim", file)]
         plainly, out, _ = command(*of_store, *words)
         failing, again, _ = command(*of_store, *words, "--fail-on", "differs")
@@ -160,18 +192,31 @@ def test_the_command_fails_on_a_verdict_where_that_is_asked_for(
 
 def test_the_guides_example_is_a_claim(mine: Callable[[str], Path]) -> None:
     guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
-    (example,) = [each for each in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL) if "slower" in each]
+    (example,) = [
+        each for each in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL) if "slower" in each
+    ]
     claim = read_claim(mine(example))
     assert here(claim, [*modes(2.0, 1.0, threads=1), *modes(2.0, 1.0, threads=4)]).of == 1
 
 
 def test_pairs_are_of_one_machine_and_of_one_network(mine: Callable[[str], Path]) -> None:
     claim = read_claim(mine(MINE))
-    apart = [*timed("torch", 2.0, mode="eager"), *timed("torch", 1.0, mode="onednn", machine="m-two")]
+    apart = [
+        *timed("torch", 2.0, mode="eager"),
+        *timed("torch", 1.0, mode="onednn", machine="m-two"),
+    ]
     assert here(claim, apart).verdict is Answer.NOT_MEASURED
-    other = [*timed("torch", 2.0, mode="eager"), *timed("torch", 1.0, mode="onednn", specification="of mine")]
+    other = [
+        *timed("torch", 2.0, mode="eager"),
+        *timed("torch", 1.0, mode="onednn", specification="of mine"),
+    ]
     assert here(claim, other).verdict is Answer.NOT_MEASURED
-    networks = read_claim(mine('words = "w"\nleast = 1.5\nslower = { network = "a" }\nfaster = { network = "b" }\n'))
+    networks = read_claim(
+        mine('words = "w"\nleast = 1.5\nslower = { network = "a" }\nfaster = { network = "b" }\n')
+    )
     sized = {"batch_size": 8}
-    two = [*timed("torch", 2.0, "a", specification="1", **sized), *timed("torch", 1.0, "b", specification="2", **sized)]
+    two = [
+        *timed("torch", 2.0, "a", specification="1", **sized),
+        *timed("torch", 1.0, "b", specification="2", **sized),
+    ]
     assert here(networks, two).verdict is Answer.REPRODUCES

@@ -53,7 +53,9 @@ LOSSES = {
 def figure(number: int) -> dict[tuple[int, int], float]:
     """Return the runs of a figure by (n_rec, n_steps)."""
     return {
-        (run["n_rec"], run["n_steps"]): run["seconds"] for run in RUNS if run["figure"] == number and not run["first"]
+        (run["n_rec"], run["n_steps"]): run["seconds"]
+        for run in RUNS
+        if run["figure"] == number and not run["first"]
     }
 
 
@@ -63,16 +65,23 @@ def numbers(values: object) -> list[float]:
 
 
 def large(device: str) -> dict[int, float]:
-    return {r["n_rec"]: r["seconds"] for r in RUNS if (r["figure"], r["device"], r["n_in"]) == (5, device, 10)}
+    return {
+        r["n_rec"]: r["seconds"]
+        for r in RUNS
+        if (r["figure"], r["device"], r["n_in"]) == (5, device, 10)
+    }
 
 
 COMPUTED: dict[str, Callable[[], list[float]]] = {
     "A2": lambda: numbers(
-        numbers(SHI[n, other, gpu, 0] for other in TOOLS if other != "caffe")[0] / SHI[n, "caffe", gpu, 0]
+        numbers(SHI[n, other, gpu, 0] for other in TOOLS if other != "caffe")[0]
+        / SHI[n, "caffe", gpu, 0]
         for n in FCNS
         for gpu in GPUS
     ),
-    "A8": lambda: sorted(float(math.isnan(SHI[n, t, DESKTOP, 8])) for n in FCNS for t in ("caffe", "torch")),
+    "A8": lambda: sorted(
+        float(math.isnan(SHI[n, t, DESKTOP, 8])) for n in FCNS for t in ("caffe", "torch")
+    ),
     "A10": lambda: numbers(
         SHI[n, t, DESKTOP, 8] / numbers(SHI[n, t, DESKTOP, p] for p in (1, 2, 4))[0]
         for n in NETWORKS
@@ -83,14 +92,22 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
         numbers(SHI["fcn8", tool, DESKTOP, p] for p in (1, 2, 4, 8))[0] / printed
         for tool, printed in (("tensorflow", 1.9), ("caffe", 0.48))
     ),
-    "B1": lambda: sorted(figure(2)[key] - figure(3)[key] for key in figure(2) if key in figure(3) and key[1] <= 100),
+    "B1": lambda: sorted(
+        figure(2)[key] - figure(3)[key] for key in figure(2) if key in figure(3) and key[1] <= 100
+    ),
     "B3": lambda: sorted(
-        of[200, t] / of[20, t] for of in (figure(n) for n in (2, 3, 6, 7, 8)) for t in (10, 20, 50, 100)
+        of[200, t] / of[20, t]
+        for of in (figure(n) for n in (2, 3, 6, 7, 8))
+        for t in (10, 20, 50, 100)
     ),
     # Where the laptop's line and the GPU's cross in logarithms.
     "B5": lambda: [
         math.exp(
-            np.interp(0.0, [math.log(large("cpu")[n] / large("gpu")[n]) for n in (500, 1000)], np.log((500, 1000)))
+            np.interp(
+                0.0,
+                [math.log(large("cpu")[n] / large("gpu")[n]) for n in (500, 1000)],
+                np.log((500, 1000)),
+            )
         )
     ],
     "B7": lambda: sorted(
@@ -98,11 +115,19 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
         for a, b in ((500, 1000), (1000, 2000), (2000, 5000))
     ),
     "B12": lambda: sorted(
-        max(figure(n)[key] / figure(10)[key] for key in figure(10) if key in figure(n) and key[1] <= 100)
+        max(
+            figure(n)[key] / figure(10)[key]
+            for key in figure(10)
+            if key in figure(n) and key[1] <= 100
+        )
         for n in (2, 3)
     ),
-    "G2": lambda: sorted(LOSSES[d, c, n - 1, s] / loss for (d, c, n, s), loss in LOSSES.items() if n > 1),
-    "W1": lambda: numbers(WUENSCHE[t, 8] / WUENSCHE[t, 4] for t in ("caffe", "torch", "tensorflow")),
+    "G2": lambda: sorted(
+        LOSSES[d, c, n - 1, s] / loss for (d, c, n, s), loss in LOSSES.items() if n > 1
+    ),
+    "W1": lambda: numbers(
+        WUENSCHE[t, 8] / WUENSCHE[t, 4] for t in ("caffe", "torch", "tensorflow")
+    ),
     "W3": lambda: [0.5 / (3 * 8 / 31.5) * 100 / 65.62],
 }
 """A claim of each kind; the golden output of the report has the figures of all."""
@@ -111,5 +136,7 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
 @pytest.mark.parametrize("claim", COMPUTED)
 def test_the_figures_on_the_papers_own_table(claim: str) -> None:
     found = on_paper(CLAIMS[claim])
-    values = sorted(question.found.value for question, _ in found.figures if question.found is not None)
+    values = sorted(
+        question.found.value for question, _ in found.figures if question.found is not None
+    )
     assert values == pytest.approx(COMPUTED[claim]())

@@ -1,4 +1,5 @@
-"""How figures become verdicts: by intervals, sizes, tests adjusted for their number, and majorities."""
+"""How figures become verdicts: by intervals, sizes, tests adjusted for their number, and
+majorities."""
 
 import math
 
@@ -17,7 +18,8 @@ from dlbench.reports.claims.figures import Claimed, Question, of_value
 from dlbench.reports.results.statistics import Summary, ratio, summarise
 
 A6, A9 = "A6", "A9"
-"""T(tensorflow) / T(torch) on LSTMs at 4 threads: above 1, about 12. T(8) / T(4) of TensorFlow: below 1."""
+"""T(tensorflow) / T(torch) on LSTMs at 4 threads: above 1, about 12. T(8) / T(4) of TensorFlow:
+below 1."""
 
 
 def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[make.Record]:
@@ -41,16 +43,22 @@ def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[mak
         (1.3, 0.4, Answer.INCONCLUSIVE),  # noise
     ],
 )
-def test_each_verdict_can_be_brought_about(tensorflow: float, spread: float, expected: Answer) -> None:
+def test_each_verdict_can_be_brought_about(
+    tensorflow: float, spread: float, expected: Answer
+) -> None:
     found = here(A6, two_tools(tensorflow, 1.0, spread))
     assert found.verdict is expected
     assert (found.of, found.holds) == (2, 2 if expected in HOLDS else 0)
 
 
 def test_wrong_mathematics_counts_for_nothing() -> None:
-    wrong = make.outcome([1.0] * 5, 4, status=Status.PARITY_FAILED, parity=make.parity("disagrees", "other weights"))
+    wrong = make.outcome(
+        [1.0] * 5, 4, status=Status.PARITY_FAILED, parity=make.parity("disagrees", "other weights")
+    )
     where = {"framework": "torch", "network": "lstm32", "batch_size": 128, "threads": 4}
-    found = here(A6, [*timed("tensorflow", 12.0, "lstm32", threads=4), make.record(result=wrong, **where)])
+    found = here(
+        A6, [*timed("tensorflow", 12.0, "lstm32", threads=4), make.record(result=wrong, **where)]
+    )
     assert found.verdict is Answer.NOT_MEASURED
     assert found.missing[0].missing == "the second: parity failed, other weights"
 
@@ -86,12 +94,22 @@ def test_tests_are_adjusted_for_their_number() -> None:
     assert answers([question]) == [Answer.REPRODUCES]
     assert answers([question] * 2) == [Answer.INCONCLUSIVE] * 2
     # What has no test takes nothing from one that has.
-    assert answers([question, of_value("x", 2.0, Claimed(least=1.0))]) == [Answer.REPRODUCES, Answer.REPRODUCES]
+    assert answers([question, of_value("x", 2.0, Claimed(least=1.0))]) == [
+        Answer.REPRODUCES,
+        Answer.REPRODUCES,
+    ]
 
 
-@given(value=st.floats(0.01, 100), least=st.floats(0.01, 10), width=st.floats(0.01, 10), size=st.floats(0.1, 10))
+@given(
+    value=st.floats(0.01, 100),
+    least=st.floats(0.01, 10),
+    width=st.floats(0.01, 10),
+    size=st.floats(0.1, 10),
+)
 @examples(60)
-def test_a_value_without_an_interval_decides_alone(value: float, least: float, width: float, size: float) -> None:
+def test_a_value_without_an_interval_decides_alone(
+    value: float, least: float, width: float, size: float
+) -> None:
     most = least + width
     (answer,) = answers([of_value("it", value, Claimed(least, most, size))])
     if least < value < most:

@@ -14,7 +14,12 @@ from scipy import stats
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.compare.report import gate_outcome, outcome_of
-from dlbench.reports.results.comparison import CellComparison, Comparison, compare_runs, compare_sides
+from dlbench.reports.results.comparison import (
+    CellComparison,
+    Comparison,
+    compare_runs,
+    compare_sides,
+)
 from dlbench.reports.results.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.record import BASELINE, CANDIDATE, IMPORTED, Record
@@ -38,11 +43,15 @@ def disturbed(side: str, number: int) -> Record:
     return launch(side, number, 9.0, result=make.outcome([9.0] * 3)._replace(contention=DISTURBED))
 
 
-def failed(side: str, number: int, status: Status = Status.CRASHED, why: str = "signal 11", **changes: Any) -> Record:
+def failed(
+    side: str, number: int, status: Status = Status.CRASHED, why: str = "signal 11", **changes: Any
+) -> Record:
     return launch(side, number, 1.0, result=Outcome(status, why), **changes)
 
 
-def times(count: int, ratio: float, deviation: float = 0.004, seed: int = 0) -> list[tuple[float, float]]:
+def times(
+    count: int, ratio: float, deviation: float = 0.004, seed: int = 0
+) -> list[tuple[float, float]]:
     logs = np.random.default_rng(seed).normal(0, deviation, (count, 2))
     return [(0.5 * math.exp(a), 0.5 * ratio * math.exp(b)) for a, b in logs]
 
@@ -109,7 +118,9 @@ def test_a_slower_tail_fails_a_gate_though_the_usual_step_is_not_slower() -> Non
     # Other comparisons have no looks, and only remark on it.
     compared_once = of_tails(1.5, 16, "compare")
     assert only(compared_once).verdict is Verdict.NO_REGRESSION
-    assert "one step in ten is slower: nine in ten take up to 1." in " ".join(TERMINAL(compared_once).split())
+    assert "one step in ten is slower: nine in ten take up to 1." in " ".join(
+        TERMINAL(compared_once).split()
+    )
 
 
 def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
@@ -121,7 +132,9 @@ def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
-def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(purpose: str) -> None:
+def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(
+    purpose: str,
+) -> None:
     records = pairs(times(10, 2.0))
     for number in range(10, 20):
         records += [launch(BASELINE, number, 0.5), disturbed(CANDIDATE, number)]
@@ -140,15 +153,22 @@ def test_a_gate_rests_on_its_pairs_up_to_the_look_that_decides() -> None:
     records = pairs(times(ENOUGH, 1.1))
     later = pairs(times(20, 0.5), ENOUGH)
     cell = only(compared(records[::-1] + later, "gate"))
-    assert (cell.judgement.verdict, cell.judgement.candidate_launches) == (Verdict.REGRESSION, ENOUGH)
+    assert (cell.judgement.verdict, cell.judgement.candidate_launches) == (
+        Verdict.REGRESSION,
+        ENOUGH,
+    )
     assert cell.judgement.adjusted_p is None
     assert len(cell.pairs[0]) == ENOUGH + 20
     assert only(compared(records[:-2], "gate")).verdict is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("status", [Status.CRASHED, Status.OUT_OF_MEMORY, Status.UNSUPPORTED, Status.PARITY_FAILED])
+@pytest.mark.parametrize(
+    "status", [Status.CRASHED, Status.OUT_OF_MEMORY, Status.UNSUPPORTED, Status.PARITY_FAILED]
+)
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
-def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(purpose: str, status: Status) -> None:
+def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(
+    purpose: str, status: Status
+) -> None:
     records = [launch(BASELINE, number, 0.5) for number in range(6)]
     records += [failed(CANDIDATE, number, status, "because") for number in range(6)]
     found = compared(records, purpose)
@@ -160,11 +180,19 @@ def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(purpose: s
 
 
 def test_wrong_mathematics_in_one_launch_is_enough_and_says_why() -> None:
-    wrong = make.outcome()._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
-    records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), launch(CANDIDATE, 8, 0.5, result=wrong)]
+    wrong = make.outcome()._replace(
+        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
+    )
+    records = [
+        *pairs(times(8, 1.0)),
+        launch(BASELINE, 8, 0.5),
+        launch(CANDIDATE, 8, 0.5, result=wrong),
+    ]
     cell = only(compared(records))
     assert cell.verdict is Verdict.BROKEN
-    assert cell.judgement.sentence == "candidate: parity failed, update error 0.4 (in 1 of 9 launches)"
+    assert (
+        cell.judgement.sentence == "candidate: parity failed, update error 0.4 (in 1 of 9 launches)"
+    )
 
 
 def test_one_crash_may_be_bad_luck_and_is_flagged_two_are_not() -> None:
@@ -199,12 +227,17 @@ def test_stored_runs_are_judged_with_an_allowance_for_their_sessions() -> None:
     assert same.same_session
     assert only(same).judgement.verdict is Verdict.REGRESSION
     assert not same.notes
-    assert only(stored(before, a_run("two", 1.3, seed=1))).verdict is Verdict.REGRESSION  # no session explains it
+    assert (
+        only(stored(before, a_run("two", 1.3, seed=1))).verdict is Verdict.REGRESSION
+    )  # no session explains it
 
 
 @pytest.mark.parametrize(
     ("after", "part"),
-    [(a_run("two", 1.0, threads=2), "no cell in common"), (pairs(times(5, 1.0)), "choose one of its sides")],
+    [
+        (a_run("two", 1.0, threads=2), "no cell in common"),
+        (pairs(times(5, 1.0)), "choose one of its sides"),
+    ],
 )
 def test_runs_that_cannot_be_compared_are_refused(after: list[Record], part: str) -> None:
     with pytest.raises(ValueError, match=part):
@@ -239,7 +272,10 @@ def test_the_geometric_mean_by_hand() -> None:
     mean = found.geometric_mean
     assert mean.method == "geometric mean of 2 cells"
     assert mean.value == pytest.approx(math.sqrt((one.ratio or 0) * (two.ratio or 0)))
-    errors = [np.std(np.diff(np.log(times(10, 1, seed=seed)), axis=1), ddof=1) / math.sqrt(10) for seed in (0, 1)]
+    errors = [
+        np.std(np.diff(np.log(times(10, 1, seed=seed)), axis=1), ddof=1) / math.sqrt(10)
+        for seed in (0, 1)
+    ]
     variance = sum(error**2 for error in errors) / 4
     freedom = variance**2 / sum((error**2 / 4) ** 2 / 9 for error in errors)
     half = stats.t.ppf(0.975, freedom) * math.sqrt(variance)
@@ -249,8 +285,14 @@ def test_the_geometric_mean_by_hand() -> None:
 
 def test_a_shift_of_the_session_does_not_average_out_over_cells() -> None:
     def ends(runs: int, name: str) -> float:
-        before = [record for p in range(1, runs + 1) for record in a_run("one", 1.0, seed=p, threads=p)]
-        after = [record for p in range(1, runs + 1) for record in a_run(name, 1.0, seed=p + 99, threads=p)]
+        before = [
+            record for p in range(1, runs + 1) for record in a_run("one", 1.0, seed=p, threads=p)
+        ]
+        after = [
+            record
+            for p in range(1, runs + 1)
+            for record in a_run(name, 1.0, seed=p + 99, threads=p)
+        ]
         mean = stored(before, after).geometric_mean
         return math.log(mean.high / mean.low) / 2
 
@@ -260,11 +302,15 @@ def test_a_shift_of_the_session_does_not_average_out_over_cells() -> None:
     assert ends(30, "one") < 0.1 * shift
 
 
-COUNTS = st.dictionaries(st.sampled_from([f for f in Verdict if f is not Verdict.COMPARISON]), st.integers(1, 30))
+COUNTS = st.dictionaries(
+    st.sampled_from([f for f in Verdict if f is not Verdict.COMPARISON]), st.integers(1, 30)
+)
 
 
 @given(COUNTS)
-def test_a_gate_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise(counts: dict[Verdict, int]) -> None:
+def test_a_gate_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise(
+    counts: dict[Verdict, int],
+) -> None:
     found = outcome_of(counts, "cell")
     if counts.keys() & {Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT}:
         assert found.outcome == "failed"
@@ -293,15 +339,21 @@ def test_the_outcome_of_a_gate_reads_as_a_sentence(counts: dict[Verdict, int], w
 # A user's own step: both sides must compute the same.
 
 
-def own(records: Sequence[Record], losses: Sequence[float], tolerance: float = 1e-3) -> list[Record]:
+def own(
+    records: Sequence[Record], losses: Sequence[float], tolerance: float = 1e-3
+) -> list[Record]:
     parity = make.parity()._replace(losses=list(losses), loss_tolerance=tolerance)
     changed = make.changed(records, parity=parity)
     return [replace(record, network={"family": "own", "numbers": {}}) for record in changed]
 
 
-def own_pairs(before: Sequence[float], after: Sequence[float], ratio: float = 0.52, count: int = 8) -> list[Record]:
+def own_pairs(
+    before: Sequence[float], after: Sequence[float], ratio: float = 0.52, count: int = 8
+) -> list[Record]:
     sides = pairs(times(count, ratio))
-    baseline, candidate = ([each for each in sides if each.side == side] for side in (BASELINE, CANDIDATE))
+    baseline, candidate = (
+        [each for each in sides if each.side == side] for side in (BASELINE, CANDIDATE)
+    )
     return [*own(baseline, before), *own(candidate, after)]
 
 
@@ -314,7 +366,10 @@ def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -
     found = compared(own_pairs(TRAINED, UNTRAINED), purpose)
     cell = only(found)
     assert cell.verdict is Verdict.DIFFERENT
-    said = "the candidate computes something else: loss of step 2 1.9856 instead of 1.97401, off by 5.9e-03"
+    said = (
+        "the candidate computes something else: loss of step 2 1.9856 instead of 1.97401, off by "
+        "5.9e-03"
+    )
     assert cell.judgement.sentence.startswith(said)
     assert cell.judgement.ratio == pytest.approx(0.52, rel=0.02)  # as evidence
     assert cell.loss_difference is not None
@@ -328,11 +383,17 @@ def test_other_work_is_no_part_of_the_geometric_mean_or_the_adjustment() -> None
     other = [replace(record, cell=record.cell._replace(threads=2)) for record in other]
     third = pairs(times(10, 1.1, seed=2), threads=4)
     found = compared([*same, *other, *third])
-    assert [cell.verdict for cell in found.cells] == [Verdict.REGRESSION, Verdict.DIFFERENT, Verdict.REGRESSION]
+    assert [cell.verdict for cell in found.cells] == [
+        Verdict.REGRESSION,
+        Verdict.DIFFERENT,
+        Verdict.REGRESSION,
+    ]
     assert found.geometric_mean is not None
     assert found.geometric_mean.method == "geometric mean of 2 cells"
     alone = compared([*same, *third])
-    assert found.geometric_mean.value == pytest.approx(alone.geometric_mean.value if alone.geometric_mean else 0)
+    assert found.geometric_mean.value == pytest.approx(
+        alone.geometric_mean.value if alone.geometric_mean else 0
+    )
     assert found.cells[0].judgement.adjusted_p == alone.cells[0].judgement.adjusted_p
 
 
@@ -340,7 +401,12 @@ def test_other_work_is_no_part_of_the_geometric_mean_or_the_adjustment() -> None
 def test_the_steps_own_tolerance_decides(tolerance: float) -> None:
     records = own_pairs(TRAINED, UNTRAINED)
     wider = [
-        replace(each, outcome=each.outcome._replace(parity=each.outcome.parity._replace(loss_tolerance=tolerance)))
+        replace(
+            each,
+            outcome=each.outcome._replace(
+                parity=each.outcome.parity._replace(loss_tolerance=tolerance)
+            ),
+        )
         for each in records
         if each.outcome.parity is not None
     ]
@@ -356,21 +422,28 @@ def test_other_work_is_compared_where_that_is_asked_for_and_a_line_says_so() -> 
     found = compare_sides(kept, own_pairs(TRAINED, UNTRAINED, count=12), HOST)
     assert only(found).verdict is Verdict.IMPROVEMENT
     (note,) = found.notes
-    assert note.startswith("The candidate computes something else; compared all the same, as asked: fcn5, ")
+    assert note.startswith(
+        "The candidate computes something else; compared all the same, as asked: fcn5, "
+    )
     assert "(loss of step 2 1.9856 instead of 1.97401" in note
 
 
 def test_steps_without_a_loss_are_compared_and_a_line_says_that_nothing_was_checked() -> None:
     found = compared(own_pairs(TRAINED, ()))
     assert only(found).verdict is Verdict.IMPROVEMENT
-    assert found.notes[0].startswith("Not checked: whether both sides compute the same, as a step reports no loss: ")
+    assert found.notes[0].startswith(
+        "Not checked: whether both sides compute the same, as a step reports no loss: "
+    )
     assert compared(own_pairs(TRAINED, TRAINED)).notes == ()
 
 
 def test_losses_of_networks_with_a_reference_are_left_to_the_reference() -> None:
     records = pairs(times(8, 1.0))
     after = make.parity()._replace(losses=[3.0, 2.0])
-    changed = [record if record.side == BASELINE else make.changed([record], parity=after)[0] for record in records]
+    changed = [
+        record if record.side == BASELINE else make.changed([record], parity=after)[0]
+        for record in records
+    ]
     assert only(compared(changed)).verdict is Verdict.NO_REGRESSION
 
 
@@ -396,7 +469,10 @@ def test_stored_runs_of_an_own_step_must_compute_the_same() -> None:
 
 def test_one_sided_cells_are_named_in_the_terminal_and_all_in_json() -> None:
     common = a_run("one", 1.0)
-    before = [*common, *(record for n in range(13) for record in a_run("one", 1.0, network=f"old{n:02}"))]
+    before = [
+        *common,
+        *(record for n in range(13) for record in a_run("one", 1.0, network=f"old{n:02}")),
+    ]
     after = [*a_run("two", 1.0), *a_run("two", 1.5, network="renamed")]
     found = stored(before, after)
     said = " ".join(TERMINAL(found).split())
@@ -414,21 +490,35 @@ def test_another_interpreter_and_other_packages_are_said() -> None:
     before = [*a_run("one", 1.0), *a_run("one", 1.0, threads=2)]
     newer = [replace(record, interpreter="CPython 3.13.1") for record in a_run("two", 1.3)]
     after = [
-        *make.changed(newer, software={"python": "3.13.1", "versions": {"torch": "2.14.0"}, "blas": "oneDNN"}),
+        *make.changed(
+            newer, software={"python": "3.13.1", "versions": {"torch": "2.14.0"}, "blas": "oneDNN"}
+        ),
         *a_run("two", 1.3, threads=2),
     ]
     found = stored(before, after)
     assert only(stored(before[:5], after[:5])).verdict is Verdict.REGRESSION
     said = " ".join(TERMINAL(found).split())
-    assert "The sides also differ in: interpreter CPython 3.11.7 -> CPython 3.13.1 (in 1 of 2 cells); versions" in said
+    assert (
+        "The sides also differ in: interpreter CPython 3.11.7 -> CPython 3.13.1 (in 1 of 2 cells); "
+        "versions" in said
+    )
     first = json.loads(JSON(found))["differences"][0]
-    assert first == {"what": "interpreter", BASELINE: "CPython 3.11.7", CANDIDATE: "CPython 3.13.1", "cells": 1}
+    assert first == {
+        "what": "interpreter",
+        BASELINE: "CPython 3.11.7",
+        CANDIDATE: "CPython 3.13.1",
+        "cells": 1,
+    }
     assert stored(before, [replace(record, run="two") for record in before]).differences == ()
 
 
 def test_the_commits_of_imported_benchmarks_are_said_and_the_advice_fits_them() -> None:
     def imported(run: str, commit: str, count: int) -> list[Record]:
-        kept = {"version": "5.3.1", "commit_info": {"id": commit * 20, "dirty": False}, "options": {"timer": "t"}}
+        kept = {
+            "version": "5.3.1",
+            "commit_info": {"id": commit * 20, "dirty": False},
+            "options": {"timer": "t"},
+        }
         records = a_run(run, 1.0, count, adapter=IMPORTED, framework="pytest-benchmark")
         return make.changed(records, software={"pytest_benchmark": kept})
 

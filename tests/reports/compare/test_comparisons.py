@@ -1,4 +1,5 @@
-"""`dlbench report comparisons`: what gates and comparisons of a store said, from their launches again."""
+"""`dlbench report comparisons`: what gates and comparisons of a store said, from their launches
+again."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,19 @@ def source(folder: Path, name: str) -> Source:
 
 def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> None:
     found = compared(source(tmp_path, "gates"))
-    assert [each[0].purpose for each in found] == ["compare", "compare", "gate", "gate", "gate", "gate"]
-    assert [each[0].started for each in found] == sorted((each[0].started for each in found), reverse=True)
-    # The candidate that computes more is slower in every cell; the one without a number breaks the gate.
+    assert [each[0].purpose for each in found] == [
+        "compare",
+        "compare",
+        "gate",
+        "gate",
+        "gate",
+        "gate",
+    ]
+    assert [each[0].started for each in found] == sorted(
+        (each[0].started for each in found), reverse=True
+    )
+    # The candidate that computes more is slower in every cell; the one without a number breaks the
+    # gate.
     assert {cell.judgement.verdict for cell in found[1][1].cells} == {Verdict.REGRESSION}
     assert "without a number though the baseline has one" in outcome(found[2])
     assert [outcome(each).partition(":")[0] for each in found[2:]] == [
@@ -48,7 +59,10 @@ def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> No
     lenient = chosen(replace(DEFAULT, magnitude=9.0))
     assert lenient == {"magnitude": 9.0}
     runs = [(replace(run, rule=lenient), count) for run, count in usual.runs()]
-    slower = [Verdict.REGRESSION in {cell.judgement.verdict for cell in each[1].cells} for each in compared(usual)]
+    slower = [
+        Verdict.REGRESSION in {cell.judgement.verdict for cell in each[1].cells}
+        for each in compared(usual)
+    ]
     assert any(slower)
     for each in compared(replace(usual, runs=lambda: runs)):
         assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in each[1].cells}
@@ -57,14 +71,19 @@ def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> No
 def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:
     every = source(tmp_path, "gates")
     narrowed = replace(every, narrowing=Narrowing(axes={"threads": "1"}))
-    passed = [index for index, each in enumerate(compared(every)) if outcome(each).startswith("gate passed")]
+    passed = [
+        index
+        for index, each in enumerate(compared(every))
+        if outcome(each).startswith("gate passed")
+    ]
     assert passed
     for index in passed:
         assert outcome(compared(narrowed)[index]).startswith("gate passed")
 
 
 def test_a_cell_that_its_gates_other_cells_decided_keeps_its_verdict_alone() -> None:
-    """Three pairs of each: how pairs deviate is learned from all cells, though a report shows one."""
+    """Three pairs of each: how pairs deviate is learned from all cells, though a report shows
+    one."""
     logs = np.random.default_rng(4).normal(0, 0.012, (8, EARLY_LOOK))
     records = []
     for threads, of_cell in enumerate(np.exp(logs), 1):
@@ -79,5 +98,7 @@ def test_a_cell_that_its_gates_other_cells_decided_keeps_its_verdict_alone() -> 
     verdicts = {cell.cell.threads: cell.verdict for cell in compared(every)[0][1].cells}
     assert list(verdicts.values()).count(Verdict.NO_REGRESSION) >= 6
     for threads, verdict in verdicts.items():
-        ((_, alone),) = compared(replace(every, narrowing=Narrowing(axes={"threads": str(threads)})))
+        ((_, alone),) = compared(
+            replace(every, narrowing=Narrowing(axes={"threads": str(threads)}))
+        )
         assert [cell.verdict for cell in alone.cells] == [verdict]

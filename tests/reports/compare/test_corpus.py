@@ -1,4 +1,5 @@
-"""The gate on real launches: identical code raises no alarm, real slowdowns are found, noise is never a regression."""
+"""The gate on real launches: identical code raises no alarm, real slowdowns are found, noise is
+never a regression."""
 
 import corpus as replay
 import numpy as np
@@ -24,14 +25,16 @@ def random() -> np.random.Generator:
 
 
 def assert_few_alarms(found: Rate) -> None:
-    """Fail where so many alarms among so many comparisons contradict the allowed rate (p < .001)."""
+    """Fail where so many alarms among so many comparisons contradict the allowed rate (p <
+    .001)."""
     assert found.of > 0
     chance = binomtest(found.hits, found.of, ALLOWED, alternative="greater").pvalue
     assert chance > 1e-3, f"{found.hits} false alarms in {found.of} comparisons of identical code"
 
 
 def by_the_product(corpus: Corpus, random: np.random.Generator, about: int = 25) -> list[Decision]:
-    """Gates by the product's own schedule, records and report: independent ones, and ones with sides exchanged."""
+    """Gates by the product's own schedule, records and report: independent ones, and ones with
+    sides exchanged."""
     found = []
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
@@ -44,7 +47,9 @@ def by_the_product(corpus: Corpus, random: np.random.Generator, about: int = 25)
 
 
 @pytest.mark.slow
-def test_identical_code_raises_no_alarm_by_the_product_itself(corpus: Corpus, random: np.random.Generator) -> None:
+def test_identical_code_raises_no_alarm_by_the_product_itself(
+    corpus: Corpus, random: np.random.Generator
+) -> None:
     assert_few_alarms(replay.alarms(by_the_product(corpus, random)))
 
 

@@ -19,7 +19,8 @@ NULL, POWERED = 6000, 200
 
 
 def is_alarm(levels: Array) -> bool:
-    """Tell whether a gate fails; only a look that may find a regression is judged: that halves the time."""
+    """Tell whether a gate fails; only a look that may find a regression is judged: that halves the
+    time."""
     look = deciding_look(np.exp(levels[:, 0]), np.exp(levels[:, 1]))
     return look is not None and look.slower > 0 and gate(levels).alarm
 
@@ -30,7 +31,8 @@ def alarms(name: str, ratio: float, simulations: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=() if each == "3 %" else pytest.mark.slow) for each in CONDITIONS]
+    "name",
+    [pytest.param(each, marks=() if each == "3 %" else pytest.mark.slow) for each in CONDITIONS],
 )
 def test_false_alarms_are_rare(name: str) -> None:
     found = alarms(name, 1.0, NULL)
@@ -40,7 +42,8 @@ def test_false_alarms_are_rare(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ratio", "power"), [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("bad", 1.1, 0.85)]
+    ("name", "ratio", "power"),
+    [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("bad", 1.1, 0.85)],
 )
 def test_real_slowdowns_are_found(name: str, ratio: float, power: float) -> None:
     assert alarms(name, ratio, POWERED) / POWERED >= power

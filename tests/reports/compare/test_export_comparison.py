@@ -26,17 +26,27 @@ HOST = Host("m-one", "AMD EPYC, 2 CPUs", 2, 2, 2.0)
 
 def side(status: Status = Status.OK, reason: str = "", **changes: Any) -> SideOfCell:
     seconds = (0.5, 0.51, 0.49) if status is Status.OK else ()
-    return SideOfCell(**{**vars(SideOfCell(status, reason, len(seconds), seconds, 0, "1a2b3c")), **changes})
+    return SideOfCell(
+        **{**vars(SideOfCell(status, reason, len(seconds), seconds, 0, "1a2b3c")), **changes}
+    )
 
 
-def judged(verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any) -> Judgement:
+def judged(
+    verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any
+) -> Judgement:
     ends = ratio * 0.99, ratio * 1.01
-    made = Judgement(verdict, sentence, 20, 20, "signed ranks", ratio, *ends, 0.003, None, 0.04, 0.005, 19)
+    made = Judgement(
+        verdict, sentence, 20, 20, "signed ranks", ratio, *ends, 0.003, None, 0.04, 0.005, 19
+    )
     return Judgement(**{**vars(made), **changes})
 
 
-def cell_of(verdict: Verdict, ratio: float = 1.0, cell: Cell = CELL, **changes: Any) -> CellComparison:
-    return CellComparison(cell, side(), side(), judged(verdict, ratio), pairs=((0.5,), (0.6,)), **changes)
+def cell_of(
+    verdict: Verdict, ratio: float = 1.0, cell: Cell = CELL, **changes: Any
+) -> CellComparison:
+    return CellComparison(
+        cell, side(), side(), judged(verdict, ratio), pairs=((0.5,), (0.6,)), **changes
+    )
 
 
 def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
@@ -83,7 +93,9 @@ def check_markdown(text: str, found: Comparison) -> None:
     for part, cells, bars in ((short, changed, 4), (rest, len(found.cells), 6)):
         rows = [line for line in part.split("\n") if line.startswith("| ")]
         assert all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == bars for line in rows)
-        left_out = sum(int(count) for count in re.findall(r"^\| \.\.\. and (\d+) more", part, re.MULTILINE))
+        left_out = sum(
+            int(count) for count in re.findall(r"^\| \.\.\. and (\d+) more", part, re.MULTILINE)
+        )
         assert len(rows) - (2 if cells else 0) - bool(left_out) + left_out == cells
     assert (fold, rest.count("<details>"), rest.count("</details>")) == ("<details><summary>", 0, 1)
     inert_markdown(text)
@@ -97,7 +109,11 @@ def check_junit(text: str, found: Comparison) -> None:
     assert len(cases) == len(found.cells)
     for element in (root, suite):
         assert int(element.get("tests", "")) == len(cases)
-        for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        for attribute, tag in (
+            ("failures", "failure"),
+            ("errors", "error"),
+            ("skipped", "skipped"),
+        ):
             assert int(element.get(attribute, "")) == len(suite.findall(f"testcase/{tag}"))
         assert float(element.get("time", "")) >= 0
     for case in cases:
@@ -115,27 +131,49 @@ CHECKS = {"markdown": check_markdown, "junit": check_junit}
 
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize(
-    "found", [ALL, comparison(ONE_OF_EACH[Verdict.HOLE], geometric_mean=None)], ids=["all verdicts", "no cell measured"]
+    "found",
+    [ALL, comparison(ONE_OF_EACH[Verdict.HOLE], geometric_mean=None)],
+    ids=["all verdicts", "no cell measured"],
 )
-def test_each_form_is_well_formed_and_says_where_nothing_was_measured(name: str, found: Comparison) -> None:
+def test_each_form_is_well_formed_and_says_where_nothing_was_measured(
+    name: str, found: Comparison
+) -> None:
     text = EXPORTERS[name](found)
     CHECKS[name](text, found)
     if found is not ALL:
-        assert "o cell was measured" in text or "none with launches that count on both sides" in text
+        assert (
+            "o cell was measured" in text or "none with launches that count on both sides" in text
+        )
         assert "above 1 is slower" not in text
 
 
 @examples(30)
-@given(st.sampled_from(HOSTILE), st.integers(0, 400), st.sampled_from([Verdict.REGRESSION, Verdict.BROKEN]))
-def test_a_comment_of_any_names_and_size_is_inert_and_fits(name: str, cells: int, verdict: Verdict) -> None:
+@given(
+    st.sampled_from(HOSTILE),
+    st.integers(0, 400),
+    st.sampled_from([Verdict.REGRESSION, Verdict.BROKEN]),
+)
+def test_a_comment_of_any_names_and_size_is_inert_and_fits(
+    name: str, cells: int, verdict: Verdict
+) -> None:
     text = f"{name} @somebody #1 !2"
     broken = side(Status.CRASHED, text, flags=(Flag(THREADS_EXCEEDED, text),))
     many = [
-        CellComparison(CELL._replace(network=text, threads=1 + n), side(), broken, judged(verdict, 2.0, f"{text} {n}"))
+        CellComparison(
+            CELL._replace(network=text, threads=1 + n),
+            side(),
+            broken,
+            judged(verdict, 2.0, f"{text} {n}"),
+        )
         for n in range(cells)
     ]
     found = comparison(
-        *many, *ONE_OF_EACH.values(), baseline=text, candidate=text, hosts=(Host("m", text),), command=f"dlbench {text}"
+        *many,
+        *ONE_OF_EACH.values(),
+        baseline=text,
+        candidate=text,
+        hosts=(Host("m", text),),
+        command=f"dlbench {text}",
     )
     comment = EXPORTERS["markdown"](found)
     check_markdown(comment, found)
@@ -147,7 +185,9 @@ def test_junit_outcomes() -> None:
     cases = ElementTree.fromstring(EXPORTERS["junit"](ALL)).findall("testsuite/testcase")
     outcomes = {found: case[0].tag for found, case in zip(ONE_OF_EACH, cases, strict=True)}
     assert outcomes == {
-        **dict.fromkeys((Verdict.NO_REGRESSION, Verdict.IMPROVEMENT, Verdict.COMPARISON), "system-out"),
+        **dict.fromkeys(
+            (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT, Verdict.COMPARISON), "system-out"
+        ),
         **dict.fromkeys((Verdict.INCONCLUSIVE, Verdict.CONTENDED, Verdict.HOLE), "skipped"),
         Verdict.REGRESSION: "failure",
         Verdict.DIFFERENT: "failure",

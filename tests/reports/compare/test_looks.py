@@ -49,7 +49,9 @@ def test_the_levels_of_the_looks_add_up_to_what_is_promised() -> None:
     assert DEFAULT.confidence_of_looks >= 0.95
     for look in DEFAULT.looks:
         if look.assumes_normal:
-            assert look.slower == look.slower_tail == 0, "the bound on false alarms rests on signs alone"
+            assert look.slower == look.slower_tail == 0, (
+                "the bound on false alarms rests on signs alone"
+            )
             continue
         smallest = null_distribution(look.pairs)[0]
         assert look.bound >= smallest, "an interval without an end"
@@ -58,7 +60,8 @@ def test_the_levels_of_the_looks_add_up_to_what_is_promised() -> None:
 
 
 def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> None:
-    """Tails deviate by 5 %: few cells are measured longer, and of 1,000 none is called slower (0.1 expected)."""
+    """Tails deviate by 5 %: few cells are measured longer, and of 1,000 none is called slower (0.1
+    expected)."""
     rng = np.random.default_rng(7)
     alarms, longer = 0, 0
     for _ in range(1000):
@@ -83,12 +86,16 @@ def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> No
         (0.9, 0.2, 16, Verdict.INCONCLUSIVE),
     ],
 )
-def test_a_look_ends_as_soon_as_the_pairs_allow(ratio: float, deviation: float, ends: int, verdict: Verdict) -> None:
+def test_a_look_ends_as_soon_as_the_pairs_allow(
+    ratio: float, deviation: float, ends: int, verdict: Verdict
+) -> None:
     found = gate(np.log(np.array(pairs(LAST, ratio, deviation)).T))
     assert (found.pairs, found.judgement.verdict) == (ends, verdict)
 
 
-def of_gates(simulations: int, cells: int, ratio: float, deviation: float, seed: int) -> list[list[Pairs]]:
+def of_gates(
+    simulations: int, cells: int, ratio: float, deviation: float, seed: int
+) -> list[list[Pairs]]:
     """Return the first pairs of gates whose cells' deviations differ by half either way."""
     rng = np.random.default_rng(seed)
     deviations = deviation * np.exp(0.4 * rng.normal(size=(simulations, cells, 1)))
@@ -112,7 +119,10 @@ def test_few_pairs_decide_alone_where_they_deviate_little() -> None:
     """A pair deviates by 1.3 %: both sides by 0.9 %."""
     same = [gate(np.log(np.array(pairs(LAST, 1.0, 0.009, seed)).T)) for seed in range(200)]
     assert sum(each.pairs <= 4 for each in same) >= 0.7 * len(same)
-    slower = [gate(np.log(np.array(pairs(LAST, 1 + DEFAULT.tolerance, 0.009, seed)).T)) for seed in range(200)]
+    slower = [
+        gate(np.log(np.array(pairs(LAST, 1 + DEFAULT.tolerance, 0.009, seed)).T))
+        for seed in range(200)
+    ]
     passed = sum(each.judgement.verdict is Verdict.NO_REGRESSION for each in slower)
     assert passed <= 0.02 * len(slower)
 
@@ -147,9 +157,14 @@ def test_a_cell_whose_tail_looks_slower_is_measured_beyond_the_first_look() -> N
 
 @pytest.mark.parametrize(
     ("count", "deviation", "why"),
-    [(16, 0.2, "it does not look slower either (p "), (40, 0.08, "no more than 40 pairs are measured")],
+    [
+        (16, 0.2, "it does not look slower either (p "),
+        (40, 0.08, "no more than 40 pairs are measured"),
+    ],
 )
-def test_an_open_cell_says_why_it_gets_no_more_pairs(count: int, deviation: float, why: str) -> None:
+def test_an_open_cell_says_why_it_gets_no_more_pairs(
+    count: int, deviation: float, why: str
+) -> None:
     for seed in range(200):
         found = judge_looks(*pairs(LAST, 1.05, deviation, seed))
         if found.verdict is Verdict.INCONCLUSIVE and found.baseline_launches == count:
@@ -159,7 +174,11 @@ def test_an_open_cell_says_why_it_gets_no_more_pairs(count: int, deviation: floa
 
 
 some_pairs = st.builds(
-    pairs, st.integers(0, LAST), st.floats(0.7, 1.5), st.sampled_from([0.003, 0.03, 0.2]), st.integers(0, 99)
+    pairs,
+    st.integers(0, LAST),
+    st.floats(0.7, 1.5),
+    st.sampled_from([0.003, 0.03, 0.2]),
+    st.integers(0, 99),
 )
 
 
@@ -188,7 +207,10 @@ def test_before_a_look_decides_there_is_no_verdict(measured: Pairs) -> None:
             assert len(measured[0]) < FIRST_ALARM
             return
         assert found.verdict is Verdict.INCONCLUSIVE
-        assert f"{len(measured[0])} of at least {next_look(len(measured[0])).pairs} pairs measured" in found.sentence
+        assert (
+            f"{len(measured[0])} of at least {next_look(len(measured[0])).pairs} pairs measured"
+            in found.sentence
+        )
 
 
 @given(some_pairs)
@@ -223,7 +245,10 @@ def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) 
         against = (ranks * ~positive[:, : look.pairs]).sum(axis=1)
         called |= null_distribution(look.pairs)[against] <= look.slower
     alarms = int(called.sum())
-    assert alarms <= simulations * DEFAULT.false_alarms + 4 * (simulations * DEFAULT.false_alarms) ** 0.5
+    assert (
+        alarms
+        <= simulations * DEFAULT.false_alarms + 4 * (simulations * DEFAULT.false_alarms) ** 0.5
+    )
     assert alarms > 0, "levels that nothing meets prove nothing"
 
 
@@ -231,13 +256,17 @@ def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) 
 def test_identical_code_is_called_faster_as_rarely_as_slower(deviation: float) -> None:
     rng = np.random.default_rng(8)
     verdicts = [gate(rng.normal(0, deviation, (LAST, 2))).judgement.verdict for _ in range(1500)]
-    called = {verdict: verdicts.count(verdict) for verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION)}
+    called = {
+        verdict: verdicts.count(verdict) for verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+    }
     # 0.75 are expected at most; a p-value of 1 / 64 alone would give 15 and more.
     assert max(called.values()) <= 4
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.03])
-def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_ends(deviation: float) -> None:
+def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_ends(
+    deviation: float,
+) -> None:
     rng = np.random.default_rng(5)
     missed = dict.fromkeys(("low", "high"), 0)
     simulations = 500

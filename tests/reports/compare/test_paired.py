@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulated import BAD, CI, QUIET, Conditions, launches
 
-from dlbench.reports.results.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_effect_of_pairs
+from dlbench.reports.results.verdict import (
+    FEWEST_PAIRS,
+    PairedEstimate,
+    estimate_pairs,
+    smallest_effect_of_pairs,
+)
 
 seconds = st.floats(1e-6, 1e4)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)
@@ -29,7 +34,9 @@ def test_without_ties_p_is_that_of_scipys_exact_test(found: list[tuple[float, fl
     assume(len(sizes) == 1 or np.min(np.diff(sizes)) > 1e-9)
     ours = estimate(found)
     for p, alternative in ((ours.slower_p, "greater"), (ours.faster_p, "less")):
-        assert p == pytest.approx(stats.wilcoxon(logs, alternative=alternative, method="exact").pvalue, rel=1e-9)
+        assert p == pytest.approx(
+            stats.wilcoxon(logs, alternative=alternative, method="exact").pvalue, rel=1e-9
+        )
 
 
 # Differences on a grid have zeros and ties; powers of two are added without rounding.
@@ -39,10 +46,14 @@ grids = st.lists(st.integers(-4, 4), min_size=1, max_size=12)
 @given(grids)
 @example([0])
 @example([0, 0, 0, 1])
-def test_with_ties_and_zeros_p_is_that_of_average_ranks_rounded_to_the_safe_side(grid: list[int]) -> None:
-    """Ranks averaged over ties, those of zeros split between the signs, on the distribution without ties."""
+def test_with_ties_and_zeros_p_is_that_of_average_ranks_rounded_to_the_safe_side(
+    grid: list[int],
+) -> None:
+    """Ranks averaged over ties, those of zeros split between the signs, on the distribution without
+    ties."""
     ours = estimate_pairs([1.0] * len(grid), [math.exp(each / 64) for each in grid])
-    # The logarithm of an exponential is a rounding away from the grid: ranks are those of what is really compared.
+    # The logarithm of an exponential is a rounding away from the grid: ranks are those of what is
+    # really compared.
     logs = np.log([math.exp(each / 64) for each in grid])
     assume(len(set(np.abs(logs))) == len(set(map(abs, grid))))
     ranks = stats.rankdata(np.abs(grid))
@@ -72,7 +83,8 @@ def test_interval_and_test_agree(found: list[tuple[float, float]]) -> None:
     ids=["quiet", "drift and spikes", "few heavy tails", "a third spikes"],
 )
 def test_the_interval_covers_what_it_says(conditions: Conditions, count: int) -> None:
-    """Launches may be as skewed as they like: the difference of two in random order is symmetric."""
+    """Launches may be as skewed as they like: the difference of two in random order is
+    symmetric."""
     rng = np.random.default_rng(20)
     simulations, covered = 2000, 0
     for levels in launches(rng, conditions, simulations, count, 1.07):
@@ -94,6 +106,8 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(count: int) -> None:
     ("baseline", "candidate", "words"),
     [([], [], "one length"), ([1.0], [1.0, 2.0], "one length"), ([0.0], [1.0], "positive")],
 )
-def test_what_is_no_pair_is_refused(baseline: list[float], candidate: list[float], words: str) -> None:
+def test_what_is_no_pair_is_refused(
+    baseline: list[float], candidate: list[float], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         estimate_pairs(baseline, candidate)

@@ -1,4 +1,5 @@
-"""Time against mini-batch size: best sizes and knees of known laws, missing cells, tables, and the picture."""
+"""Time against mini-batch size: best sizes and knees of known laws, missing cells, tables, and the
+picture."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,17 +25,24 @@ FORMATS = exporters("figure1")
 SIZES = (16, 32, 64, 128, 256, 512)
 
 
-def saturating(half: float, sizes: Sequence[int] = SIZES, highest: float = 1000.0) -> dict[int, float]:
-    """Seconds of a device that gives half of its highest rate at a mini-batch of ``half``: T(b) = (b + half) / highest.
+def saturating(
+    half: float, sizes: Sequence[int] = SIZES, highest: float = 1000.0
+) -> dict[int, float]:
+    """Seconds of a device that gives half of its highest rate at a mini-batch of ``half``: T(b) =
+    (b + half) / highest.
 
-    A doubling from b multiplies the rate by 2 (b + half) / (2 b + half), which falls under 1.1 at b = 4.5 half.
+    A doubling from b multiplies the rate by 2 (b + half) / (2 b + half), which falls under 1.1 at b
+    = 4.5 half.
     """
     return {size: (size + half) / highest for size in sizes}
 
 
 def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
-    """Launches with these times by mini-batch size (three of each, half a per cent apart, unless given)."""
-    return [r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)]
+    """Launches with these times by mini-batch size (three of each, half a per cent apart, unless
+    given)."""
+    return [
+        r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)
+    ]
 
 
 def figure_of(records: Sequence[Record]) -> Curves:
@@ -42,7 +50,10 @@ def figure_of(records: Sequence[Record]) -> Curves:
 
 
 def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
-    return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
+    return [
+        make.hole(status, f"{status.value}!", batch_size=size, **of_cell)
+        for size, status in sizes.items()
+    ]
 
 
 def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Curve:
@@ -57,11 +68,16 @@ def said(records: Sequence[Record]) -> str:
 # Best and knee.
 
 
-@pytest.mark.parametrize(("half", "knee"), [(3.0, 16), (5.0, 32), (14.0, 64), (20.0, 128), (40.0, 256), (200.0, None)])
-def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee: int | None) -> None:
+@pytest.mark.parametrize(
+    ("half", "knee"), [(3.0, 16), (5.0, 32), (14.0, 64), (20.0, 128), (40.0, 256), (200.0, None)]
+)
+def test_the_knee_of_a_saturating_device_is_where_its_law_says(
+    half: float, knee: int | None
+) -> None:
     line = line_of(saturating(half))
     assert line.found["knee"]["batch_size"] == knee
-    # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512) on.
+    # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512)
+    # on.
     bound = 512 * half / (1.02 * half + 0.02 * 512)
     assert line.found["best_batch_size"] == min(size for size in SIZES if size >= bound)
 
@@ -89,11 +105,15 @@ def test_the_interval_of_the_knee_covers_the_truth() -> None:
         early = knee["earliest"] is not None and knee["earliest"] <= truth
         covered += early and (knee["latest"] is None or knee["latest"] >= truth)
     assert covered >= 0.95 * tries
-    sharp = line_of({size: [t * f for f in (0.9999, 1.0, 1.0001)] for size, t in saturating(20.0).items()})
+    sharp = line_of(
+        {size: [t * f for f in (0.9999, 1.0, 1.0001)] for size, t in saturating(20.0).items()}
+    )
     assert set(sharp.found["knee"].values()) == {128}
 
 
-rates = st.dictionaries(st.sampled_from([2**n for n in range(3, 12)]), st.floats(10.0, 1e5), min_size=1)
+rates = st.dictionaries(
+    st.sampled_from([2**n for n in range(3, 12)]), st.floats(10.0, 1e5), min_size=1
+)
 launches_of_a_size = st.lists(st.floats(0.9, 1.1), min_size=1, max_size=5)
 
 
@@ -101,7 +121,9 @@ launches_of_a_size = st.lists(st.floats(0.9, 1.1), min_size=1, max_size=5)
 def summaries(draw: st.DrawFn) -> dict[int, Summary]:
     """Seconds per mini-batch by size: anything from one published value to five launches."""
     return {
-        size: summarise([[size / rate * f, size / rate * f * 1.001] for f in draw(launches_of_a_size)])
+        size: summarise(
+            [[size / rate * f, size / rate * f * 1.001] for f in draw(launches_of_a_size)]
+        )
         for size, rate in draw(rates).items()
     }
 
@@ -132,7 +154,9 @@ def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], powe
     assert at is None or earliest is not None
     for size in times:
         pays = any(
-            throughput[c] / throughput[size] > (1 + PAYS) ** math.log2(c / size) * (1 + 1e-9) for c in times if c > size
+            throughput[c] / throughput[size] > (1 + PAYS) ** math.log2(c / size) * (1 + 1e-9)
+            for c in times
+            if c > size
         )
         assert not (pays and size == at)
 
@@ -141,7 +165,9 @@ def _times(seconds: Summary, factor: float) -> Summary:
     """Return the seconds of so many times the work."""
     low, high = (end and end * factor for end in (seconds.low, seconds.high))
     launches = tuple(each * factor for each in seconds.launch_medians)
-    return replace(seconds, median=seconds.median * factor, low=low, high=high, launch_medians=launches)
+    return replace(
+        seconds, median=seconds.median * factor, low=low, high=high, launch_medians=launches
+    )
 
 
 # Which sizes take part.
@@ -154,7 +180,11 @@ def test_a_doubtful_size_takes_part_only_where_all_are(doubt: str) -> None:
             return records_of({size: seconds}, environment="older", minutes=-60.0)
         busy = make.contention(run_queue_seconds=5 * seconds / 2, others_cpu_seconds=5 * seconds)
         waiting = {"threads": make.threads(1, 5 * seconds, 0.5), "contention": busy}
-        changes = waiting if doubt == "contended" else {"parity": make.parity("unchecked", "no reference")}
+        changes = (
+            waiting
+            if doubt == "contended"
+            else {"parity": make.parity("unchecked", "no reference")}
+        )
         result = make.outcome([seconds] * 5, **changes)
         return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
 
@@ -176,10 +206,15 @@ def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_d
     line = line_of(saturating(200.0), extra)
     assert (line.found["memory_ends_at"], line.found["best_batch_size"]) == (1024, 512)
     text = said([*records_of(saturating(200.0)), *extra])
-    assert "best at 512, 719 items/s, the largest that memory held; no knee: 512 still gains 28% for a doubling" in text
+    assert (
+        "best at 512, 719 items/s, the largest that memory held; no knee: 512 still gains 28% for "
+        "a doubling" in text
+    )
     assert "out of memory from 1024" in text
     assert "torch eager at 2048: skip, skipped!" in text
-    assert line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).found["memory_ends_at"] is None
+    assert (
+        line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).found["memory_ends_at"] is None
+    )
     assert "Nothing was measured yet" in said([])
 
 
@@ -188,13 +223,26 @@ def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_d
 
 def test_the_picture_names_networks_rows_places_and_marks(tmp_path: Path) -> None:
     places = [{"device": f"cuda:{number}"} for number in range(8)]
-    rows = [{"framework": "torch", "mode": "eager"}, {"framework": "jax", "mode": "jit", "network": "resnet50"}]
-    records = [r for place in places for row in rows for r in records_of(saturating(10.0), **place, **row)]
+    rows = [
+        {"framework": "torch", "mode": "eager"},
+        {"framework": "jax", "mode": "jit", "network": "resnet50"},
+    ]
+    records = [
+        r for place in places for row in rows for r in records_of(saturating(10.0), **place, **row)
+    ]
     found = figure_of([*records, *holes({1024: Status.OUT_OF_MEMORY}, **places[0], **rows[0])])
     first, second = figure1_to_picture(found, tmp_path / "figure1.svg", "items")
     assert second.name == "figure1-2.svg"
     words = set(texts(first))
-    assert {"fcn5", "resnet50", "torch eager", "jax jit", "memory ended there", "cuda:5, 1 thread", "16"} <= words
+    assert {
+        "fcn5",
+        "resnet50",
+        "torch eager",
+        "jax jit",
+        "memory ended there",
+        "cuda:5, 1 thread",
+        "16",
+    } <= words
     assert "cuda:6, 1 thread" in texts(second)
     assert any("knee" in text for text in words)
     assert any("items per" in text for text in words)
@@ -205,6 +253,10 @@ def test_any_figure_is_drawn_and_says_how_much_its_bars_cover(tmp_path: Path) ->
     mixture = [make.record([1.0, 1.1, 0.9]), *records_of({128: 1.0})]
     many = records_of({size: 1e-4 * size for size in range(1, 40)})
     missing = holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY})
-    for records, caption in ((mixture, "75 to 95 % interval"), (many, "bars: 95 % interval"), (missing, "")):
+    for records, caption in (
+        (mixture, "75 to 95 % interval"),
+        (many, "bars: 95 % interval"),
+        (missing, ""),
+    ):
         (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
         assert caption in written.read_text(encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Scaling laws: recovered from exact and noisy times, rejected where they do not hold, with intervals that cover."""
+"""Scaling laws: recovered from exact and noisy times, rejected where they do not hold, with
+intervals that cover."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,9 @@ def launches(
 ) -> dict[int, Summary]:
     """So many launches of each time, of steps that are all alike."""
     return {
-        p: summarise([[t * math.exp(deviation * random.standard_normal())] * 3 for _ in range(count)])
+        p: summarise(
+            [[t * math.exp(deviation * random.standard_normal())] * 3 for _ in range(count)]
+        )
         for p, t in times.items()
     }
 
@@ -55,18 +58,23 @@ def test_exact_times_give_their_law_back(serial: float, crosstalk: float, alone:
     assert fit.rejected == ()
     if crosstalk:
         assert fit.crosstalk.value == pytest.approx(crosstalk, rel=1e-4)
-        assert fit.fastest_threads.value == pytest.approx(math.sqrt((1 - serial) / crosstalk), rel=1e-3)
+        assert fit.fastest_threads.value == pytest.approx(
+            math.sqrt((1 - serial) / crosstalk), rel=1e-3
+        )
     else:
         assert (found.chosen, fit.crosstalk, fit.fastest_threads) == ("amdahl", None, None)
-        assert all(karp_flatt(alone / time_at(p, serial, 0.0, alone), p) == pytest.approx(serial) for p in COUNTS[1:])
+        assert all(
+            karp_flatt(alone / time_at(p, serial, 0.0, alone), p) == pytest.approx(serial)
+            for p in COUNTS[1:]
+        )
         assert karp_flatt(1.0, 1) is None
 
 
 def test_a_published_curve_gives_the_published_optimum() -> None:
     """SPEC SDM91 on a Sun SPARCcenter 2000, the example of Gunther's book and of the R package usl.
 
-    The package fits the throughput itself: gamma 89.995, alpha (sigma) 0.0277285, beta (kappa) 0.0001044, and with them
-    p* = 96.5. We fit logarithms, hence a little differently.
+    The package fits the throughput itself: gamma 89.995, alpha (sigma) 0.0277285, beta (kappa)
+    0.0001044, and with them p* = 96.5. We fit logarithms, hence a little differently.
     """
     jobs = {1: 64.9, 18: 995.9, 36: 1652.4, 72: 1853.2, 108: 1828.9, 144: 1775.0, 216: 1702.2}
     found = fit_scaling({p: published(1 / throughput) for p, throughput in jobs.items()})
@@ -78,7 +86,11 @@ def test_a_published_curve_gives_the_published_optimum() -> None:
 
 
 @examples(60)
-@given(st.dictionaries(st.integers(1, 256), st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=4), max_size=9))
+@given(
+    st.dictionaries(
+        st.integers(1, 256), st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=4), max_size=9
+    )
+)
 def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fits, "REPLICATES", 9)
@@ -135,20 +147,39 @@ def test_a_cliff_is_no_law_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("times", "amdahl", "usl"),
     [
-        ({p: 0.9 / p**1.1 for p in COUNTS}, "at its bound, 0: the speed-up is linear or better", "at its bound, 0"),
-        (dict.fromkeys(COUNTS, 0.7), "at its bound, 1: nothing scales", "at its bound, 1: nothing scales"),
-        ({p: time_at(p, 0.3) * (0.99 if p == 8 else 1) for p in COUNTS}, "", "which is Amdahl's law"),
+        (
+            {p: 0.9 / p**1.1 for p in COUNTS},
+            "at its bound, 0: the speed-up is linear or better",
+            "at its bound, 0",
+        ),
+        (
+            dict.fromkeys(COUNTS, 0.7),
+            "at its bound, 1: nothing scales",
+            "at its bound, 1: nothing scales",
+        ),
+        (
+            {p: time_at(p, 0.3) * (0.99 if p == 8 else 1) for p in COUNTS},
+            "",
+            "which is Amdahl's law",
+        ),
     ],
 )
-def test_a_parameter_at_its_bound_is_no_fit(times: Mapping[int, float], amdahl: str, usl: str) -> None:
+def test_a_parameter_at_its_bound_is_no_fit(
+    times: Mapping[int, float], amdahl: str, usl: str
+) -> None:
     found = fit_scaling({p: published(t) for p, t in times.items()})
-    assert (amdahl in " ".join(law(found, "amdahl").rejected)) if amdahl else not law(found, "amdahl").rejected
+    assert (
+        (amdahl in " ".join(law(found, "amdahl").rejected))
+        if amdahl
+        else not law(found, "amdahl").rejected
+    )
     assert usl in " ".join(law(found, "usl").rejected)
 
 
 @pytest.mark.parametrize("deviation", [0.0, 1e-4])
 def test_a_small_misfit_of_precise_launches_is_tolerated_and_counted(deviation: float) -> None:
-    """Launches that agree to a hundredth of a per cent disprove any law; a miss of 1 % still describes the curve."""
+    """Launches that agree to a hundredth of a per cent disprove any law; a miss of 1 % still
+    describes the curve."""
     bent = {p: t * (1.015 if p == 4 and deviation else 1) for p, t in TRUTH.items()}
     usl = law(fit_scaling(launches(bent, deviation, np.random.default_rng(5))), "usl")
     assert usl.rejected == ()

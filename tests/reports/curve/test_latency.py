@@ -1,4 +1,5 @@
-"""Percentiles of single calls: which calls count, when there are too few, and who answers soonest."""
+"""Percentiles of single calls: which calls count, when there are too few, and who answers
+soonest."""
 
 import factory_of_records as make
 import numpy as np
@@ -21,7 +22,9 @@ def calls(seconds: float, count: int = 400) -> list[float]:
 
 def launches(seconds: float, count: int = 400, **of_record: object) -> list[Record]:
     return [
-        make.record(result=make.outcome(calls(seconds, count)), launch=launch, task="inference", **of_record)
+        make.record(
+            result=make.outcome(calls(seconds, count)), launch=launch, task="inference", **of_record
+        )
         for launch in range(3)
     ]
 
@@ -35,7 +38,9 @@ def found_of(*records: Record):
 def test_a_percentile_is_that_of_the_calls_with_none_trimmed(name: str, share: float) -> None:
     made = calls(0.01)
     of_launch = LATENCIES[name][2](make.outcome(made))
-    assert of_launch == pytest.approx(np.quantile(np.round(np.array(made) * 1e9) / 1e9, share), rel=1e-9)
+    assert of_launch == pytest.approx(
+        np.quantile(np.round(np.array(made) * 1e9) / 1e9, share), rel=1e-9
+    )
 
 
 def test_the_first_call_of_each_turn_does_not_count() -> None:
@@ -45,7 +50,9 @@ def test_the_first_call_of_each_turn_does_not_count() -> None:
     assert calls_of(make.outcome([9.0, 1.0, 9.0], turns=[1, 2])) == [9.0, 1.0, 9.0]
     assert calls_of(make.outcome([9.0, 1.0])) == [9.0, 1.0]
     assert calls_of(make.outcome([9.0, 1.0], steps_per_sample=4)) == []
-    under_a_quota = make.outcome([5.0], steps_per_sample=2)._replace(calls_ns=[3 * 10**9, 7 * 10**9])
+    under_a_quota = make.outcome([5.0], steps_per_sample=2)._replace(
+        calls_ns=[3 * 10**9, 7 * 10**9]
+    )
     assert calls_of(under_a_quota) == [3.0, 7.0]
 
 
@@ -55,10 +62,14 @@ def test_calls_of_instances_are_those_of_each_and_not_their_joint_step() -> None
     assert calls_of(made) == pytest.approx([0.002, 0.004, 0.003])
 
 
-@pytest.mark.parametrize(("count", "known"), [(3, set()), (4, {"p50"}), (20, {"p50", "p90"}), (200, set(LATENCIES))])
+@pytest.mark.parametrize(
+    ("count", "known"), [(3, set()), (4, {"p50"}), (20, {"p50", "p90"}), (200, set(LATENCIES))]
+)
 def test_a_percentile_needs_two_calls_beyond_it(count: int, known: set[str]) -> None:
     made = make.outcome(calls(0.01, count))
-    assert {name for name, (_, _, of_launch) in LATENCIES.items() if of_launch(made) is not None} == known
+    assert {
+        name for name, (_, _, of_launch) in LATENCIES.items() if of_launch(made) is not None
+    } == known
 
 
 def test_the_report_has_cells_of_inference_alone_and_marks_the_least_of_each_place() -> None:
@@ -78,9 +89,13 @@ def test_the_report_has_cells_of_inference_alone_and_marks_the_least_of_each_pla
 
 
 def test_it_says_why_there_is_no_percentile_and_why_a_cell_has_no_number() -> None:
-    refused = make.hole(Status.UNSUPPORTED, "task inference: no", task="inference", framework="caffe")
+    refused = make.hole(
+        Status.UNSUPPORTED, "task inference: no", task="inference", framework="caffe"
+    )
     page = REPORT.page(found_of(*launches(0.01, 30), refused), ReportOptions())
     assert any("No p99 of 1 cell: its calls are too few" in line for line in page.after)
-    assert any("caffe" in line and "`dlbench report matrix` has the reasons" in line for line in page.after)
+    assert any(
+        "caffe" in line and "`dlbench report matrix` has the reasons" in line for line in page.after
+    )
     nothing = REPORT.page(found_of(*make.launches(0.5)), ReportOptions())
     assert "No cell here is of inference" in nothing.before[0]

@@ -1,4 +1,5 @@
-"""Recurrent cells: curves from records and what confirms them, times to a loss of known laws, findings, formats."""
+"""Recurrent cells: curves from records and what confirms them, times to a loss of known laws,
+findings, formats."""
 
 import csv
 import io
@@ -36,13 +37,24 @@ def falling(length: float, least: float = 2.0) -> Callable[[float], float]:
 
 def blocks(loss: Callable[[float], float], steps: int = 600, block: int = 50) -> list[list[float]]:
     """The curve of these losses: means over the blocks."""
-    return [[end, sum(map(loss, range(end - block, end))) / block] for end in range(block, steps + 1, block)]
+    return [
+        [end, sum(map(loss, range(end - block, end))) / block]
+        for end in range(block, steps + 1, block)
+    ]
 
 
 def network(cell: str = "gru", layers: int = 1, size: int = 64, **numbers: Any) -> dict[str, Any]:
     """The fields of a record of this network."""
     named = f"char-{cell}-l{layers}-h{size}-t100"
-    data = {"vocabulary": 96, "embedding": 0, "hidden": size, "layers": layers, "steps": 100, "cell": cell, **numbers}
+    data = {
+        "vocabulary": 96,
+        "embedding": 0,
+        "hidden": size,
+        "layers": layers,
+        "steps": 100,
+        "cell": cell,
+        **numbers,
+    }
     return {"network": named, "specification": f"of {named}", "batch_size": 100, "data": data}
 
 
@@ -64,7 +76,9 @@ def launches(
     ]
     if curve or ended:
         software = {**found[0].outcome.software, "text": TEXT if text is None else text}
-        trained = found[0].outcome._replace(curve=[list(each) for each in curve], curve_ended=ended, software=software)
+        trained = found[0].outcome._replace(
+            curve=[list(each) for each in curve], curve_ended=ended, software=software
+        )
         found[0] = replace(found[0], outcome=trained)
     return found
 
@@ -119,7 +133,8 @@ def test_steps_to_a_loss_are_those_of_the_law(length, target):
 
 def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
     short, first, last = (
-        launches(0.01, [[50, loss], *([[100, loss]] if two else [])])[0] for loss, two in ((3, 0), (3.1, 1), (3.2, 1))
+        launches(0.01, [[50, loss], *([[100, loss]] if two else [])])[0]
+        for loss, two in ((3, 0), (3.1, 1), (3.2, 1))
     )
     later = [first, short, last]
     for minutes, record in enumerate(later):
@@ -134,7 +149,12 @@ def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
 def test_another_framework_confirms_a_curve_up_to_step_500(error, where):
     curve = blocks(falling(200))
     other = [[step, loss * (1 + error * (step == where))] for step, loss in curve]
-    found = only([launches(0.01, curve)[0], launches(0.01, other[:-1], framework="jax", adapter="jax", mode="jit")[0]])
+    found = only(
+        [
+            launches(0.01, curve)[0],
+            launches(0.01, other[:-1], framework="jax", adapter="jax", mode="jit")[0],
+        ]
+    )
     (check,) = found.checks
     assert check["steps"] == 500
     assert check["difference"] == pytest.approx(abs(error) if where <= 500 else 0.0, abs=1e-12)
@@ -173,7 +193,9 @@ def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
     hours, low, high = row["hours_to_target"].values()
     assert hours == pytest.approx(row["steps_to_target"] * seconds / 3600, rel=1e-3)
     update = row["point"].seconds
-    assert (low / hours, high / hours) == pytest.approx((update.low / update.median, update.high / update.median))
+    assert (low / hours, high / hours) == pytest.approx(
+        (update.low / update.median, update.high / update.median)
+    )
 
 
 def test_the_target_is_the_largest_share_that_any_network_reached_and_others_never_come_there():
@@ -183,13 +205,17 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
         for share, n in lengths.items()
     }
     assert shares == {share: share for share in lengths}
-    assert study_of(launches(0.01, blocks(falling(5000)))).conclusions["texts"][0].share == 0.9  # none came half way
-    both = [*launches(0.01, blocks(falling(200))), *launches(0.005, blocks(falling(900)), of=network("rnn"))]
+    assert (
+        study_of(launches(0.01, blocks(falling(5000)))).conclusions["texts"][0].share == 0.9
+    )  # none came half way
+    both = [
+        *launches(0.01, blocks(falling(200))),
+        *launches(0.005, blocks(falling(900)), of=network("rnn")),
+    ]
     found = study_of(both)
-    assert {row["point"].at.cell: row["hours_to_target"] is None for row in found.conclusions["times"]} == {
-        "gru": False,
-        "rnn": True,
-    }
+    assert {
+        row["point"].at.cell: row["hours_to_target"] is None for row in found.conclusions["times"]
+    } == {"gru": False, "rnn": True}
     assert "not in 600" in shown(found)
 
 
@@ -197,11 +223,19 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
 
 
 def test_findings_have_the_verdicts_of_claims():
-    found = {each["name"]: each["evidence"] for each in study_of(records(layers=(1, 2, 3))).conclusions["findings"]}
+    found = {
+        each["name"]: each["evidence"]
+        for each in study_of(records(layers=(1, 2, 3))).conclusions["findings"]
+    }
     assert list(found) == ["G1", "G1t", "G2", "G3", "gru", "lstm", "layers"]
     assert {found[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
-    assert [question.found.value for question, _ in found["gru"].figures] == pytest.approx([2.0] * 6)
-    both = [*launches(1.0, blocks(falling(100)), of=network("rnn")), *launches(1.0, blocks(falling(200)))]
+    assert [question.found.value for question, _ in found["gru"].figures] == pytest.approx(
+        [2.0] * 6
+    )
+    both = [
+        *launches(1.0, blocks(falling(100)), of=network("rnn")),
+        *launches(1.0, blocks(falling(200))),
+    ]
     (worse, *_) = study_of(both).conclusions["findings"]
     assert (worse["name"], worse["evidence"].verdict.value) == ("G1", "differs")
 
@@ -210,7 +244,10 @@ def test_at_equal_time_a_costly_cell_has_fewer_steps():
     plain, gated = network("rnn"), network("gru")
     found = {}
     for cost in (1.0, 10.0):
-        both = [*launches(0.01, blocks(falling(200)), of=plain), *launches(0.01 * cost, blocks(falling(180)), of=gated)]
+        both = [
+            *launches(0.01, blocks(falling(200)), of=plain),
+            *launches(0.01 * cost, blocks(falling(180)), of=gated),
+        ]
         (_, finding, *_) = study_of(both).conclusions["findings"]
         found[cost] = finding["evidence"].verdict.value
     assert found == {1.0: "reproduces", 10.0: "differs"}
@@ -233,8 +270,14 @@ def test_a_line_of_csv_for_each_speed_and_keys_of_json():
     lines = list(csv.DictReader(io.StringIO(shown(found, "csv"))))
     assert len(lines) == 14
     by_net = {(each["cell"], each["layers"], each["size"]): each for each in lines}
-    assert by_net["lstm", "2", "256"]["hours_to_target.value"] == by_net["lstm", "2", "256"]["text"] == ""
-    assert float(by_net["gru", "1", "64"]["characters_per_second"]) == pytest.approx(100 * 100 / 0.02, rel=1e-3)
+    assert (
+        by_net["lstm", "2", "256"]["hours_to_target.value"]
+        == by_net["lstm", "2", "256"]["text"]
+        == ""
+    )
+    assert float(by_net["gru", "1", "64"]["characters_per_second"]) == pytest.approx(
+        100 * 100 / 0.02, rel=1e-3
+    )
     data = json.loads(shown(found, "json"))
     (text,) = data["texts"]
     # A training that ended early does not shorten the others.

@@ -1,4 +1,5 @@
-"""Small recurrent networks: lines, growth, crossings and threads of known laws, and the report in every format."""
+"""Small recurrent networks: lines, growth, crossings and threads of known laws, and the report in
+every format."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -26,7 +27,9 @@ UNITS = (10, 20, 50, 100, 200, 500)
 SECONDS = st.floats(1e-6, 1.0)
 
 
-def spread(seconds: float, deviation: float, random: np.random.Generator, count: int = 5) -> Summary:
+def spread(
+    seconds: float, deviation: float, random: np.random.Generator, count: int = 5
+) -> Summary:
     return summarise([[seconds * math.exp(each)] for each in random.normal(0, deviation, count)])
 
 
@@ -55,9 +58,15 @@ def test_intervals_of_lines_cover_the_truth(steps: tuple[int, ...]) -> None:
 
 def test_the_study_of_2017_has_the_lines_worked_out_of_it_by_hand() -> None:
     """Seconds of 2000 updates and microseconds, by least squares of T itself."""
-    expected = {("Figure 2", 50): (6.59, 162.4), ("Figure 3", 100): (1.21, 156.5), ("Figure 9", 200): (8.48, 730.0)}
+    expected = {
+        ("Figure 2", 50): (6.59, 162.4),
+        ("Figure 3", 100): (1.21, 156.5),
+        ("Figure 9", 200): (8.48, 730.0),
+    }
     curves = study_of_2017().curves
-    found = {(curve.cell.mode, fit["hidden"]): fit for curve in curves for fit in curve.found["fits"]}
+    found = {
+        (curve.cell.mode, fit["hidden"]): fit for curve in curves for fit in curve.found["fits"]
+    }
     for which, (fixed, per_step) in expected.items():
         assert found[which]["fixed"].value * 2000 == pytest.approx(fixed, rel=0.07)
         assert found[which]["per_step"].value * 1e6 == pytest.approx(per_step, rel=0.02)
@@ -107,12 +116,18 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
     [
         (("worse", "worse", "better"), "use 1 thread below n_rec 50"),
         (("better", "better", "better"), "use 4 threads from n_rec 10 on, the smallest measured"),
-        (("better", "worse", "no clear difference"), "use 1 thread up to n_rec 50, the largest measured"),
+        (
+            ("better", "worse", "no clear difference"),
+            "use 1 thread up to n_rec 50, the largest measured",
+        ),
     ],
 )
 def test_from_how_many_units_on_threads_pay(verdicts: tuple[str, ...], said: str) -> None:
     pays = faster_from(dict(zip(UNITS, verdicts, strict=False)))
-    assert threads_words(4, {"faster_from": pays, "sizes": [{"hidden": units} for units in UNITS[:3]]}) == said
+    assert (
+        threads_words(4, {"faster_from": pays, "sizes": [{"hidden": units} for units in UNITS[:3]]})
+        == said
+    )
 
 
 # The report.
@@ -120,8 +135,12 @@ def test_from_how_many_units_on_threads_pay(verdicts: tuple[str, ...], said: str
 GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
 
 
-def launches(time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object) -> list[make.Record]:
-    return [each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})]
+def launches(
+    time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object
+) -> list[make.Record]:
+    return [
+        each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})
+    ]
 
 
 def everything() -> list[make.Record]:
@@ -144,20 +163,29 @@ def study_of(records: Iterable[make.Record]) -> Curves:
 
 def test_lines_threads_crossings_and_rows() -> None:
     of = study_of(everything())
-    rows = {(each.cell.mode, each.cell.device, each.cell.threads, each.host.fingerprint): each for each in of.curves}
-    one, fits = rows["eager", "cpu", 1, make.MACHINE], rows["eager", "cpu", 1, make.MACHINE].found["fits"]
+    rows = {
+        (each.cell.mode, each.cell.device, each.cell.threads, each.host.fingerprint): each
+        for each in of.curves
+    }
+    one, fits = (
+        rows["eager", "cpu", 1, make.MACHINE],
+        rows["eager", "cpu", 1, make.MACHINE].found["fits"],
+    )
     assert [(fit["hidden"], fit["per_step"].value) for fit in fits] == [
         (n, pytest.approx(1e-5 * n, rel=1e-4)) for n in (10, 100, 500)
     ]
     assert all(abs(fit["fixed"].value) < 1e-5 * fit["hidden"] for fit in fits)
     assert {each["knee"]["hidden"] for each in one.found["growth"] if each["inputs"] == 2} == {100}
-    assert {pays["faster_from"] for pays in of.conclusions["threads"] if pays["curve"].cell.threads == 4} == {100}
+    assert {
+        pays["faster_from"] for pays in of.conclusions["threads"] if pays["curve"].cell.threads == 4
+    } == {100}
     crossings = {
         (each["what"], each["first"]["name"], each["second"]["name"]): each["at"]
         for each in of.conclusions["crossings"]
     }
     at = crossings["torch eager", "1 thread of a machine [m-one]", "4 threads of a machine [m-one]"]
-    # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100, where it is 100 / 70.
+    # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100,
+    # where it is 100 / 70.
     assert at.units == pytest.approx(10 ** (1 + math.log(25 / 10) / math.log(25 / 10 * 100 / 70)))
     # The GPU takes 200, the fastest thread count 70 with 100 units, and 270 with 500.
     on_gpu = crossings["torch", "cpu of a machine [m-one]", "cuda:0 of a machine [m-one]"]
@@ -168,7 +196,12 @@ def test_lines_threads_crossings_and_rows() -> None:
         for each in of.conclusions["compared"]
     }
     assert {each["curve"].host.fingerprint for each in of.conclusions["compared"]} == {make.MACHINE}
-    assert set(compared) == {("eager", "cpu", 1), ("eager", "cpu", 4), ("eager", "cuda:0", 4), ("loop", "cpu", 1)}
+    assert set(compared) == {
+        ("eager", "cpu", 1),
+        ("eager", "cpu", 4),
+        ("eager", "cuda:0", 4),
+        ("loop", "cpu", 1),
+    }
     loop, eager = compared["loop", "cpu", 1], compared["eager", "cpu", 1]
     assert loop["times_fastest"].value == pytest.approx(3 * eager["times_fastest"].value)
     assert (loop["fastest_at"], {size.hidden for size in eager["fastest_at"]}) == ((), {10})
@@ -180,7 +213,9 @@ def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     exceeding = [each for size in GRID for each in small(1.0, *size, mode="eager", threads=1)]
     exceeding = [replace(each, outcome=each.outcome._replace(**many)) for each in exceeding]
     (first, *_) = launches(lambda size: 1.0, GRID[:1], mode="loop")
-    hole = replace(make.hole(Status.CRASHED, "signal 11", **first.cell._asdict()), network=first.network)
+    hole = replace(
+        make.hole(Status.CRASHED, "signal 11", **first.cell._asdict()), network=first.network
+    )
     of = study_of([*exceeding, hole])
     assert [len(each.points) for each in of.curves] == [9, 1]
     assert all(each.found == {"fits": [], "growth": []} for each in of.curves)
@@ -191,8 +226,13 @@ def test_the_report_fits_a_terminal_and_its_mistakes_a_line(command: Call) -> No
     with Store.open("kept.sqlite") as store:
         for each in everything():
             store.append(each)
-    for words in (("--quantity", "step"), ("--quantity", "paper", "--against", "brandfonbrener2017")):
-        code, out, errors = command("report", "rnn", "--store", "kept.sqlite", "--format", "terminal", *words)
+    for words in (
+        ("--quantity", "step"),
+        ("--quantity", "paper", "--against", "brandfonbrener2017"),
+    ):
+        code, out, errors = command(
+            "report", "rnn", "--store", "kept.sqlite", "--format", "terminal", *words
+        )
         assert (code, errors) == (0, "")
         assert ("Figure 9" in out) is ("--against" in words)
         assert max(map(len, out.splitlines())) <= 80

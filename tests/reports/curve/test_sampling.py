@@ -40,8 +40,16 @@ def everything() -> list[Record]:
     return [
         *(each for chains in CHAINS for each in launches(1e-3 * chains, chains, **few)),
         *(each for chains in CHAINS for each in launches(8e-3, chains, **many)),
-        *(each for chains in CHAINS for each in launches(5e-4 * chains, chains, "synchronous", **few)),
-        *(each for chains in CHAINS for each in launches(2e-4 * chains, chains, "bipartite", **few)),
+        *(
+            each
+            for chains in CHAINS
+            for each in launches(5e-4 * chains, chains, "synchronous", **few)
+        ),
+        *(
+            each
+            for chains in CHAINS
+            for each in launches(2e-4 * chains, chains, "bipartite", **few)
+        ),
         *launches(6.4e-3, 1, "", **few),
         make.hole(Status.CRASHED, "signal 11", mode="loop", network="fcn5"),
     ]
@@ -60,11 +68,16 @@ def test_from_how_many_chains_on_another_row_is_faster() -> None:
 
 def test_a_gpu_is_compared_with_the_best_of_the_cpus() -> None:
     gpu = {"device": "cuda:0", "mode": "graph"}
-    records = [*everything(), *(each for chains in CHAINS for each in launches(4e-3, chains, **gpu))]
+    records = [
+        *everything(),
+        *(each for chains in CHAINS for each in launches(4e-3, chains, **gpu)),
+    ]
     crossings = {each["what"]: each for each in study_of(records).conclusions["crossings"]}
     assert crossings["devices"]["second"] == "the GPUs"
     # The fastest on the CPU take 1 ms with 1 chain and 8 ms with 16: linear in the logarithms.
-    assert crossings["devices"]["chains"] == pytest.approx(16 ** (math.log(4) / math.log(8)), rel=1e-3)
+    assert crossings["devices"]["chains"] == pytest.approx(
+        16 ** (math.log(4) / math.log(8)), rel=1e-3
+    )
     assert "graph" in crossings["rows"]["second"]
 
 
@@ -93,10 +106,15 @@ def test_the_report_in_numbers_and_words(command: Call) -> None:
     (point,) = lines["mcculloch_pitts", None, "eager"]["points"]
     assert point["nanoseconds_per_update"] == pytest.approx(1e5, rel=1e-3)
     last = lines["boltzmann", "sequential", "compile"]["points"][-1]
-    assert (last["chains"], last["updates_per_second"]) == (256, pytest.approx(256 * 256 / 8e-3, rel=1e-3))
+    assert (last["chains"], last["updates_per_second"]) == (
+        256,
+        pytest.approx(256 * 256 / 8e-3, rel=1e-3),
+    )
     assert last["nanojoules_per_update"] is None
     for words in ((), ("--quantity", "rate"), ("--quantity", "joules")):
-        code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "terminal", *words)
+        code, out, errors = command(
+            "report", "sampling", "--store", "kept.sqlite", "--format", "terminal", *words
+        )
         assert (code, errors) == (0, "")
         assert max(map(len, out.splitlines())) <= 80
     code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "csv")

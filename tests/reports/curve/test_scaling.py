@@ -1,4 +1,5 @@
-"""Scaling over workers: speed-ups by their definitions, rivals, missing cells, tables, the picture."""
+"""Scaling over workers: speed-ups by their definitions, rivals, missing cells, tables, the
+picture."""
 
 from dataclasses import replace
 from functools import partial
@@ -53,7 +54,9 @@ times = st.floats(0.001, 1000.0)
 
 @examples(60)
 @given(times, times, times, st.sampled_from((2, 4, 8)), st.sampled_from((1, 3)))
-def test_figures_keep_to_their_definitions(whole: float, part: float, team: float, count: int, threads: int) -> None:
+def test_figures_keep_to_their_definitions(
+    whole: float, part: float, team: float, count: int, threads: int
+) -> None:
     batch = 16 * count
     line = line_of(
         *launches(whole, batch_size=batch, threads=threads),
@@ -63,8 +66,14 @@ def test_figures_keep_to_their_definitions(whole: float, part: float, team: floa
     )
     point = point_of(line, count, batch, threads)
     # Seconds are kept in whole nanoseconds.
-    assert value(point.found["strong"]) == pytest.approx((whole / team, whole / team / count), rel=1e-5)
-    rates = [p.cell.items_per_second for p in line.points if p.at.world_size == count or p.at.batch_size == 16]
+    assert value(point.found["strong"]) == pytest.approx(
+        (whole / team, whole / team / count), rel=1e-5
+    )
+    rates = [
+        p.cell.items_per_second
+        for p in line.points
+        if p.at.world_size == count or p.at.batch_size == 16
+    ]
     slow, fast = (rate for rate in rates if rate is not None)
     assert value(point.found["weak"]) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
     assert point.found["weak"]["efficiency"].value == pytest.approx(part / team, rel=1e-5)
@@ -95,7 +104,12 @@ def test_only_what_is_otherwise_alike_is_compared(axis: str) -> None:
 
 def test_cells_of_one_worker_that_nothing_is_compared_are_not_shown() -> None:
     line = line_of(
-        *(record for p in (1, 2, 3, 8) for b in (16, 32, 64) for record in launches(1.0, threads=p, batch_size=b)),
+        *(
+            record
+            for p in (1, 2, 3, 8)
+            for b in (16, 32, 64)
+            for record in launches(1.0, threads=p, batch_size=b)
+        ),
         *launches(0.5, world_size=2),
     )
     assert list(map(at, line.points)) == [(1, 32, 1), (1, 64, 1), (1, 64, 2), (2, 64, 1)]
@@ -111,15 +125,21 @@ def test_on_a_gpu_threads_are_no_rival_and_share_no_cpus() -> None:
     assert point.found["one_process"] is None
     assert not point.found["shares_cpus"]
     assert value(point.found["strong"]) == pytest.approx((2.0, 1.0))
-    text = FORMATS["terminal"](found_in(*launches(1.0, device="cuda:0"), *launches(0.5, device="cuda:0", world_size=2)))
+    text = FORMATS["terminal"](
+        found_in(*launches(1.0, device="cuda:0"), *launches(0.5, device="cuda:0", world_size=2))
+    )
     assert "1 process" not in text
     assert "no speed-up can be expected" not in " ".join(text.split())
 
 
 @pytest.mark.parametrize(("cpus", "shares"), [(6, False), (5, True), (None, False)])
-def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(cpus: int | None, shares: bool) -> None:
+def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(
+    cpus: int | None, shares: bool
+) -> None:
     found = found_in(*launches(1.0, threads=3), *launches(1.2, threads=3, world_size=2), cpus=cpus)
-    assert ("no speed-up can be expected: 2 x" in " ".join(FORMATS["terminal"](found).split())) is shares
+    assert (
+        "no speed-up can be expected: 2 x" in " ".join(FORMATS["terminal"](found).split())
+    ) is shares
 
 
 WRONG = {"status": Status.PARITY_FAILED, "parity": make.parity("disagrees", "update error 0.4")}
@@ -130,8 +150,14 @@ WRONG = {"status": Status.PARITY_FAILED, "parity": make.parity("disagrees", "upd
     [
         (make.hole(Status.OUT_OF_MEMORY, "no room"), "no room"),
         (make.record(result=make.outcome(**WRONG)), "update error 0.4"),
-        (make.record(result=make.outcome(final_loss_finite=False)), "something other than the reference"),
-        (make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0))), "more threads worked"),
+        (
+            make.record(result=make.outcome(final_loss_finite=False)),
+            "something other than the reference",
+        ),
+        (
+            make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0))),
+            "more threads worked",
+        ),
         (make.record(environment="another"), "another build"),
     ],
     ids=["hole", "parity", "loss", "threads", "build"],
@@ -152,13 +178,17 @@ TWO = {"world_size": 2}
 
 
 def found_of(line: Curve, sync: str, world_size: int = 2) -> Any:
-    (point,) = (each for each in line.points if (each.at.sync, each.at.world_size) == (sync, world_size))
+    (point,) = (
+        each for each in line.points if (each.at.sync, each.at.world_size) == (sync, world_size)
+    )
     return point.found
 
 
 @examples(40)
 @given(times, times, times, times, times)
-def test_shares_keep_to_their_definitions(alone: float, step: float, often: float, seldom: float, four: float) -> None:
+def test_shares_keep_to_their_definitions(
+    alone: float, step: float, often: float, seldom: float, four: float
+) -> None:
     line = line_of(
         *launches(alone),
         *launches(step, **TWO),
@@ -166,8 +196,12 @@ def test_shares_keep_to_their_definitions(alone: float, step: float, often: floa
         *launches(seldom, **TWO, sync="local:16"),
         *launches(four, world_size=4, sync="local:4"),
     )
-    assert found_of(line, "step")["doubling"]["share"].value == pytest.approx(1 - step / alone, rel=1e-5, abs=1e-5)
-    assert found_of(line, "local:4")["doubling"]["share"].value == pytest.approx(1 - often / alone, rel=1e-5, abs=1e-5)
+    assert found_of(line, "step")["doubling"]["share"].value == pytest.approx(
+        1 - step / alone, rel=1e-5, abs=1e-5
+    )
+    assert found_of(line, "local:4")["doubling"]["share"].value == pytest.approx(
+        1 - often / alone, rel=1e-5, abs=1e-5
+    )
     # Four workers with local steps save over two that have them too.
     assert found_of(line, "local:4", 4)["doubling"]["share"].value == pytest.approx(
         1 - four / often, rel=1e-5, abs=1e-5
@@ -177,17 +211,23 @@ def test_shares_keep_to_their_definitions(alone: float, step: float, often: floa
         assert exchange.value == pytest.approx(1 - seconds / step, rel=1e-5, abs=1e-5)
         assert exchange.low <= exchange.value <= exchange.high
     assert found_of(line, "step")["exchange"] is None
-    assert found_of(line, "local:16")["strong"]["speedup"].value == pytest.approx(alone / seldom, rel=1e-5)
+    assert found_of(line, "local:16")["strong"]["speedup"].value == pytest.approx(
+        alone / seldom, rel=1e-5
+    )
 
 
-def trained(records: list[Record], losses: list[float], asked: int = 200, **software: Any) -> list[Record]:
+def trained(
+    records: list[Record], losses: list[float], asked: int = 200, **software: Any
+) -> list[Record]:
     """Return these launches with losses after each 100 of so many further steps."""
     points = [[100.0 * (place + 1), loss] for place, loss in enumerate(losses)]
     return [
         replace(
             each,
             protocol=Protocol(loss_steps=asked),
-            outcome=each.outcome._replace(losses=points, software={**each.outcome.software, **software}),
+            outcome=each.outcome._replace(
+                losses=points, software={**each.outcome.software, **software}
+            ),
         )
         for each in records
     ]
@@ -204,7 +244,9 @@ def test_seconds_to_a_loss_are_steps_to_what_all_reach_times_the_seconds_of_a_st
     assert found_of(line, "step")["seconds_to_target"] == pytest.approx(150 * 0.6, rel=1e-4)
     assert found_of(line, "step", 1)["seconds_to_target"] == pytest.approx(150 * 1.0, rel=1e-4)
     assert found_of(line, "local:4")["steps_to_target"] == pytest.approx(200)
-    text = " ".join(FORMATS["terminal"](found_in(*trained(launches(0.6, **TWO), [2.0, 1.0]))).split())
+    text = " ".join(
+        FORMATS["terminal"](found_in(*trained(launches(0.6, **TWO), [2.0, 1.0]))).split()
+    )
     assert "a loss of 1.00 (mini-batch 64, 1 thread)" in text
 
 
@@ -215,7 +257,11 @@ def test_seconds_to_a_loss_are_steps_to_what_all_reach_times_the_seconds_of_a_st
         ([2.0, 0.96], {}, ""),
         ([2.0, 1.2], {}, "its loss after 200 steps is 1.20, that of step 1.00"),
         ([2.0, 0.8], {}, "its loss after 200 steps is 0.800"),
-        ([2.0], {"losses_ended": "the loss was not finite after 110 steps"}, "ended early: the loss was not finite"),
+        (
+            [2.0],
+            {"losses_ended": "the loss was not finite after 110 steps"},
+            "ended early: the loss was not finite",
+        ),
     ],
 )
 def test_asynchronous_workers_count_where_their_loss_is_that_of_synchronous_ones(
@@ -233,7 +279,9 @@ def test_asynchronous_workers_count_where_their_loss_is_that_of_synchronous_ones
     assert reason in text
     assert found_of(line, "async")["staleness"] == {"median": 1, "maximum": 7}
     # Those that wait are compared with one another all the same.
-    assert found_of(line, "step")["target_loss"] == pytest.approx(1.0 if reason else max(1.0, losses[-1]))
+    assert found_of(line, "step")["target_loss"] == pytest.approx(
+        1.0 if reason else max(1.0, losses[-1])
+    )
 
 
 # Tables and picture.
@@ -242,8 +290,12 @@ def test_asynchronous_workers_count_where_their_loss_is_that_of_synchronous_ones
 def test_against_one_process_of_as_many_threads_it_says_which_is_faster() -> None:
     slower = found_in(*launches(1.0), *launches(0.7, world_size=2), *launches(0.5, threads=2))
     faster = found_in(*launches(1.0), *launches(0.4, world_size=2), *launches(0.5, threads=2))
-    alike = found_in(*launches(1.0), *launches(0.5, world_size=2), *launches([0.45, 0.5, 0.55], threads=2))
-    waited = make.outcome(threads=make.threads(2, 3.0, 1.2), contention=make.contention(run_queue_seconds=3.0))
+    alike = found_in(
+        *launches(1.0), *launches(0.5, world_size=2), *launches([0.45, 0.5, 0.55], threads=2)
+    )
+    waited = make.outcome(
+        threads=make.threads(2, 3.0, 1.2), contention=make.contention(run_queue_seconds=3.0)
+    )
     rival = [replace(record, outcome=waited) for record in launches(0.5, threads=2)]
     disturbed = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
     words = ("slower", "faster", "not clearly different", "faster (other programs interfered)")
@@ -252,17 +304,35 @@ def test_against_one_process_of_as_many_threads_it_says_which_is_faster() -> Non
         assert f"one process of as many threads: 2 x 1 thread on 64 {word}." in text
 
 
-def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:
+def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(
+    tmp_path: Path,
+) -> None:
     records = [
-        *(r for count in (1, 2) for batch in (32, 64) for r in launches(1.0, batch_size=batch, world_size=count)),
-        *(r for count in (1, 2) for r in launches(1.0, device="cuda:0", world_size=count, network="resnet50")),
+        *(
+            r
+            for count in (1, 2)
+            for batch in (32, 64)
+            for r in launches(1.0, batch_size=batch, world_size=count)
+        ),
+        *(
+            r
+            for count in (1, 2)
+            for r in launches(1.0, device="cuda:0", world_size=count, network="resnet50")
+        ),
         *launches(1.0, machine="m-two", framework="mxnet"),
-        make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"),
+        make.hole(
+            Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"
+        ),
     ]
     assert REPORT.draw is not None
     first, second = REPORT.draw(found_in(*records), tmp_path / "scaling.svg", ReportOptions())
     words = texts(first)
-    assert {"fcn5", "resnet50", "torch eager, 1 thread, batch 64", "torch eager, 1 thread, batch 32 each"} <= set(words)
+    assert {
+        "fcn5",
+        "resnet50",
+        "torch eager, 1 thread, batch 64",
+        "torch eager, 1 thread, batch 32 each",
+    } <= set(words)
     assert second.name == "scaling-2.svg"
     assert any("one worker" in word for word in texts(second))
     assert not REPORT.drawable(found_in())

@@ -1,4 +1,5 @@
-"""Threads: the count to use, its rivals, the disturbed ones, and what noise can explain of costs and findings."""
+"""Threads: the count to use, its rivals, the disturbed ones, and what noise can explain of costs
+and findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -66,23 +67,30 @@ def penalty(point: Point) -> Any:
     return point.found["penalty"]
 
 
-def curve_of(times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()) -> Curve:
+def curve_of(
+    times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()
+) -> Curve:
     """The one curve of launches with these times."""
     (found,) = curves_of([*extra, *records_of(times)], host)
     return found
 
 
 def test_counts_that_cannot_be_used_are_named_and_no_other_is_recommended_instead() -> None:
-    """With two threads it is faster, but more than two worked: the remaining count is not the best by default."""
+    """With two threads it is faster, but more than two worked: the remaining count is not the best
+    by default."""
     greedy = make.outcome([0.1] * 5)._replace(threads=make.threads(2, 0.5, 8.0))
     found = curve_of({1: 1.0}, extra=[make.record(result=greedy, threads=2)])
     assert best(found) is None
     assert mechanism(found) == ""
     assert advice(found) == (
-        "no advice: only 1 thread can be used; 2 threads left out: more threads worked than were asked for (>)"
+        "no advice: only 1 thread can be used; 2 threads left out: more threads worked than were "
+        "asked for (>)"
     )
     alone = curve_of({}, extra=[make.record(result=greedy, threads=2)])
-    assert advice(alone) == "no advice: 2 threads left out: more threads worked than were asked for (>)"
+    assert (
+        advice(alone)
+        == "no advice: 2 threads left out: more threads worked than were asked for (>)"
+    )
 
 
 TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
@@ -91,11 +99,24 @@ TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 def test_a_curve_by_hand() -> None:
     found = curve_of({1: 1.0, 2: 0.5, 4: 0.8, 8: 1.5})
     assert best(found) == 2
-    assert advice(found) == "use 2 threads; a step takes 2.0x as long with 1, 1.60x with 4, 3.0x with 8"
+    assert (
+        advice(found)
+        == "use 2 threads; a step takes 2.0x as long with 1, 1.60x with 4, 3.0x with 8"
+    )
     assert values(found, "speedup") == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
     assert values(found, "efficiency") == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
-    assert [past and round(past.value, 3) for past in values(found, PAST_CORES)] == [None, None, 1.6, 3.0]
-    assert [past and round(past.value, 3) for past in values(found, PAST_CPUS)] == [None, None, None, 3.0]
+    assert [past and round(past.value, 3) for past in values(found, PAST_CORES)] == [
+        None,
+        None,
+        1.6,
+        3.0,
+    ]
+    assert [past and round(past.value, 3) for past in values(found, PAST_CPUS)] == [
+        None,
+        None,
+        None,
+        3.0,
+    ]
     interval = penalty(found.points[2]).ratio
     assert 1.5 < interval.low < 1.6 < interval.high < 1.7
 
@@ -111,7 +132,9 @@ def test_a_curve_by_hand() -> None:
         ({}, None),
     ],
 )
-def test_the_best_is_the_smallest_that_takes_no_longer(times: dict[int, Any], expected: int | None) -> None:
+def test_the_best_is_the_smallest_that_takes_no_longer(
+    times: dict[int, Any], expected: int | None
+) -> None:
     crash = [make.hole(Status.CRASHED, "signal 11", threads=16)]
     found = curve_of(times, extra=crash)
     assert best(found) == expected
@@ -119,12 +142,13 @@ def test_the_best_is_the_smallest_that_takes_no_longer(times: dict[int, Any], ex
 
 
 def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster() -> None:
-    # Four threads have the lowest median; that they are faster than two, on two CPUs, noise may explain.
+    # Four threads have the lowest median; that they are faster than two, on two CPUs, noise may
+    # explain.
     found = curve_of({1: 1.44, 2: (1.00, 1.06, 1.12), 4: (0.94, 1.00, 1.06)}, TWO_CPUS)
     assert best(found) == 2
     assert advice(found) == (
-        "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best 0.83x), within "
-        "noise; about 17 launches of each would settle it"
+        "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best "
+        "0.83x), within noise; about 17 launches of each would settle it"
     )
     assert findings([found])[1].endswith("shows no clear difference on fcn5")
     assert best(curve_of({1: 1.44, 2: 1.06, 4: 0.9}, TWO_CPUS)) == 4
@@ -132,35 +156,55 @@ def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster()
     uneven = {1: 2.0, 2: (0.99, 1.00, 1.01), 4: (0.85, 0.97, 1.10), 8: (0.89, 0.90, 0.91)}
     assert best(curve_of(uneven, TWO_CPUS)) == 8
     # Where each thread has a CPU of its own there is nothing to share.
-    assert best(curve_of(uneven, Host(make.MACHINE, "many CPUs", 16, 16, 16.0, logical_cpus=16))) == 8
+    assert (
+        best(curve_of(uneven, Host(make.MACHINE, "many CPUs", 16, 16, 16.0, logical_cpus=16))) == 8
+    )
 
 
 def test_where_noise_leaves_it_open_the_faster_estimate_is_advised_and_the_doubt_is_said() -> None:
     found = curve_of({1: (0.4, 1.0, 2.5), 2: (0.2, 0.48, 1.2)})
     assert best(found) == 2
-    assert advice(found) == "use 2 threads; a step takes 2.1x as long with 1; noise may explain the cost of 1"
+    assert (
+        advice(found)
+        == "use 2 threads; a step takes 2.1x as long with 1; noise may explain the cost of 1"
+    )
     three = curve_of({1: 2.0, 2: (0.50, 0.52, 0.54), 4: (0.48, 0.50, 0.52)})
     assert advice(three) == (
-        "use 4 threads; a step takes 4.0x as long with 1, 1.04x with 2; noise may explain the cost of 2"
+        "use 4 threads; a step takes 4.0x as long with 1, 1.04x with 2; noise may explain the cost "
+        "of 2"
     )
 
 
 def test_unusable_cells_take_no_part_but_are_shown() -> None:
-    wrong = make.outcome([0.1] * 5)._replace(parity=make.parity("disagrees"), status=Status.PARITY_FAILED)
+    wrong = make.outcome([0.1] * 5)._replace(
+        parity=make.parity("disagrees"), status=Status.PARITY_FAILED
+    )
     greedy = make.outcome([0.1] * 5)._replace(threads=make.threads(4, 0.5, 8.0))
     default = make.outcome([0.5] * 5)._replace(software={"default_threads": 2})
     extra = [make.record(result=wrong, threads=3), make.record(result=greedy, threads=4)]
-    extra += [make.hole(Status.TIMED_OUT, "10 s", threads=8), make.record(result=default, threads=2)]
+    extra += [
+        make.hole(Status.TIMED_OUT, "10 s", threads=8),
+        make.record(result=default, threads=2),
+    ]
     found = curve_of({1: 1.0}, extra=extra)
-    assert [point.cell.status.value for point in found.points] == ["ok", "ok", "parity_failed", "ok", "timed_out"]
+    assert [point.cell.status.value for point in found.points] == [
+        "ok",
+        "ok",
+        "parity_failed",
+        "ok",
+        "timed_out",
+    ]
     assert [point.at for point in found.timed] == [1, 2]
     assert advice(found) == (
-        "use 2 threads; a step takes 2.0x as long with 1; 4 threads left out: more threads worked than were asked for "
-        "(>); the framework's default is 2"
+        "use 2 threads; a step takes 2.0x as long with 1; 4 threads left out: more threads worked "
+        "than were asked for (>); the framework's default is 2"
     )
     (table,) = REPORT.page(found_in([*extra, *records_of({1: 1.0})]), ReportOptions()).tables
     assert "8 threads: timeout, 10 s." in table.notes
-    assert any(note.startswith("4 threads: 8.0 runnable threads on average, 4 requested") for note in table.notes)
+    assert any(
+        note.startswith("4 threads: 8.0 runnable threads on average, 4 requested")
+        for note in table.notes
+    )
     assert advice(curve_of({2: 1.0})) == "only 2 threads timed: nothing to compare"
 
 
@@ -179,27 +223,35 @@ def test_what_is_left_out_is_said() -> None:
 # Why more threads are slower, and how threads wait.
 
 
-def observed(seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0) -> Outcome:
+def observed(
+    seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0
+) -> Outcome:
     wall = 5 * seconds
     seen = make.threads(p, wall, min(p, 2))
     other = make.contention(
-        run_queue_seconds=waiting * wall, throttled_seconds=throttled * wall, involuntary_switches=switches
+        run_queue_seconds=waiting * wall,
+        throttled_seconds=throttled * wall,
+        involuntary_switches=switches,
     )
     return make.outcome([seconds] * 5, threads=seen, contention=other)
 
 
 def pair(quick: Outcome, slow: Outcome, p: int) -> Curve:
     records = [make.record(result=quick, threads=2, launch=n) for n in range(3)]
-    return curve_of({}, extra=[*records, *(make.record(result=slow, threads=p, launch=n) for n in range(3))])
+    return curve_of(
+        {}, extra=[*records, *(make.record(result=slow, threads=p, launch=n) for n in range(3))]
+    )
 
 
 def test_the_mechanism_follows_from_the_evidence() -> None:
     found = pair(observed(0.5, 2), observed(1.5, 8, waiting=6.0, throttled=0.3, switches=5000), 8)
     assert mechanism(found) == (
-        "at 8 threads the CPU quota throttles it 30% of the time; 6.0 of 8 threads wait for a CPU at any moment; "
-        "a step costs 3.0x the CPU seconds (spinning, synchronising, cold caches); 1000 involuntary switches a step"
+        "at 8 threads the CPU quota throttles it 30% of the time; 6.0 of 8 threads wait for a CPU "
+        "at any moment; a step costs 3.0x the CPU seconds (spinning, synchronising, cold caches); "
+        "1000 involuntary switches a step"
     )
-    # Waiting that the best shares explains nothing; nor is there a mechanism without evidence, or nothing is worse.
+    # Waiting that the best shares explains nothing; nor is there a mechanism without evidence, or
+    # nothing is worse.
     shared = pair(observed(0.5, 2, waiting=1.0), observed(0.8, 4, waiting=1.0), 4)
     assert "wait for a CPU" not in mechanism(shared)
     assert mechanism(curve_of({1: 1.0, 2: 0.5})) == ""
@@ -208,14 +260,22 @@ def test_the_mechanism_follows_from_the_evidence() -> None:
 
 
 def with_settings(p: int, variables: Mapping[str, str]) -> Record:
-    return make.record(result=make.outcome([1.0] * 5, p, software={"variables": dict(variables)}), threads=p)
+    return make.record(
+        result=make.outcome([1.0] * 5, p, software={"variables": dict(variables)}), threads=p
+    )
 
 
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ([with_settings(p, {"OMP_WAIT_POLICY": "passive", "LANG": "C"}) for p in (1, 2)], "OMP_WAIT_POLICY=passive"),
-        ([with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})], "at 1 nothing set; at 2 GOMP_SPINCOUNT=0"),
+        (
+            [with_settings(p, {"OMP_WAIT_POLICY": "passive", "LANG": "C"}) for p in (1, 2)],
+            "OMP_WAIT_POLICY=passive",
+        ),
+        (
+            [with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})],
+            "at 1 nothing set; at 2 GOMP_SPINCOUNT=0",
+        ),
     ],
 )
 def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> None:
@@ -227,7 +287,11 @@ def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> N
 
 def test_findings_name_workloads_that_get_worse_and_that_gain() -> None:
     times = {"fcn5": 0.8, "fcn8": 0.3, "lstm32": 0.5}
-    records = [r for name, four in times.items() for r in records_of({1: 1.0, 2: 0.5, 4: four}, network=name)]
+    records = [
+        r
+        for name, four in times.items()
+        for r in records_of({1: 1.0, 2: 0.5, 4: four}, network=name)
+    ]
     failing = make.hole(Status.CRASHED, "signal 11", threads=4, network="alexnet")
     found = curves_of([*records, failing, *records_of({2: 0.5}, network="alexnet")])
     assert findings(found) == [
@@ -236,7 +300,9 @@ def test_findings_name_workloads_that_get_worse_and_that_gain() -> None:
         "shows no clear difference on lstm32 b64; fails on alexnet b64 (crashed at 4)",
     ]
     (said,) = headline(found)
-    assert said.startswith("two cores, four CPUs: more threads than its 2 cores cost time on 1 of 3 rows, most on fcn5")
+    assert said.startswith(
+        "two cores, four CPUs: more threads than its 2 cores cost time on 1 of 3 rows, most on fcn5"
+    )
 
 
 def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
@@ -253,7 +319,9 @@ def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
 def disturbed(p: int, seconds: float) -> list[Record]:
     """Three launches whose threads waited a third of the time, with CPUs enough for all of them."""
     other = make.contention(run_queue_seconds=p * 5 * seconds / 3)
-    result = make.outcome([seconds] * 5, threads=make.threads(p, 5 * seconds, p * 2 / 3), contention=other)
+    result = make.outcome(
+        [seconds] * 5, threads=make.threads(p, 5 * seconds, p * 2 / 3), contention=other
+    )
     return [make.record(result=result, threads=p, launch=n) for n in range(3)]
 
 
@@ -261,8 +329,8 @@ def test_a_disturbed_count_takes_no_part() -> None:
     found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
     assert best(found) == 1
     assert advice(found) == (
-        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; disturbed with 2 (not "
-        "counted): measure again on a quiet machine"
+        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; "
+        "disturbed with 2 (not counted): measure again on a quiet machine"
     )
     assert [point.takes_part for point in found.points] == [True, False, True]
     # It is still shown beside the best, but without any claim: eight threads are compared with one.
@@ -273,12 +341,14 @@ def test_a_disturbed_count_takes_no_part() -> None:
     assert findings([curve_of({1: 1.0, 2: 0.5}, extra=disturbed(4, 5.0))]) == []
 
 
-def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_not_win_by_that() -> None:
+def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_not_win_by_that() -> (
+    None
+):
     found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
     assert best(found) == 2
     assert advice(found) == (
-        "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; disturbed with 1, 2: measure again on a "
-        "quiet machine"
+        "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; disturbed with 1, 2: "
+        "measure again on a quiet machine"
     )
     assert findings([found])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
     assert mechanism(found) == ""
@@ -303,7 +373,11 @@ def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
     (alone,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
     assert alone.found["fits"].fitted_threads == tuple(LAW)
     assert alone.found["fits"].law is not None
-    assert [each is not None for each in values(alone, "serial_fraction")] == [False, *[True] * 5, False]
+    assert [each is not None for each in values(alone, "serial_fraction")] == [
+        False,
+        *[True] * 5,
+        False,
+    ]
 
 
 # What noise can explain.
@@ -316,25 +390,34 @@ several_counts = st.dictionaries(
 
 @examples(60)
 @drawn(several_counts, st.sampled_from([1, 2, 4, 8]))
-def test_advice_and_findings_cannot_contradict_one_another(times: dict[int, list[float]], cpus: int) -> None:
-    found = curve_of(times, Host(make.MACHINE, "some CPUs", cpus, cpus, float(cpus), logical_cpus=cpus))
+def test_advice_and_findings_cannot_contradict_one_another(
+    times: dict[int, list[float]], cpus: int
+) -> None:
+    found = curve_of(
+        times, Host(make.MACHINE, "some CPUs", cpus, cpus, float(cpus), logical_cpus=cpus)
+    )
     (past,) = (point.found[PAST_CPUS] for point in found.points if point.at == best(found))
     # More threads than CPUs are advised only with a finding that they gain.
     assert best(found) <= cpus or past is None or past.verdict == "better"
     fastest = min(found.points, key=lambda point: point.seconds.median)
     assert penalty(fastest).verdict != "better"
-    assert all(penalty(point).value > 1 for point in found.points if point.at < min(best(found), cpus + 1))
+    assert all(
+        penalty(point).value > 1 for point in found.points if point.at < min(best(found), cpus + 1)
+    )
 
 
 def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
     random = np.random.default_rng(5)
     times_of = {"fcn5": {1: 1.0, 2: 0.5, 4: 0.52}, "fcn8": {1: 1.0, 2: 0.5, 4: 0.55, 8: 0.6}}
     noisy = {
-        name: {p: [t * f for f in np.exp(0.02 * random.standard_normal(3))] for p, t in times.items()}
+        name: {
+            p: [t * f for f in np.exp(0.02 * random.standard_normal(3))] for p, t in times.items()
+        }
         for name, times in times_of.items()
     }
     found = curves_of([r for name, times in noisy.items() for r in records_of(times, network=name)])
-    # By hand, best and fastest within the cores and within the CPUs being 2 threads: 4 for fcn5; 4 and 8 for fcn8.
+    # By hand, best and fastest within the cores and within the CPUs being 2 threads: 4 for fcn5; 4
+    # and 8 for fcn8.
     raw = {
         (name, p): welch(summarise([[t] for t in times[p]]), summarise([[t] for t in times[2]]))
         for name, times in noisy.items()
@@ -342,12 +425,16 @@ def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
         if p > 2
     }
     assert [best(each) for each in found] == [2, 2]
-    expected = dict(zip(raw, holm([value for value in raw.values() if value is not None]), strict=True))
+    expected = dict(
+        zip(raw, holm([value for value in raw.values() if value is not None]), strict=True)
+    )
     for each in found:
         for point in each.points:
             if point.at > 2:
                 assert penalty(point).family == 3
-                assert penalty(point).p_adjusted == pytest.approx(expected[each.cell.network, point.at])
+                assert penalty(point).p_adjusted == pytest.approx(
+                    expected[each.cell.network, point.at]
+                )
                 assert point.found[PAST_CORES].p_adjusted == penalty(point).p_adjusted
 
 
@@ -355,11 +442,15 @@ def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
     few = curve_of({1: [1.0], 2: [0.5], 4: [0.8]})
     assert penalty(few.points[2]).p_value is None
     assert findings([few]) == [
-        "two cores, four CPUs: past 2 threads, one for each physical core (by the ratio of times, untested: fewer than "
-        "3 launches),",
+        (
+            "two cores, four CPUs: past 2 threads, one for each physical core (by the ratio of "
+            "times, untested: fewer than 3 launches),"
+        ),
         "  torch eager: gets worse on 1 of 1 networks: fcn5 1.60x at 4",
     ]
-    some = curves_of([*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")])
+    some = curves_of(
+        [*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")]
+    )
     head, said = findings(some)
     assert "untested: by the ratio's interval, fewer than 3 launches" in head
     assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in said
@@ -370,8 +461,14 @@ def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_signifi
     for p, seconds in {1: 1.0, 2: 0.5, 4: 3.0}.items():
         parity = make.parity("unchecked", "computes nothing")
         result = make.outcome([seconds] * 5, p, parity=parity, parameter_count=None)
-        idle += [make.record(result=result, threads=p, launch=n, framework="idle", mode="idle") for n in range(3)]
-    found = {each.cell.framework: each for each in curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])}
+        idle += [
+            make.record(result=result, threads=p, launch=n, framework="idle", mode="idle")
+            for n in range(3)
+        ]
+    found = {
+        each.cell.framework: each
+        for each in curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])
+    }
     assert (computes(found["idle"]), computes(found["torch"])) == (False, True)
     assert "idle" not in " ".join(findings(list(found.values())))
     assert findings([found["idle"]]) == []
@@ -387,12 +484,20 @@ def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_signifi
 
 def test_the_picture_has_a_panel_for_each_network_and_explains_its_marks(tmp_path):
     times = {1: 1.0, 2: 0.5, 4: 0.7}
-    records = [*records_of(times), *records_of(times, framework="mxnet"), *records_of(times, network="fcn8")]
+    records = [
+        *records_of(times),
+        *records_of(times, framework="mxnet"),
+        *records_of(times, network="fcn8"),
+    ]
     assert REPORT.draw is not None
     (written,) = REPORT.draw(found_in(records), tmp_path / "t.svg", ReportOptions())
     said = set(texts(written))
     assert {"fcn5, mini-batch 64", "fcn8, mini-batch 64", "mxnet eager", "torch eager"} <= said
-    assert {"threads to use", "T(1)/p of the fastest with one", f"the machine's own cores: {HOST.own_cores}"} <= said
+    assert {
+        "threads to use",
+        "T(1)/p of the fastest with one",
+        f"the machine's own cores: {HOST.own_cores}",
+    } <= said
     assert drawn_curves(curves_of(records_of({2: 1.0}))) == []
 
 
@@ -403,7 +508,9 @@ def test_a_quota_counts_as_cpus_do() -> None:
     quick = records_of({1: 1.0, 2: 0.5}, cpu_quota=0.0)
     limited = records_of({1: 1.0, 2: 1.3, 3: 1.6}, cpu_quota=1.0)
     own = make.record(
-        result=make.outcome([1.3] * 5, threads=make.threads(0, 6.5, 1.0, says=2)), threads=0, cpu_quota=1.0
+        result=make.outcome([1.3] * 5, threads=make.threads(0, 6.5, 1.0, says=2)),
+        threads=0,
+        cpu_quota=1.0,
     )
     free, under = curves_of([*quick, *limited, own], TWO_CPUS)
     assert (best(free), best(under)) == (2, 1)

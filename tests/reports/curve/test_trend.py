@@ -1,4 +1,5 @@
-"""One launch over minutes: changes of its step and its memory are found, and none in a steady one."""
+"""One launch over minutes: changes of its step and its memory are found, and none in a steady
+one."""
 
 import json
 from dataclasses import replace
@@ -16,10 +17,14 @@ from dlbench.reports.results.record import Record
 STEADY = np.full(3000, 0.02)
 
 
-def followed(seconds: NDArray[np.float64], memory: NDArray[np.float64] | None = None, steps: int = 1) -> Record:
+def followed(
+    seconds: NDArray[np.float64], memory: NDArray[np.float64] | None = None, steps: int = 1
+) -> Record:
     """Return a launch with these samples of several steps, and its memory in MiB after each."""
     resident = [] if memory is None else [round(each * 2**20) for each in memory]
-    counts = SampleCounts([10 * steps] * len(seconds), [0] * len(seconds), [0] * len(seconds), resident)
+    counts = SampleCounts(
+        [10 * steps] * len(seconds), [0] * len(seconds), [0] * len(seconds), resident
+    )
     result = make.outcome(seconds * steps, sample_counts=counts, steps_per_sample=steps)
     record = make.record(result=result)
     return replace(record, protocol=record.protocol._replace(trend=True))
@@ -63,7 +68,9 @@ def test_memory_that_grows_by_degrees_is_found_and_steady_memory_is_not() -> Non
     assert found.grown_mib == pytest.approx(100, abs=2)
     assert found.sentences[-1].startswith("Its memory grew from 50")
     at_once = trend(noisy(rng, STEADY), np.where(np.arange(3000) < 50, 500.0, 650.0))
-    assert at_once.sentences[-1].startswith("Its memory grew from 500 to 650 MiB, nine tenths of it within 0.0")
+    assert at_once.sentences[-1].startswith(
+        "Its memory grew from 500 to 650 MiB, nine tenths of it within 0.0"
+    )
     steady = trend(noisy(rng, STEADY), np.full(3000, 500.0))
     assert not any("memory grew" in sentence for sentence in steady.sentences)
 
@@ -83,7 +90,9 @@ def test_samples_of_several_steps_give_faults_of_a_step() -> None:
     assert parts[0].seconds == pytest.approx(0.02)
 
 
-def test_a_launch_with_few_samples_says_that_they_are_too_few_and_one_that_was_not_followed_has_none() -> None:
+def test_a_launch_with_few_samples_says_that_they_are_too_few_and_one_that_was_not_followed_has_none() -> (
+    None
+):
     short = trend(np.full(12, 1.0))
     assert len(short.parts) < FEWEST_PARTS
     text = " ".join(exporter("trend", "terminal")([short]).split())

@@ -39,8 +39,11 @@ OWN = {"whose": "own", "first": 1.0, "last": 29.0, "bytes": 10**9}
 OTHER = {"whose": "other", "first": 0.0, "last": 30.0, "bytes": None}
 
 
-def telemetry(processes: Any = (OWN,), slow: dict[str, Any] | None = None, **columns: Any) -> dict[str, Any]:
-    """Half a minute at 5 Hz, of which the seconds from 10 to 20 are the timed region; calm unless given otherwise."""
+def telemetry(
+    processes: Any = (OWN,), slow: dict[str, Any] | None = None, **columns: Any
+) -> dict[str, Any]:
+    """Half a minute at 5 Hz, of which the seconds from 10 to 20 are the timed region; calm unless
+    given otherwise."""
     at = [round(0.2 * turn, 4) for turn in range(151)]
     calm = {
         "joules": [300.0 * each for each in at],
@@ -58,14 +61,19 @@ def telemetry(processes: Any = (OWN,), slow: dict[str, Any] | None = None, **col
         "origin": ORIGIN,
         "gpu": {"uuid": "GPU-1", "name": "NVIDIA H200", "power_limit_watts": 700.0, "part": False},
         "samples": {"at": at, **calm, **columns},
-        "slow_samples": {"at": [0.0, 10.5, 15.5, 30.0], "sent": [None, 1000, 3000, None], **(slow or {})},
+        "slow_samples": {
+            "at": [0.0, 10.5, 15.5, 30.0],
+            "sent": [None, 1000, 3000, None],
+            **(slow or {}),
+        },
         "processes": None if processes is None else list(processes),
         "notes": [],
     }
 
 
 def in_region(value: float, share: float, outside: float = 0) -> list[float]:
-    """Return a column with this value in the given share of the timed region's 51 samples, and 0 in the others."""
+    """Return a column with this value in the given share of the timed region's 51 samples, and 0 in
+    the others."""
     count = round(51 * share)
     return [outside] * 50 + [value] * count + [0] * (51 - count) + [outside] * 50
 
@@ -104,18 +112,23 @@ def sentence(record: Record) -> str:
 def test_on_the_cpu_nothing_of_this_is_looked_at() -> None:
     record = launch(events=0.5, busy=0.1, of_gpu=telemetry([OWN, OTHER], reasons=0x40))
     on_cpu = replace(record, cell=record.cell._replace(device="cpu"))
-    plain = replace(on_cpu, telemetry=None, outcome=on_cpu.outcome._replace(device=None, timed_between=None))
+    plain = replace(
+        on_cpu, telemetry=None, outcome=on_cpu.outcome._replace(device=None, timed_between=None)
+    )
     assert record_flags(on_cpu, None) == record_flags(plain, None) == []
     assert observe_device([on_cpu]) is None
 
 
 def brief(record: Record, seconds: float) -> Record:
     """Return the launch with a timed region of so many seconds."""
-    return replace(record, outcome=record.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 10 + seconds]))
+    return replace(
+        record, outcome=record.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 10 + seconds])
+    )
 
 
 def slowed(reason: int, share: float) -> Record:
-    """Return a launch whose GPU was hot all the time outside of the region, and in it had a reason in a share of it."""
+    """Return a launch whose GPU was hot all the time outside of the region, and in it had a reason
+    in a share of it."""
     return launch(of_gpu=telemetry(reasons=in_region(reason, share, outside=0x40)))
 
 
@@ -127,11 +140,17 @@ FLAGS: dict[str, tuple[Record, str]] = {
     "events too short": (launch(events=0.979), "device_time"),
     "what events cost: 40 microseconds": (launch(events=0.9, step=0.0004), ""),
     "what events cost: 100 microseconds": (launch(events=0.9, step=0.001), "device_time"),
-    "events of other samples": (replace(launch(), outcome=launch().outcome._replace(device=SHORT)), ""),
+    "events of other samples": (
+        replace(launch(), outcome=launch().outcome._replace(device=SHORT)),
+        "",
+    ),
     "waits for its host": (launch(busy=flags.BUSY_SHARE - 0.01), "host_bound"),
     "no profile: utilisation": (launch(busy=None, of_gpu=IDLE), "host_bound"),
     "copies are not in utilisation": (launch(busy=None, of_gpu=IDLE, placement="pinned"), ""),
-    "waits with copies in the profile": (launch(busy=0.3, of_gpu=IDLE, placement="pinned"), "host_bound"),
+    "waits with copies in the profile": (
+        launch(busy=0.3, of_gpu=IDLE, placement="pinned"),
+        "host_bound",
+    ),
     "utilisation of before": (brief(launch(busy=None, of_gpu=IDLE), 0.9), ""),
     "heat, by the driver": (slowed(0x20, 0.3), "device_throttled"),
     "heat, by the hardware": (slowed(0x40 | 0x8, 0.3), "device_throttled"),
@@ -151,7 +170,9 @@ def starting(seconds: float | None, launches: float = 120.0) -> Record:
     """A launch with operators that the host starts in so many seconds each, and a step of 0.1 s."""
     record = launch(busy=0.4)
     device = record.outcome.device
-    device = device._replace(launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds))
+    device = device._replace(
+        launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds)
+    )
     return replace(record, outcome=record.outcome._replace(device=device))
 
 
@@ -163,10 +184,22 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
     [
         (
             starting(5.12e-6, 12000.4),
-            f"{WAITING}: launch-bound, since starting 12000 operators at 5.12 us each takes about 61% of a step",
+            (
+                f"{WAITING}: launch-bound, since starting 12000 operators at 5.12 us each takes "
+                "about 61% of a step"
+            ),
         ),
-        (starting(5e-6), f"{WAITING}: starting 120 operators at 5 us each takes about 1% of a step"),
-        (starting(2e-3), f"{WAITING}: launch-bound, since starting 120 operators at 2000 us each takes all of a step"),
+        (
+            starting(5e-6),
+            f"{WAITING}: starting 120 operators at 5 us each takes about 1% of a step",
+        ),
+        (
+            starting(2e-3),
+            (
+                f"{WAITING}: launch-bound, since starting 120 operators at 2000 us each takes all "
+                "of a step"
+            ),
+        ),
         # Without what starting costs, nothing is said of it.
         (starting(None), WAITING),
         (
@@ -188,7 +221,10 @@ def test_errors_of_the_memory() -> None:
 
 def test_a_shared_gpu_is_contended_and_its_launch_repeated() -> None:
     shared = launch(of_gpu=telemetry([OWN, OTHER, OTHER]))
-    assert sentence(shared) == "2 other processes held the GPU too; end them, or measure on another GPU"
+    assert (
+        sentence(shared)
+        == "2 other processes held the GPU too; end them, or measure on another GPU"
+    )
     assert names(shared) == ["contended"]
     assert disturbed(shared, None)
     again = replace(launch(), attempt=1)
@@ -206,7 +242,9 @@ def test_a_slowed_gpu_makes_no_verdict() -> None:
         for number in range(8)
         for side, record in ((BASELINE, launch()), (CANDIDATE, hot))
     ]
-    (cell,) = compare_sides(make.run(purpose="compare"), records, Host(make.MACHINE, "a machine")).cells
+    (cell,) = compare_sides(
+        make.run(purpose="compare"), records, Host(make.MACHINE, "a machine")
+    ).cells
     assert cell.judgement.verdict is Verdict.CONTENDED
     assert "the GPU was slowed, in 8 of 8 pairs" in cell.judgement.sentence
     assert (cell.baseline.contended, cell.candidate.contended) == (0, 8)
@@ -222,10 +260,16 @@ def test_the_store_knows_whether_a_gpu_was_shared() -> None:
 
 def test_joules_of_a_mini_batch() -> None:
     seen = observe_launch(launch().outcome, telemetry())
-    assert (seen.joules_per_minibatch, seen.energy_method) == (pytest.approx(30.0), "energy counter")
+    assert (seen.joules_per_minibatch, seen.energy_method) == (
+        pytest.approx(30.0),
+        "energy counter",
+    )
     no_counter = telemetry(joules=None, watts=280.0)
     seen = observe_launch(launch().outcome, no_counter)
-    assert (seen.joules_per_minibatch, seen.energy_method) == (pytest.approx(28.0), "integral of power")
+    assert (seen.joules_per_minibatch, seen.energy_method) == (
+        pytest.approx(28.0),
+        "integral of power",
+    )
     # Half of the region was not of the timed steps: its energy is not theirs.
     seen = observe_launch(launch(step=0.05).outcome, telemetry())
     assert seen.joules_per_minibatch == pytest.approx(15.0)
@@ -238,9 +282,15 @@ def test_joules_of_a_mini_batch() -> None:
 
 
 def test_what_a_launch_shows() -> None:
-    seen = observe_launch(launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0)))
+    seen = observe_launch(
+        launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0))
+    )
     assert seen.name == "NVIDIA H200"
-    assert (seen.event_per_wall, seen.busy_share, seen.busy_source) == (pytest.approx(0.99), 0.5, "profile")
+    assert (seen.event_per_wall, seen.busy_share, seen.busy_source) == (
+        pytest.approx(0.99),
+        0.5,
+        "profile",
+    )
     assert seen.temperature == (pytest.approx(55.0), 50.0, 60.0)
     assert seen.sm_mhz == (1980, 1980, 1980)
     assert (seen.clock_reasons, seen.slowed_share) == ({"power cap": 1.0}, 0.0)
@@ -261,7 +311,9 @@ def test_the_launches_of_a_cell_together() -> None:
 
 
 def matrix_of(*records: Record) -> Any:
-    return build_matrix(Results(tuple(replace(each, launch=place) for place, each in enumerate(records))))
+    return build_matrix(
+        Results(tuple(replace(each, launch=place) for place, each in enumerate(records)))
+    )
 
 
 def test_the_schema_describes_every_key_and_every_flag() -> None:
@@ -269,7 +321,9 @@ def test_the_schema_describes_every_key_and_every_flag() -> None:
     (cell,) = json_of_python.loads(exporter("matrix", "json")(matrix_of(launch())))
     table = schema.split("`device_evidence`, of the timed region")[1].split("`flags`, by name")[0]
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
-    assert {key for row in rows for key in re.findall(r"`(\w+)`", row)} == set(cell["device_evidence"])
+    assert {key for row in rows for key in re.findall(r"`(\w+)`", row)} == set(
+        cell["device_evidence"]
+    )
     for kind in ("ecc_errors", "device_throttled", "device_time", "host_bound"):
         (found,) = [each for each in KINDS if each.name == kind]
         assert f"| `{kind}` | `{found.symbol}` |" in schema
@@ -285,16 +339,22 @@ def times(period: float = 0.2, seconds: float = 20.0) -> list[float]:
 
 
 @given(st.floats(10, 500), st.floats(0, 20), fractions, fractions)
-def test_the_integral_of_a_rising_load_is_exact(watts: float, slope: float, first: float, length: float) -> None:
+def test_the_integral_of_a_rising_load_is_exact(
+    watts: float, slope: float, first: float, length: float
+) -> None:
     start = 1 + 8 * first
     region = (start, start + 1 + 9 * length)
     points = [(at, watts + slope * at) for at in times()]
     middle = (region[0] + region[1]) / 2
-    assert integrated_joules(points, region) == pytest.approx((watts + slope * middle) * (region[1] - region[0]))
+    assert integrated_joules(points, region) == pytest.approx(
+        (watts + slope * middle) * (region[1] - region[0])
+    )
 
 
 @given(st.floats(50, 700), st.floats(0.01, 0.15), fractions, st.floats(0, 0.1))
-def test_the_counter_tells_the_energy_but_for_its_ticks(watts: float, tick: float, length: float, shift: float) -> None:
+def test_the_counter_tells_the_energy_but_for_its_ticks(
+    watts: float, tick: float, length: float, shift: float
+) -> None:
     region = (3.0 + shift, 6.0 + shift + 10 * length)
     points = [(at, watts * (at // tick * tick)) for at in times()]
     joules = counted_joules(points, region)
@@ -373,7 +433,9 @@ def test_the_region_is_what_the_launch_says() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 keys = st.sampled_from(["schema", "origin", "gpu", "samples", "slow_samples", "processes", "notes"])
@@ -382,4 +444,6 @@ tables = st.dictionaries(st.sampled_from(["at", "watts", "joules", "reasons"]), 
 
 @given(st.dictionaries(keys, json_values | tables | st.just(1)) | st.none())
 def test_whatever_a_store_holds_is_read_or_left(content: dict[str, Any] | None) -> None:
-    observe_launch(Outcome(Status.OK, samples_ns=[10**9] * 3, timed_between=[105.0, 108.0]), content)
+    observe_launch(
+        Outcome(Status.OK, samples_ns=[10**9] * 3, timed_between=[105.0, 108.0]), content
+    )

@@ -1,4 +1,5 @@
-"""Page faults of launches: their number, their share of a step, and launches or stretches in different states."""
+"""Page faults of launches: their number, their share of a step, and launches or stretches in
+different states."""
 
 import factory_of_records as make
 import pytest
@@ -17,11 +18,15 @@ def launch(faults, step_seconds=0.05, cost=2 * MICROSECOND, steps_per_sample=1):
     """Return an outcome whose samples have these counts of page faults."""
     samples = [step_seconds * steps_per_sample] * len(faults)
     counts = SampleCounts(list(faults), [0] * len(faults), [0] * len(faults))
-    return make.outcome(samples, sample_counts=counts, fault_seconds=cost, steps_per_sample=steps_per_sample)
+    return make.outcome(
+        samples, sample_counts=counts, fault_seconds=cost, steps_per_sample=steps_per_sample
+    )
 
 
 def test_faults_are_those_of_a_step_and_their_share_is_what_they_cost():
-    observed = observe_memory([launch([40_000] * 4, steps_per_sample=4), launch([5_000] * 4, steps_per_sample=4)])
+    observed = observe_memory(
+        [launch([40_000] * 4, steps_per_sample=4), launch([5_000] * 4, steps_per_sample=4)]
+    )
     assert observed is not None
     assert (observed.fewest, observed.faults, observed.most) == (1250, 5625, 10_000)
     # 10,000 faults of 2 us in a step of 50 ms are 40 %, 1,250 are 5 %.
@@ -74,5 +79,7 @@ def test_what_is_in_force_already_is_not_advised():
 
 
 def results_of(outcomes):
-    records = [make.record(result=outcome, launch=number) for number, outcome in enumerate(outcomes)]
+    records = [
+        make.record(result=outcome, launch=number) for number, outcome in enumerate(outcomes)
+    ]
     return Results(records=tuple(records), hosts={})

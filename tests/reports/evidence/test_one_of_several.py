@@ -1,4 +1,5 @@
-"""One against the mean of the others, compared with SciPy's tests and with the formula written out."""
+"""One against the mean of the others, compared with SciPy's tests and with the formula written
+out."""
 
 import numpy as np
 import pytest
@@ -8,11 +9,14 @@ from scipy import stats
 
 from dlbench.reports.ratio.nodes import Estimates, against_others
 
-LOGS = st.lists(st.floats(-2.0, 2.0), min_size=3, max_size=6).filter(lambda logs: np.std(logs) > 1e-3)
+LOGS = st.lists(st.floats(-2.0, 2.0), min_size=3, max_size=6).filter(
+    lambda logs: np.std(logs) > 1e-3
+)
 
 
 def against(groups, common=False):
-    """Compare nodes on one benchmark, of a list of logarithms for each; of all alike with their pooled variance."""
+    """Compare nodes on one benchmark, of a list of logarithms for each; of all alike with their
+    pooled variance."""
     freedoms = np.array([len(each) - 1.0 for each in groups])
     variances = np.array([np.var(each, ddof=1) for each in groups])
     if common:
@@ -34,7 +38,9 @@ def test_of_two_nodes_it_is_welchs_t(one, other):
     assert found.freedoms[0, 0] == pytest.approx(expected.df)
     half = found.half_widths(0.95)[0, 0]
     middle = found.values[0, 0]
-    assert (middle - half, middle + half) == pytest.approx((ends.low, ends.high), rel=1e-6, abs=1e-9)
+    assert (middle - half, middle + half) == pytest.approx(
+        (ends.low, ends.high), rel=1e-6, abs=1e-9
+    )
     assert found.values[1, 0] == pytest.approx(-middle)
 
 
@@ -51,8 +57,13 @@ def test_of_more_nodes_it_is_the_contrast_of_means_with_no_more_freedom_than_the
     parts = [np.var(each, ddof=1) / len(each) for each in groups]
     for place, own in enumerate(groups):
         others = [np.mean(each) for number, each in enumerate(groups) if number != place]
-        shares = [part * (1.0 if number == place else 1 / len(others) ** 2) for number, part in enumerate(parts)]
-        freedom = sum(shares) ** 2 / sum(s**2 / (len(each) - 1) for s, each in zip(shares, groups, strict=True))
+        shares = [
+            part * (1.0 if number == place else 1 / len(others) ** 2)
+            for number, part in enumerate(parts)
+        ]
+        freedom = sum(shares) ** 2 / sum(
+            s**2 / (len(each) - 1) for s, each in zip(shares, groups, strict=True)
+        )
         assert found.values[place, 0] == pytest.approx(np.mean(own) - np.mean(others), abs=1e-9)
         assert found.variances[place, 0] == pytest.approx(sum(shares), rel=1e-6)
         assert found.freedoms[place, 0] == pytest.approx(min(freedom, len(own) - 1), rel=1e-6)

@@ -28,10 +28,13 @@ def flags(
     other: dict[str, Any] | None = None,
     **contention: Any,
 ) -> list[str]:
-    """The names of the flags of a launch of 10 s, whose threads had ``each`` of these CPU seconds."""
+    """The names of the flags of a launch of 10 s, whose threads had ``each`` of these CPU
+    seconds."""
     of_threads = {} if each is None else {"cpu_seconds_by_thread": each}
     seen = make.threads(requested, 10.0, cpu_per_wall, says, helpers=helpers, **of_threads)
-    result = make.outcome([1.0] * 10, threads=seen, contention=make.contention(**contention))._replace(**(other or {}))
+    result = make.outcome(
+        [1.0] * 10, threads=seen, contention=make.contention(**contention)
+    )._replace(**(other or {}))
     record = make.record(result=result, threads=requested, device=device, cpu_quota=quota)
     return [flag.kind.name for flag in record_flags(record, host)]
 
@@ -43,15 +46,28 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "more threads than CPUs, as asked": ((32, 2.0), {"run_queue_seconds": 300.0}, ""),
     "two at once": ((1, 1.9, [9.5, 9.5]), {}, "threads_exceeded"),
     "it says so itself": ((2, 2.0), {"says": 4}, "threads_exceeded"),
-    "eight of four on two CPUs, six wait": ((4, 2.0, [2.5] * 8), {"run_queue_seconds": 60.0}, "threads_exceeded"),
-    "four that wait for one another": ((1, 1.0, [2.5] * 4), {"run_queue_seconds": 30.0}, "threads_exceeded"),
-    # Seen beside a load of twenty: the main thread worked, an engine's thread waited for a CPU at each wake-up.
+    "eight of four on two CPUs, six wait": (
+        (4, 2.0, [2.5] * 8),
+        {"run_queue_seconds": 60.0},
+        "threads_exceeded",
+    ),
+    "four that wait for one another": (
+        (1, 1.0, [2.5] * 4),
+        {"run_queue_seconds": 30.0},
+        "threads_exceeded",
+    ),
+    # Seen beside a load of twenty: the main thread worked, an engine's thread waited for a CPU at
+    # each wake-up.
     "one that waits long to do next to nothing": (
         (1, 0.571, [5.70, 0.01, 0.0]),
         {"run_queue_seconds": 7.1, "others_cpu_seconds": 12.0},
         "contended",
     ),
-    "some ended before the count": ((1, 0.6, [3.0, 0.0]), {"run_queue_seconds": 7.0}, "threads_exceeded contended"),
+    "some ended before the count": (
+        (1, 0.6, [3.0, 0.0]),
+        {"run_queue_seconds": 7.0},
+        "threads_exceeded contended",
+    ),
     # A setting that did nothing.
     "one of two": ((2, 1.0), {}, "threads_unused"),
     "with one CPU it could not do better": ((2, 1.0), {"host": None}, ""),
@@ -62,40 +78,76 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "waits for a CPU": ((1, 0.8), {"run_queue_seconds": 2.0}, "contended"),
     "stolen": ((1,), {"steal_seconds": 1.1}, "contended"),
     "throttled without a reason of its own": ((1,), {"throttled_seconds": 1.0}, "contended"),
-    "one thread in a quota of 1.5": ((1, 1.0), {"host": QUOTA, "throttled_seconds": 5.0}, "contended"),
+    "one thread in a quota of 1.5": (
+        (1, 1.0),
+        {"host": QUOTA, "throttled_seconds": 5.0},
+        "contended",
+    ),
     "two in a quota of 1.5": (
         (2, 1.5),
         {"host": QUOTA, "throttled_seconds": 5.0, "run_queue_seconds": 5.0},
         "throttled",
     ),
     # The CPUs that the launch had, rather than those that the host was probed with.
-    "four bound to two": ((4, 2.0), {"host": LARGE, "run_queue_seconds": 20.0, "other": {"cpus": [3, 7]}}, ""),
+    "four bound to two": (
+        (4, 2.0),
+        {"host": LARGE, "run_queue_seconds": 20.0, "other": {"cpus": [3, 7]}},
+        "",
+    ),
     "four on 64": ((4, 2.0), {"host": LARGE, "run_queue_seconds": 20.0}, "contended"),
     "four on four of a narrower host": (
         (4, 2.0),
         {"run_queue_seconds": 20.0, "other": {"cpus": [0, 1, 2, 3]}},
         "contended",
     ),
-    "four on four of no host": ((4, 1.0), {"host": None, "other": {"cpus": [0, 1, 2, 3]}}, "threads_unused"),
+    "four on four of no host": (
+        (4, 1.0),
+        {"host": None, "other": {"cpus": [0, 1, 2, 3]}},
+        "threads_unused",
+    ),
     # 64 CPUs lost 1 s of 10 each; the launch had two of them.
-    "stolen from all": ((2, 2.0), {"host": LARGE, "steal_seconds": 64.0, "other": {"cpus": [0, 1]}}, "contended"),
+    "stolen from all": (
+        (2, 2.0),
+        {"host": LARGE, "steal_seconds": 64.0, "other": {"cpus": [0, 1]}},
+        "contended",
+    ),
     # A quota of the cell's own is no disturbance, and the CPUs that it leaves to others are theirs.
-    "a helper thread throttled": ((1, 1.0), {"quota": 1.0, "throttled_seconds": 2.0, "pressure_seconds": 9.0}, ""),
+    "a helper thread throttled": (
+        (1, 1.0),
+        {"quota": 1.0, "throttled_seconds": 2.0, "pressure_seconds": 9.0},
+        "",
+    ),
     "two threads in a quota of 1": (
         (2, 1.0),
-        {"quota": 1.0, "throttled_seconds": 9.0, "run_queue_seconds": 10.0, "others_cpu_seconds": 9.0},
+        {
+            "quota": 1.0,
+            "throttled_seconds": 9.0,
+            "run_queue_seconds": 10.0,
+            "others_cpu_seconds": 9.0,
+        },
         "throttled",
     ),
     "others on the CPUs of a quota": (
         (2, 0.7),
-        {"quota": 1.0, "throttled_seconds": 9.0, "run_queue_seconds": 13.0, "others_cpu_seconds": 13.0},
+        {
+            "quota": 1.0,
+            "throttled_seconds": 9.0,
+            "run_queue_seconds": 13.0,
+            "others_cpu_seconds": 13.0,
+        },
         "throttled contended",
     ),
     # As many threads as the framework takes by itself.
     "two of its own": ((0, 2.0, [10.0, 10.0]), {"says": None}, ""),
     "two of its own, throttled": (
         (0, 1.0, [5.0, 5.0]),
-        {"says": None, "quota": 1.0, "throttled_seconds": 9.0, "run_queue_seconds": 10.0, "others_cpu_seconds": 1.0},
+        {
+            "says": None,
+            "quota": 1.0,
+            "throttled_seconds": 9.0,
+            "run_queue_seconds": 10.0,
+            "others_cpu_seconds": 1.0,
+        },
         "throttled",
     ),
     "two of its own, and others": (
@@ -105,14 +157,30 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     ),
     # Threads that get mini-batches ahead may rest, and count among those asked for.
     "one thread and a loader at rest": ((2, 1.0, [10.0, 0.0]), {"helpers": 1}, ""),
-    "two threads and a loader, one busy": ((3, 1.0, [10.0, 0.0, 0.0]), {"helpers": 1, "host": FOUR}, "threads_unused"),
-    "one thread and a loader of two": ((2, 3.0, [10.0] * 3), {"helpers": 1, "host": FOUR}, "threads_exceeded"),
+    "two threads and a loader, one busy": (
+        (3, 1.0, [10.0, 0.0, 0.0]),
+        {"helpers": 1, "host": FOUR},
+        "threads_unused",
+    ),
+    "one thread and a loader of two": (
+        (2, 3.0, [10.0] * 3),
+        {"helpers": 1, "host": FOUR},
+        "threads_exceeded",
+    ),
     # Unknown evidence raises nothing.
     "no contention known": ((2, 1.9), NOTHING_KNOWN, ""),
     # Results.
     "wrong": ((), {"other": {"parity": make.parity("disagrees", "update error 1")}}, "parity"),
-    "unchecked": ((), {"other": {"parity": make.parity("unchecked", "no reference")}}, "parity_unchecked"),
-    "not finite": ((), {"other": {"final_loss_finite": False, "final_loss": None}}, "loss_not_finite"),
+    "unchecked": (
+        (),
+        {"other": {"parity": make.parity("unchecked", "no reference")}},
+        "parity_unchecked",
+    ),
+    "not finite": (
+        (),
+        {"other": {"final_loss_finite": False, "final_loss": None}},
+        "loss_not_finite",
+    ),
     # The loss of each of the first steps, and after the last one.
     "a loss that stands still": (
         (),
@@ -135,11 +203,15 @@ def test_flags_of_a_launch(evidence: tuple[Any, ...], more: dict[str, Any], expe
 
 def test_a_region_of_a_few_clock_ticks_and_a_hole_raise_nothing() -> None:
     brief = make.threads(1, 0.05, 2.5)
-    result = make.outcome([0.001] * 20, threads=brief, contention=make.contention(run_queue_seconds=0.5))
+    result = make.outcome(
+        [0.001] * 20, threads=brief, contention=make.contention(run_queue_seconds=0.5)
+    )
     assert record_flags(make.record(result=result), HOST) == []
     assert record_flags(make.record(result=Outcome(Status.CRASHED, "signal 11")), HOST) == []
     bare = Outcome(Status.OK, samples_ns=[1])
-    assert [flag.kind.name for flag in record_flags(make.record(result=bare), None)] == ["parity_unchecked"]
+    assert [flag.kind.name for flag in record_flags(make.record(result=bare), None)] == [
+        "parity_unchecked"
+    ]
 
 
 def test_what_is_measured_counts_from_half_of_the_launches_on() -> None:

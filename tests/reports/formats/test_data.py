@@ -20,11 +20,14 @@ INSIDE = {
     "scaling": ("lines", "points"),
     "threads": ("curves", "points"),
 }
-"""Under which keys of the JSON the lines of the CSV are; what stands above them is repeated on each."""
+"""Under which keys of the JSON the lines of the CSV are; what stands above them is repeated on
+each."""
 ADDED = {"threads": {"law", "laws_rejected"}}
 
 
-def lines_of(content: Any, keys: Sequence[str], above: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def lines_of(
+    content: Any, keys: Sequence[str], above: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     if not keys:
         yield from ({**above, **each} for each in content)
         return
@@ -32,8 +35,12 @@ def lines_of(content: Any, keys: Sequence[str], above: Mapping[str, Any]) -> Ite
         yield from lines_of(each[keys[0]], keys[1:], {**above, **each})
 
 
-@pytest.mark.parametrize("name", ["against", "figure1", "matrix", "progress", "rnn", "scaling", "threads"])
-def test_csv_says_what_json_says(name: str, command: Callable[..., tuple[Any, str, str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["against", "figure1", "matrix", "progress", "rnn", "scaling", "threads"]
+)
+def test_csv_says_what_json_says(
+    name: str, command: Callable[..., tuple[Any, str, str]], tmp_path: Path
+) -> None:
     store = "workers" if name == "scaling" else "cpu"
     kept_store(tmp_path, store)
     of_store = "--store", f"{store}.sqlite"
@@ -45,12 +52,22 @@ def test_csv_says_what_json_says(name: str, command: Callable[..., tuple[Any, st
     content = json.loads(command(*words, "json")[1])
     rows = list(csv.DictReader(io.StringIO(command(*words, "csv")[1])))
     lines = list(lines_of(content, INSIDE.get(name, ()), {}))
-    assert {column.partition(".")[0] for column in rows[0]} - set(lines[0]) == ADDED.get(name, set())
+    assert {column.partition(".")[0] for column in rows[0]} - set(lines[0]) == ADDED.get(
+        name, set()
+    )
     for row, line in zip(rows, lines, strict=True):
         assert row["flags"].split() == [flag["name"] for flag in line["flags"]]
         for column, text in row.items():
             if column == "variables":
                 assert text == " ".join(f"{name}={value}" for name, value in line[column].items())
-            elif column.partition(".")[0] in line and column != "flags" and not column.endswith("wait_policy"):
-                value = reduce(lambda value, key: None if value is None else value[key], column.split("."), line)
+            elif (
+                column.partition(".")[0] in line
+                and column != "flags"
+                and not column.endswith("wait_policy")
+            ):
+                value = reduce(
+                    lambda value, key: None if value is None else value[key],
+                    column.split("."),
+                    line,
+                )
                 assert text == ("" if value is None else str(value)), column

@@ -38,24 +38,42 @@ def results_of(*records: Any) -> Results:
 def busy() -> Results:
     """One of everything."""
     records = [make.record([0.5 * f] * 5, launch=n) for n, f in enumerate((0.99, 1.0, 1.01))]
-    records += [make.record([0.8 * f] * 5, launch=n, threads=8) for n, f in enumerate((0.99, 1.0, 1.01))]
+    records += [
+        make.record([0.8 * f] * 5, launch=n, threads=8) for n, f in enumerate((0.99, 1.0, 1.01))
+    ]
     for status in Status:
         if status not in (Status.OK, Status.PARITY_FAILED):
             records.append(
-                make.hole(status, f"a reason | with_signs & {status.value} 100% <b>", framework=status.value)
+                make.hole(
+                    status,
+                    f"a reason | with_signs & {status.value} 100% <b>",
+                    framework=status.value,
+                )
             )
-    wrong = make.outcome()._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
+    wrong = make.outcome()._replace(
+        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
+    )
     records.append(make.record(framework="wrong", result=wrong))
-    nan = make.outcome()._replace(parity=make.parity("agrees")._replace(losses=[float("nan")]), final_loss_finite=False)
+    nan = make.outcome()._replace(
+        parity=make.parity("agrees")._replace(losses=[float("nan")]), final_loss_finite=False
+    )
     records.append(make.record(framework="diverged", result=nan))
-    records.append(make.record(framework="knob", threads=2, result=make.outcome(threads=make.threads(2, 3.0, 1.0))))
+    records.append(
+        make.record(
+            framework="knob", threads=2, result=make.outcome(threads=make.threads(2, 3.0, 1.0))
+        )
+    )
     return results_of(*records)
 
 
 MATRICES = {
     "empty": lambda: build_matrix(Results()),
-    "holes": lambda: build_matrix(results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))),
-    "two machines": lambda: build_matrix(results_of(*busy().records, make.record(machine="m-two", threads=4))),
+    "holes": lambda: build_matrix(
+        results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))
+    ),
+    "two machines": lambda: build_matrix(
+        results_of(*busy().records, make.record(machine="m-two", threads=4))
+    ),
     "workers": lambda: build_matrix(
         results_of(
             *(make.record(world_size=w, threads=p) for w in (1, 2) for p in (1, 2)),
@@ -99,14 +117,25 @@ def test_colour_only_adds_to_the_text() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (0.5231, "0.523"), (0.99999, "1.00"), (1234.5, "1234"), (0.001, "0.00100"), (1e-6, "1.00e-06")],
+    [
+        (0.0, "0"),
+        (0.5231, "0.523"),
+        (0.99999, "1.00"),
+        (1234.5, "1234"),
+        (0.001, "0.00100"),
+        (1e-6, "1.00e-06"),
+    ],
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert layout.number(value) == text
 
 
-words = st.text(st.characters(codec="ascii", exclude_categories=("C",)), min_size=1, max_size=30).map(str.strip)
-frameworks = st.sampled_from(["torch", "torch-nightly", "tensorflow", "onnxruntime", "mxnet", "x" * 40])
+words = st.text(
+    st.characters(codec="ascii", exclude_categories=("C",)), min_size=1, max_size=30
+).map(str.strip)
+frameworks = st.sampled_from(
+    ["torch", "torch-nightly", "tensorflow", "onnxruntime", "mxnet", "x" * 40]
+)
 modes = st.sampled_from(["eager", "compile", "hybrid", ""])
 thread_counts = st.sampled_from([1, 2, 4, 8, 16, 32])
 
@@ -114,7 +143,11 @@ thread_counts = st.sampled_from([1, 2, 4, 8, 16, 32])
 def a_record(seconds: float, status: Status, reason: str, *of_cell: Any) -> Any:
     names = ("framework", "mode", "threads", "network", "batch_size", "machine")
     where = dict(zip(names, of_cell, strict=True))
-    return make.record([seconds], **where) if status is Status.OK else make.hole(status, reason, **where)
+    return (
+        make.record([seconds], **where)
+        if status is Status.OK
+        else make.hole(status, reason, **where)
+    )
 
 
 some_records = st.builds(
@@ -133,8 +166,12 @@ some_records = st.builds(
 
 @examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(QUANTITIES)))
-def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
-    matrix = build_matrix(replace(results_of(*records), products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)}))
+def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(
+    records: list[Any], quantity: str
+) -> None:
+    matrix = build_matrix(
+        replace(results_of(*records), products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)})
+    )
     text = OF_MATRIX["terminal"](matrix, quantity)
     CHECKS["terminal"](text)
     fields = [
@@ -152,7 +189,10 @@ def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[An
 
 
 def test_heads_groups_and_spans_are_said_to_a_screen_reader() -> None:
-    rows = ((Entry("fcn5"),), (Entry("torch"), Entry("0.5", "±2%", "~", best=True), Entry("oom", hole=True)))
+    rows = (
+        (Entry("fcn5"),),
+        (Entry("torch"), Entry("0.5", "±2%", "~", best=True), Entry("oom", hole=True)),
+    )
     table = Table("Seconds", ("threads", "1", "2"), rows, ("a note",), spans=(("A machine", 2),))
     html = str(page_to_html(Page(("before",), (table,), ("after",))))
     assert '<th scope="colgroup" colspan="2">A machine</th>' in html
@@ -166,12 +206,17 @@ COMMAND = "`dlbench run table4 --networks fcn5 --frameworks torch --threads 1,2,
 
 
 def test_a_command_is_never_broken_over_lines() -> None:
-    lines = wrapped(f"Not measured for A1 to A4: seconds of fcn5 with 4 threads. Measure: {COMMAND}", 80)
+    lines = wrapped(
+        f"Not measured for A1 to A4: seconds of fcn5 with 4 threads. Measure: {COMMAND}", 80
+    )
     assert [COMMAND in line for line in lines] == [False] * (len(lines) - 1) + [True]
     assert all(len(line) <= 80 for line in lines)
 
 
-@given(st.lists(st.from_regex(r"[a-z`-]{1,12}", fullmatch=True), min_size=1, max_size=40), st.integers(20, 100))
+@given(
+    st.lists(st.from_regex(r"[a-z`-]{1,12}", fullmatch=True), min_size=1, max_size=40),
+    st.integers(20, 100),
+)
 def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) -> None:
     line = " ".join(words)
     lines = wrapped(line, width)
@@ -180,10 +225,19 @@ def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) 
 
 
 def test_rows_networks_and_threads_are_named(tmp_path):
-    records = [r for name in ("torch", "mxnet") for p in (1, 2) for r in make.launches(1.0, framework=name, threads=p)]
-    matrix = build_matrix(replace(results_of(*records), products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)}))
+    records = [
+        r
+        for name in ("torch", "mxnet")
+        for p in (1, 2)
+        for r in make.launches(1.0, framework=name, threads=p)
+    ]
+    matrix = build_matrix(
+        replace(results_of(*records), products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)})
+    )
     (written,) = of_matrix.REPORT.draw(matrix, tmp_path / "m.svg", ReportOptions())
-    assert {"fcn5, mini-batch 64", "torch eager", "mxnet eager", "1", "2", "threads"} <= set(texts(written))
+    assert {"fcn5, mini-batch 64", "torch eager", "mxnet eager", "1", "2", "threads"} <= set(
+        texts(written)
+    )
 
 
 def test_marks_are_spelled_where_an_encoding_lacks_them_and_lines_still_fit() -> None:
@@ -196,7 +250,9 @@ def test_marks_are_spelled_where_an_encoding_lacks_them_and_lines_still_fit() ->
 
 
 @pytest.mark.parametrize(("columns", "width"), [("45", 45), ("10", 40), ("wide", 80)])
-def test_a_report_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+def test_a_report_is_as_wide_as_columns_says(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     text = to_stdout(of_matrix.REPORT, build_matrix(busy()), ReportOptions(), "terminal")
     assert width - 10 < max(map(len, text.splitlines())) <= width

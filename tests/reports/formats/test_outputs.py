@@ -37,7 +37,9 @@ def test_a_held_or_packed_store_is_not_written_over_either(tmp_path: Path) -> No
 
 def test_folders_devices_and_pipes_are_refused_and_a_link_is_followed(tmp_path: Path) -> None:
     assert why_unwritable(tmp_path) == "it is a folder. Name a file"
-    assert why_unwritable(tmp_path / "none" / "r.html") == "none is not a folder that you may write to"
+    assert (
+        why_unwritable(tmp_path / "none" / "r.html") == "none is not a folder that you may write to"
+    )
     os.mkfifo(tmp_path / "pipe.html")
     for path in (tmp_path / "pipe.html", Path("/dev/null")):
         assert why_unwritable(path) == "it is a device, a pipe or a socket. Name a file"
@@ -52,7 +54,9 @@ def test_folders_devices_and_pipes_are_refused_and_a_link_is_followed(tmp_path: 
     assert "device" in why_unwritable(tmp_path / "elsewhere.svg")
 
 
-def test_names_that_no_file_can_have_and_folders_that_take_no_file_are_refused(tmp_path: Path) -> None:
+def test_names_that_no_file_can_have_and_folders_that_take_no_file_are_refused(
+    tmp_path: Path,
+) -> None:
     assert why_unwritable(tmp_path / ("x" * 300)) == "File name too long"
     assert why_unwritable(Path("/proc/report.md")) == "proc is not a folder that you may write to"
     (tmp_path / "circle.md").symlink_to(tmp_path / "circle.md")

@@ -1,4 +1,5 @@
-"""Change points held against series of known truth, and against scipy where it computes the same."""
+"""Change points held against series of known truth, and against scipy where it computes the
+same."""
 
 import math
 
@@ -9,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE, Step, find_steps, steps_of
+from dlbench.reports.history.change_points import (
+    ENOUGH_NIGHTS,
+    FALSE_DISCOVERY_RATE,
+    Step,
+    find_steps,
+    steps_of,
+)
 
 STEP = math.log(1.05)
 
@@ -20,7 +27,9 @@ def confirmed(steps: tuple[Step, ...]) -> list[Step]:
 
 def share_alarmed(series: list[np.ndarray], drifting: bool = False) -> float:
     """Return the share of series, each searched by itself, in which a change is confirmed."""
-    return float(np.mean([bool(confirmed(find_steps([one], drifting=[drifting])[0])) for one in series]))
+    return float(
+        np.mean([bool(confirmed(find_steps([one], drifting=[drifting])[0])) for one in series])
+    )
 
 
 @pytest.mark.parametrize("machine", ["ci", "bad"])
@@ -76,7 +85,10 @@ def test_size_and_interval_are_those_of_students_test_between_the_segments():
     series = clear((25, 0.05), (40, -0.08))
     (first, second) = find_steps([series])[0]
     assert (first.position, second.position) == (25, 40)
-    for step, before, after in ((first, series[:25], series[25:40]), (second, series[25:40], series[40:])):
+    for step, before, after in (
+        (first, series[:25], series[25:40]),
+        (second, series[25:40], series[40:]),
+    ):
         theirs = stats.ttest_ind(after, before).confidence_interval(0.95)
         assert step.size == pytest.approx(after.mean() - before.mean())
         assert (step.low, step.high) == pytest.approx((theirs.low, theirs.high))
@@ -90,7 +102,11 @@ def test_a_change_is_pending_until_its_fifth_night():
 
 
 def test_small_changes_are_left_out_by_their_size_alone():
-    series = [clear((30, math.log(1.024))), clear((30, math.log(1.026))), clear((30, -math.log(1.024)))]
+    series = [
+        clear((30, math.log(1.024))),
+        clear((30, math.log(1.026))),
+        clear((30, -math.log(1.024))),
+    ]
     assert [len(steps) for steps in find_steps(series)] == [0, 1, 0]
     assert [len(steps) for steps in find_steps(series, magnitude=0.01)] == [1, 1, 1]
 
@@ -100,7 +116,9 @@ def test_p_values_are_adjusted_over_all_series():
     series = 0.016 * rng.normal(size=60)
     series[52:] += 0.045
     (alone,) = find_steps([series], magnitude=0.001)[0]
-    company = find_steps([series, *[0.016 * rng.normal(size=60) for _ in range(9)]], magnitude=0.001)[0]
+    company = find_steps(
+        [series, *[0.016 * rng.normal(size=60) for _ in range(9)]], magnitude=0.001
+    )[0]
     assert company[0].adjusted_p == pytest.approx(10 * alone.p)
     assert alone.adjusted_p == alone.p
 
@@ -109,7 +127,14 @@ def test_p_values_are_adjusted_over_all_series():
 @pytest.mark.parametrize("drifting", [False, True])
 def test_short_and_constant_series(length, drifting):
     assert find_steps([np.zeros(length)], drifting=[drifting]) == [()]
-    assert confirmed(find_steps([0.01 * np.random.default_rng(1).normal(size=length)], drifting=[drifting])[0]) == []
+    assert (
+        confirmed(
+            find_steps([0.01 * np.random.default_rng(1).normal(size=length)], drifting=[drifting])[
+                0
+            ]
+        )
+        == []
+    )
 
 
 def test_every_change_of_a_long_series_is_found():
@@ -134,7 +159,9 @@ def test_the_level_is_of_no_matter_and_faster_is_slower_turned_round(seed, place
     turned = steps_of(-series)
     assert [step.position for step in steps] == [step.position for step in moved]
     assert [step.size for step in steps] == pytest.approx([step.size for step in moved], abs=1e-9)
-    assert [-step.size for step in steps_of(series)] == pytest.approx([step.size for step in turned])
+    assert [-step.size for step in steps_of(series)] == pytest.approx(
+        [step.size for step in turned]
+    )
     assert place in [step.position for step in steps]
     assert all(step.low <= step.size <= step.high for step in steps)
     assert all(0 <= step.p <= step.adjusted_p <= FALSE_DISCOVERY_RATE for step in steps)

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.reports.history.change_points import MAGNITUDE
-from dlbench.reports.history.drifts import ENOUGH_NIGHTS_OF_DRIFT, OF_A_MACHINE, Changes, Ramp, find_changes
+from dlbench.reports.history.drifts import (
+    ENOUGH_NIGHTS_OF_DRIFT,
+    OF_A_MACHINE,
+    Changes,
+    Ramp,
+    find_changes,
+)
 
 A_NIGHT = math.log(1.01)
 
@@ -23,7 +29,9 @@ def step(nights: int, place: int, size: float) -> np.ndarray:
     return np.where(np.arange(nights) >= place, size, 0.0)
 
 
-def resembling(rng: np.random.Generator, nights: int, deviation: float, correlation: float) -> np.ndarray:
+def resembling(
+    rng: np.random.Generator, nights: int, deviation: float, correlation: float
+) -> np.ndarray:
     """Return nights that deviate by so much and resemble the one before."""
     fresh = rng.normal(size=nights)
     found = fresh.copy()
@@ -44,10 +52,14 @@ def share_drifting(series: list[np.ndarray], absolute: bool) -> float:
 @pytest.mark.parametrize(("deviation", "least"), [(0.01, 0.98), (0.02, 0.93), (0.03, 0.8)])
 def test_one_per_cent_a_night_is_a_drift(absolute, deviation, least):
     rng = np.random.default_rng(201)
-    found = [changes_of(ramp(24, 0, 23) + rng.normal(0, deviation, 24), absolute) for _ in range(60)]
+    found = [
+        changes_of(ramp(24, 0, 23) + rng.normal(0, deviation, 24), absolute) for _ in range(60)
+    ]
     drifts = [changes.drift for changes in found if changes.drift is not None]
     assert len(drifts) / len(found) >= least
-    assert np.median([math.expm1(drift.size) for drift in drifts]) == pytest.approx(0.257, abs=0.025)
+    assert np.median([math.expm1(drift.size) for drift in drifts]) == pytest.approx(
+        0.257, abs=0.025
+    )
     assert np.median([drift.last - drift.first + 1 for drift in drifts]) >= 22
     # No step besides is confirmed: the drift has explained the series.
     assert np.mean([any(not each.pending for each in changes.steps) for changes in found]) <= 0.2
@@ -84,7 +96,8 @@ def test_a_drift_is_located(first, last):
     ],
 )
 def test_quiet_series_do_not_drift(series, absolute, nights):
-    # The goal is 0.5 % of the series. tests/benchmarks/change_points.py --drifts has the rates of 2,000.
+    # The goal is 0.5 % of the series. tests/benchmarks/change_points.py --drifts has the rates of
+    # 2,000.
     rng = np.random.default_rng(204)
     assert share_drifting([series(rng, nights) for _ in range(100)], absolute) <= 0.01
 
@@ -94,7 +107,10 @@ def test_quiet_series_do_not_drift(series, absolute, nights):
 @pytest.mark.parametrize("size", [0.1, 0.23])
 def test_a_single_step_is_a_change_point_and_no_drift(absolute, nights, place, size):
     rng = np.random.default_rng(205)
-    found = [changes_of(step(nights, place, size) + rng.normal(0, 0.01, nights), absolute) for _ in range(20)]
+    found = [
+        changes_of(step(nights, place, size) + rng.normal(0, 0.01, nights), absolute)
+        for _ in range(20)
+    ]
     assert [changes.drift for changes in found] == [None] * len(found)
     assert all(len([each for each in changes.steps if not each.pending]) == 1 for changes in found)
 
@@ -112,7 +128,10 @@ def test_a_step_within_a_drift_is_found_besides():
 def test_absolute_times_may_drift_as_far_as_their_machine_does():
     rng = np.random.default_rng(207)
     noise = rng.normal(0, 0.002, 60)
-    small, large = (ramp(60, 0, 59, math.log1p(size) / 59) + noise for size in (OF_A_MACHINE - 0.01, 2 * OF_A_MACHINE))
+    small, large = (
+        ramp(60, 0, 59, math.log1p(size) / 59) + noise
+        for size in (OF_A_MACHINE - 0.01, 2 * OF_A_MACHINE)
+    )
     assert changes_of(small, absolute=True).drift is None
     assert changes_of(small, absolute=False).drift is not None
     assert changes_of(large, absolute=True).drift is not None
@@ -141,7 +160,10 @@ def test_p_values_are_adjusted_over_all_series():
 @pytest.mark.parametrize("absolute", [False, True])
 def test_short_and_constant_series(length, absolute):
     assert changes_of(np.zeros(length), absolute) == Changes((), None)
-    assert changes_of(ramp(length, 0, max(length - 1, 0)), absolute).drift is None or length >= ENOUGH_NIGHTS_OF_DRIFT
+    assert (
+        changes_of(ramp(length, 0, max(length - 1, 0)), absolute).drift is None
+        or length >= ENOUGH_NIGHTS_OF_DRIFT
+    )
 
 
 def test_without_series_nothing_changes():
@@ -153,7 +175,10 @@ def test_without_series_nothing_changes():
 def test_a_curved_drift_of_calm_nights_is_found(shape, deviation):
     rng = np.random.default_rng(211)
     curve = 0.23 * shape(np.arange(24) / 23)
-    assert share_drifting([curve + rng.normal(0, deviation, 24) for _ in range(20)], absolute=True) >= 0.8
+    assert (
+        share_drifting([curve + rng.normal(0, deviation, 24) for _ in range(20)], absolute=True)
+        >= 0.8
+    )
 
 
 def test_a_long_series_is_searched_in_coarser_places():
@@ -166,7 +191,9 @@ def test_a_long_series_is_searched_in_coarser_places():
 @given(seed=st.integers(0, 2**32 - 1), shift=st.floats(-20, 20))
 def test_the_level_is_of_no_matter_and_faster_is_slower_turned_round(seed, shift):
     values = ramp(30, 4, 28) + np.random.default_rng(seed).normal(0, 0.01, 30)
-    upwards, moved, downwards = (changes_of(each).drift for each in (values, values + shift, -values))
+    upwards, moved, downwards = (
+        changes_of(each).drift for each in (values, values + shift, -values)
+    )
     assert upwards is not None
     assert moved is not None
     assert downwards is not None

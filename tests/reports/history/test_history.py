@@ -1,4 +1,5 @@
-"""From nights to series and change points, as tables, JSON and a picture; what changed that night."""
+"""From nights to series and change points, as tables, JSON and a picture; what changed that
+night."""
 
 import csv
 import io
@@ -25,13 +26,21 @@ from dlbench.reports.results.differences import differences
 from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE
 
 history_to_csv, history_to_json = (exporter("history", form) for form in ("csv", "json"))
-history_to_terminal, history_to_markdown = (exporter("history", form) for form in ("terminal", "markdown"))
-CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
+history_to_terminal, history_to_markdown = (
+    exporter("history", form) for form in ("terminal", "markdown")
+)
+CELLS = {
+    1: factory.cell(),
+    2: factory.cell(threads=2),
+    3: factory.cell(network="lstm32", batch_size=128),
+}
 
 
 def together(*frames: pd.DataFrame) -> pd.DataFrame:
     """Return the nights in the store's order."""
-    return pd.concat(frames).sort_values(["started", "run", "cell", "side"], kind="stable", ignore_index=True)
+    return pd.concat(frames).sort_values(
+        ["started", "run", "cell", "side"], kind="stable", ignore_index=True
+    )
 
 
 def gate(cell: int, logs: tuple[np.ndarray, np.ndarray], **changes: object) -> list[pd.DataFrame]:
@@ -44,7 +53,8 @@ def gate(cell: int, logs: tuple[np.ndarray, np.ndarray], **changes: object) -> l
 
 @pytest.fixture
 def nights() -> pd.DataFrame:
-    """60 nights of a gate over two cells, one of which is 5 % slower from night 40 on, and a plain run of a third."""
+    """60 nights of a gate over two cells, one of which is 5 % slower from night 40 on, and a plain
+    run of a third."""
     rng = np.random.default_rng(5)
     return together(
         *gate(1, simulated.nights(rng, 60, "quiet", [(40, math.log(1.05))])),
@@ -60,9 +70,13 @@ def test_a_nights_interval_is_welchs_over_the_launches():
     (ratio,) = series_of(together(*gate(1, (baseline, candidate))), CELLS)
     (plain,) = series_of(simulated.rows(1, "", candidate), CELLS)
     for place in range(12):
-        theirs = stats.ttest_ind(candidate[place], baseline[place], equal_var=False).confidence_interval(0.95)
+        theirs = stats.ttest_ind(
+            candidate[place], baseline[place], equal_var=False
+        ).confidence_interval(0.95)
         night = ratio.night(place)
-        assert (night.low, night.high) == pytest.approx((math.exp(theirs.low), math.exp(theirs.high)))
+        assert (night.low, night.high) == pytest.approx(
+            (math.exp(theirs.low), math.exp(theirs.high))
+        )
         alone = stats.ttest_1samp(candidate[place], 0).confidence_interval(0.95)
         night = plain.night(place)
         assert (night.low, night.high) == pytest.approx((math.exp(alone.low), math.exp(alone.high)))
@@ -71,7 +85,9 @@ def test_a_nights_interval_is_welchs_over_the_launches():
 def test_a_night_with_one_side_only_is_no_ratio():
     rng = np.random.default_rng(7)
     frame = together(*gate(1, simulated.nights(rng, 20)))
-    lost = frame[~((frame["run"] == "run-007") & (frame["side"] == "baseline"))].reset_index(drop=True)
+    lost = frame[~((frame["run"] == "run-007") & (frame["side"] == "baseline"))].reset_index(
+        drop=True
+    )
     (series,) = series_of(lost, CELLS)
     assert list(series.runs) == [f"run-{night:03d}" for night in range(20) if night != 7]
 
@@ -90,19 +106,33 @@ def test_disturbed_nights_are_kept_and_not_searched():
     rng = np.random.default_rng(9)
     baseline, candidate = simulated.nights(rng, 60, "quiet", [(40, math.log(1.05))])
     disturbed = np.isin(np.arange(60), [10, 11, 12, 39, 40, 41])
-    some = disturbed | np.isin(np.arange(60), [20, 21])  # of these nights as many launches were quiet
+    some = disturbed | np.isin(
+        np.arange(60), [20, 21]
+    )  # of these nights as many launches were quiet
     candidate[disturbed] += 0.5
     frame = together(
         simulated.rows(1, "baseline", baseline),
         simulated.rows(
-            1, "candidate", candidate, contended_launches=np.where(some, simulated.LAUNCHES, 0), quiet=~disturbed
+            1,
+            "candidate",
+            candidate,
+            contended_launches=np.where(some, simulated.LAUNCHES, 0),
+            quiet=~disturbed,
         ),
     )
     history = build_history(frame, CELLS)
     ((cell, change),) = history.changes
     assert len(cell) == 60
-    assert [place for place in range(60) if not cell.night(place).searched] == [10, 11, 12, 39, 40, 41]
-    # The nights of the change itself are disturbed: the first undisturbed one after it is named, and the last before.
+    assert [place for place in range(60) if not cell.night(place).searched] == [
+        10,
+        11,
+        12,
+        39,
+        40,
+        41,
+    ]
+    # The nights of the change itself are disturbed: the first undisturbed one after it is named,
+    # and the last before.
     assert (change.night.run, change.night_before.run) == ("run-042", "run-038")
     assert change.percent[0] == pytest.approx(5, abs=0.5)
     assert "6 nights of some series" in " ".join(history_to_terminal(history).split())
@@ -113,20 +143,32 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
     baseline, candidate = simulated.nights(rng, 30)
     digests = np.where(np.arange(30) < 12, "old", "new")
     frame = together(
-        simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
+        simulated.rows(1, "baseline", baseline),
+        simulated.rows(1, "candidate", candidate, environment=digests),
     )
     (cell,) = build_history(frame, CELLS).cells
-    assert [(place, *event) for place, event in cell.events] == [(12, "candidate", "environment", "old", "new")]
+    assert [(place, *event) for place, event in cell.events] == [
+        (12, "candidate", "environment", "old", "new")
+    ]
 
 
 def recorded(torch: str = "2.13.0", **changes: object):
-    software = {"version": torch, "blas": "MKL", "distributions": {"torch": torch, "numpy": "2.4.0"}}
-    record = factory.record(result=factory.outcome(software=software), environment=f"digest-{torch}")
+    software = {
+        "version": torch,
+        "blas": "MKL",
+        "distributions": {"torch": torch, "numpy": "2.4.0"},
+    }
+    record = factory.record(
+        result=factory.outcome(software=software), environment=f"digest-{torch}"
+    )
     return replace(record, **changes)
 
 
 def test_differences_name_package_protocol_and_digest_and_nothing_measured():
-    before, after = recorded(), recorded("2.14.0", protocol=Protocol(steps=40), version="0.2.0", side="candidate")
+    before, after = (
+        recorded(),
+        recorded("2.14.0", protocol=Protocol(steps=40), version="0.2.0", side="candidate"),
+    )
     after = replace(after, started=after.started + timedelta(days=1), wall_seconds=99.0, launch=3)
     found = {(each.what, each.before, each.after) for each in differences(before, after)}
     assert found == {
@@ -144,10 +186,14 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
 
     def read(run: str, cell: int, side: str):
         asked.append((run, cell, side))
-        return recorded("2.14.0" if run == "run-040" and side == "candidate" else "2.13.0", side=side)
+        return recorded(
+            "2.14.0" if run == "run-040" and side == "candidate" else "2.13.0", side=side
+        )
 
     history = explained(build_history(nights, CELLS), read)
-    assert sorted(asked) == [(run, 1, side) for run in ("run-039", "run-040") for side in ("baseline", "candidate")]
+    assert sorted(asked) == [
+        (run, 1, side) for run in ("run-039", "run-040") for side in ("baseline", "candidate")
+    ]
     ((_, change),) = history.changes
     assert {(each.side, each.what) for each in change.differences} == {
         ("candidate", "torch"),
@@ -162,12 +208,15 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
 
 
 def history_of(cells: int, changed: tuple[int, ...] = (), of_gate: bool = False) -> History:
-    """Return a history, of absolute times or of a gate, in which these cells are 5 % slower from night 15 on."""
+    """Return a history, of absolute times or of a gate, in which these cells are 5 % slower from
+    night 15 on."""
     rng = np.random.default_rng(1)
     named = {number: factory.cell(threads=number + 1) for number in range(cells)}
     frames = []
     for number in named:
-        sides = simulated.nights(rng, 30, "quiet", [(15, math.log(1.05))] if number in changed else [])
+        sides = simulated.nights(
+            rng, 30, "quiet", [(15, math.log(1.05))] if number in changed else []
+        )
         frames += gate(number, sides) if of_gate else [simulated.rows(number, "", sides[1])]
     return build_history(together(*frames), named, machines={"m-one": "A machine, 2 CPUs"})
 
@@ -200,14 +249,20 @@ def test_a_page_holds_so_many_and_the_rest_follow_when_asked_for(tmp_path, monke
     assert len(titles) == len(set(titles)) == 9
 
 
-def drifting(nights: int = 30, first: int = 4, last: int = 28, disturbed: tuple[int, ...] = ()) -> History:
-    """Return a history of times that become 1 % slower a night between these two, and of others that do not."""
+def drifting(
+    nights: int = 30, first: int = 4, last: int = 28, disturbed: tuple[int, ...] = ()
+) -> History:
+    """Return a history of times that become 1 % slower a night between these two, and of others
+    that do not."""
     rng = np.random.default_rng(2)
     rise = math.log(1.01) * (np.clip(np.arange(nights), first, last) - first)
     quiet = np.isin(np.arange(nights), disturbed, invert=True)
     frames = [
         simulated.rows(
-            number, "", math.log(0.3) + size * rise[:, None] + rng.normal(0, 0.003, (nights, 5)), quiet=quiet
+            number,
+            "",
+            math.log(0.3) + size * rise[:, None] + rng.normal(0, 0.003, (nights, 5)),
+            quiet=quiet,
         )
         for number, size in ((1, 1.0), (2, 0.0))
     ]
@@ -219,7 +274,10 @@ def test_a_drift_has_its_nights_its_size_and_what_it_amounts_to():
     ((series, drift),) = history.drifts
     assert series.number == 1
     assert (drift.first, drift.last) == pytest.approx((4, 28), abs=1)
-    assert (drift.first_night, drift.last_night) == (series.night(drift.first), series.night(drift.last))
+    assert (drift.first_night, drift.last_night) == (
+        series.night(drift.first),
+        series.night(drift.last),
+    )
     assert drift.ratio == pytest.approx(1.01**24, abs=0.02)
     assert drift.low <= 1.01**24 <= drift.high
     assert drift.percent_a_night == pytest.approx(1.0, abs=0.08)
@@ -277,8 +335,12 @@ def test_what_changed_along_a_drift_is_read_from_its_ends():
 
     ((_, known),) = explained(history, read).drifts
     assert known.differences is not None
-    assert ("torch", "2.13.0", "2.14.0") in {(each.what, each.before, each.after) for each in known.differences}
-    assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(explained(history, read)).replace("\\", "")
+    assert ("torch", "2.13.0", "2.14.0") in {
+        (each.what, each.before, each.after) for each in known.differences
+    }
+    assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(explained(history, read)).replace(
+        "\\", ""
+    )
 
 
 def test_a_picture_shades_a_drift(tmp_path):
@@ -307,12 +369,25 @@ def test_nights_of_unknown_machines_are_shown_and_not_judged():
     assert [series.machine for series, _ in mixed.changes] == ["m-one"]
 
 
-COMMIT = {"id": "3f2a1c9b04" + 30 * "d", "branch": "main", "dirty": False, "project": "p", "time": "2026-03-01"}
+COMMIT = {
+    "id": "3f2a1c9b04" + 30 * "d",
+    "branch": "main",
+    "dirty": False,
+    "project": "p",
+    "time": "2026-03-01",
+}
 
 
-def from_file(interpreter: str = "CPython 3.11.7", options: dict[str, object] | None = None, **commit: object):
+def from_file(
+    interpreter: str = "CPython 3.11.7", options: dict[str, object] | None = None, **commit: object
+):
     """Return a record of another program's benchmark, as its file is imported."""
-    kept = {"name": "test_a", "options": options or {}, "version": "5.1.0", "commit_info": {**COMMIT, **commit}}
+    kept = {
+        "name": "test_a",
+        "options": options or {},
+        "version": "5.1.0",
+        "commit_info": {**COMMIT, **commit},
+    }
     cell = imported_cell("tests/test_a.py::test_a")._asdict()
     record = factory.record(result=factory.outcome(software={FOREIGN_KEY: kept}), **cell)
     return replace(record, interpreter=interpreter, environment=f"digest of {interpreter}")

@@ -1,4 +1,5 @@
-"""The report page of real stores: every number, every launch and every reason is on it, and nothing else runs."""
+"""The report page of real stores: every number, every launch and every reason is on it, and nothing
+else runs."""
 
 import base64
 import hashlib
@@ -18,7 +19,13 @@ from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.catalogue import reports
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.overview import findings, overview_column, overview_place, panels, rankings
+from dlbench.reports.page.overview import (
+    findings,
+    overview_column,
+    overview_place,
+    panels,
+    rankings,
+)
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
 from dlbench.reports.report import ReportOptions, Source
@@ -48,7 +55,9 @@ def document(path: Path, all_runs: bool = False, **changes: Any) -> Document:
         runs = [(run, counts.get(run.id, 0)) for run in store.runs()]
     results = Results.read([path], newest=True, all_runs=all_runs)
     source = Source(lambda: results, lambda: runs, ReportOptions(all_runs=all_runs))
-    return Document(**{"title": "A page", "source": source, "made": MADE, "version": "0", **changes})
+    return Document(
+        **{"title": "A page", "source": source, "made": MADE, "version": "0", **changes}
+    )
 
 
 @pytest.fixture(scope="module", params=SECTIONS)
@@ -77,7 +86,9 @@ def check_opened(page: str) -> None:
     check_csv(view["files"]["cells.csv"])
 
 
-def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Document, page: str) -> None:
+def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(
+    kept: Document, page: str
+) -> None:
     check_html(page)
     check_opened(page)
     assert not re.search(r"<th[^>]*></th>", page)
@@ -88,9 +99,13 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Doc
         ]
         # The raw samples on the page give the number again.
         counting = [each for each in cell["launches"] if each["counts"] and each.get("samples_ns")]
-        samples = [[ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting]
+        samples = [
+            [ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting
+        ]
         if wanted["seconds_per_minibatch"] and cell["status"] == "ok":
-            assert summarise(samples).median == pytest.approx(wanted["seconds_per_minibatch"]["median"], rel=1e-6)
+            assert summarise(samples).median == pytest.approx(
+                wanted["seconds_per_minibatch"]["median"], rel=1e-6
+            )
 
 
 def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
@@ -106,7 +121,9 @@ def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: P
     assert examined(kept) == []  # the doctor was not asked then
     once = [["harms", "CPU governor: powersave", found.why]] * len({run.machine for run, _ in runs})
     assert examined(with_runs(*nothing, *later)) == once
-    assert {row[1] for row in examined(with_runs(*nothing))} == {"Settings: nothing that harms measurement"}
+    assert {row[1] for row in examined(with_runs(*nothing))} == {
+        "Settings: nothing that harms measurement"
+    }
     text = page_to_file_text(with_runs(*later))
     check_html(text)
     assert "The clock &lt;changes&gt;." in text
@@ -118,7 +135,9 @@ def examined(of: Document) -> list[list[str]]:
     return [[entry.text for entry in row[1:]] for each in tables for row in each.rows]
 
 
-def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(name: str, page: str) -> None:
+def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(
+    name: str, page: str
+) -> None:
     found = set(re.findall(r'<section id="report-([^"]+)"', page))
     assert found >= SECTIONS[name]
     assert name != "faults" or "scaling" not in found
@@ -155,7 +174,9 @@ def test_hostile_texts_are_inert(tmp_path: Path, of: str, turn: int) -> None:
 
 
 def test_a_note_is_markdown_that_loads_and_runs_nothing() -> None:
-    html = note_to_html("# Head\n\n**bold** ![i](https://example.org/i.png) <b>x</b> [l](javascript:alert(1))")
+    html = note_to_html(
+        "# Head\n\n**bold** ![i](https://example.org/i.png) <b>x</b> [l](javascript:alert(1))"
+    )
     assert "<strong>bold</strong>" in html
     assert "<img" not in html
     assert "<b>" not in html
@@ -190,7 +211,9 @@ def test_the_head_has_sentences_of_the_reports() -> None:
 
 
 @pytest.mark.parametrize("tunings", [["installed"], ["installed", "tuned"]])
-def test_settings_that_all_rows_have_in_common_stand_in_the_heading_alone(tunings: list[str]) -> None:
+def test_settings_that_all_rows_have_in_common_stand_in_the_heading_alone(
+    tunings: list[str],
+) -> None:
     names = itertools.product(["torch", "jax"], tunings)
     matrix = make.matrix(*(make.record(framework=name, tuning=tuning) for name, tuning in names))
     column = overview_column(matrix)
@@ -201,7 +224,9 @@ def test_settings_that_all_rows_have_in_common_stand_in_the_heading_alone(tuning
     assert (", installed" in picture) == (len(tunings) > 1)
 
 
-def test_the_overview_shows_the_threads_with_most_numbers_and_of_these_none_beyond_the_cores() -> None:
+def test_the_overview_shows_the_threads_with_most_numbers_and_of_these_none_beyond_the_cores() -> (
+    None
+):
     def column(*threads: int, cores: int | None = 2) -> int | None:
         records = [make.record(threads=count) for count in threads]
         shown = overview_column(make.matrix(*records, cores=cores))

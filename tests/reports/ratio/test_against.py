@@ -1,4 +1,5 @@
-"""One's own cells beside the paper's: every figure computed again from the paper's file and by hand."""
+"""One's own cells beside the paper's: every figure computed again from the paper's file and by
+hand."""
 
 import csv as csv_of_python
 import math
@@ -35,25 +36,38 @@ BATCH = {"fcn5": 64, "alexnet": 16, "lstm32": 128}
 
 
 def found_in(
-    *records: Record, cores: int | None = 8, ceilings: dict[int, float] | None = None, all_modes: bool = False
+    *records: Record,
+    cores: int | None = 8,
+    ceilings: dict[int, float] | None = None,
+    all_modes: bool = False,
 ) -> Against:
     measured = Ceilings(tuple(make.ceiling(p, rate) for p, rate in (ceilings or CEILINGS).items()))
-    hosts = {r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records}
+    hosts = {
+        r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records
+    }
     results = Results(records, hosts, dict.fromkeys(hosts, measured))
     builds = Builds(records, {})
     return against(build_matrix(results), COUNTERPARTS, builds, all_modes)
 
 
-DESKTOP, SERVER = (study(SHI2016).hosts[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
-# Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training step is forward,
-# gradient by weights and gradient by inputs, the last not for the first layer; a multiply-add is two operations.
+DESKTOP, SERVER = (
+    study(SHI2016).hosts[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3")
+)
+# Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training
+# step is forward, gradient by weights and gradient by inputs, the last not for the first layer; a
+# multiply-add is two operations.
 FIRST, MIDDLE, LAST = 26752 * 2048, 2 * 2048 * 2048, 2048 * 26752
 FCN5_FLOP = 2 * 64 * (3 * (FIRST + MIDDLE + LAST) - FIRST)
 
 
 def paper() -> dict[tuple[str, str, str, int], float]:
-    """Return Table 4's CPU cells as its file has them, by network, framework, machine and threads."""
-    text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
+    """Return Table 4's CPU cells as its file has them, by network, framework, machine and
+    threads."""
+    text = (
+        resources.files("dlbench.reports")
+        .joinpath("data/shi2016_table4.csv")
+        .read_text(encoding="utf-8")
+    )
     return {
         (line["network"], line["framework"], line["platform"], int(line["threads"])): float(seconds)
         for line in csv_of_python.DictReader(text.splitlines())
@@ -85,8 +99,12 @@ def test_figures_by_hand() -> None:
         assert pair.share_now == pytest.approx(FCN5_FLOP / now / 190e9)
         assert pair.share_then[0] == pytest.approx(FCN5_FLOP / then / (2 * cycle * high))
         assert pair.share_then[1] == pytest.approx(FCN5_FLOP / then / (2 * cycle * low))
-        assert pair.per_peak[0] == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * low)))
-        assert pair.per_peak[1] == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * high)))
+        assert pair.per_peak[0] == pytest.approx(
+            (FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * low))
+        )
+        assert pair.per_peak[1] == pytest.approx(
+            (FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * high))
+        )
         assert on(found, machine).ceilings == {2: pytest.approx(190e9)}
 
 
@@ -94,14 +112,21 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
     wide, narrow = {"fcn5": 0.5, "alexnet": 0.4, "lstm32": 0.3}, {"fcn5": 0.9, "alexnet": 0.8}
     records = [
         record
-        for times, build in ((wide, TENSORFLOW), (narrow, {"framework": "caffe", "adapter": "caffe"}))
+        for times, build in (
+            (wide, TENSORFLOW),
+            (narrow, {"framework": "caffe", "adapter": "caffe"}),
+        )
         for name, seconds in times.items()
         for record in launches(seconds, network=name, batch_size=BATCH[name], **build)
     ]
     match = on(found_in(*records), DESKTOP)
     assert set(match.common[1]) == {"fcn5", "alexnet"}
     for mean in match.means:
-        one, two = (p.speedup for p in match.pairs if p.row == mean["row"] and p.at.network in ("fcn5", "alexnet"))
+        one, two = (
+            p.speedup
+            for p in match.pairs
+            if p.row == mean["row"] and p.at.network in ("fcn5", "alexnet")
+        )
         assert mean["common"] == pytest.approx(math.sqrt(one * two))
     caffe_mean, other = sorted(match.means, key=lambda mean: mean["networks"])
     assert caffe_mean["common"] == pytest.approx(caffe_mean["speedup"])
@@ -113,7 +138,10 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
 def test_several_workers_are_not_compared_with_the_paper_s_one_process() -> None:
     of_one = [*launches(0.5, threads=1, **TENSORFLOW), *launches(0.3, threads=2, **TENSORFLOW)]
     of_two = launches(0.1, threads=4, world_size=2, **TENSORFLOW)
-    alone, both = found_in(*of_one), found_in(*of_one, *of_two, *launches(0.1, threads=2, world_size=2, **TENSORFLOW))
+    alone, both = (
+        found_in(*of_one),
+        found_in(*of_one, *of_two, *launches(0.1, threads=2, world_size=2, **TENSORFLOW)),
+    )
     assert [match.pairs for match in both.matches] == [match.pairs for match in alone.matches]
     assert [match.left_out for match in both.matches] == [match.left_out for match in alone.matches]
     assert any("several workers" in note for note in both.notes)
@@ -146,10 +174,17 @@ def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
 ) -> None:
     records = [
         make.record(
-            result=result, network=network, threads=p, adapter=adapter, framework=adapter, batch_size=BATCH[network]
+            result=result,
+            network=network,
+            threads=p,
+            adapter=adapter,
+            framework=adapter,
+            batch_size=BATCH[network],
         )
         for adapter, network, p, status in dict.fromkeys(cells)
-        for result in [make.outcome(requested=p) if status is Status.OK else make.Outcome(status, "a reason")]
+        for result in [
+            make.outcome(requested=p) if status is Status.OK else make.Outcome(status, "a reason")
+        ]
     ]
     found = found_in(*records, cores=cores)
     for match in found.matches:
@@ -178,7 +213,11 @@ def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> N
 
 
 def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
-    records = [*launches(0.5), *launches(0.3, mode="compile"), *launches(0.1, mode="bound", affinity=BOUND)]
+    records = [
+        *launches(0.5),
+        *launches(0.3, mode="compile"),
+        *launches(0.1, mode="bound", affinity=BOUND),
+    ]
     assert [p.now.row.mode for p in on(found_in(*records), DESKTOP).pairs if p.now] == ["compile"]
     every = on(found_in(*records, all_modes=True), DESKTOP)
     assert [p.now.row.mode for p in every.pairs if p.now] == ["compile", "eager"]
@@ -187,7 +226,8 @@ def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
 
 
 def test_what_cannot_have_been_this_network_is_not_compared() -> None:
-    # CNTK's lstm32 took 0.579 s on one core of the desktop: 2.5 times its peak for the network of the specification.
+    # CNTK's lstm32 took 0.579 s on one core of the desktop: 2.5 times its peak for the network of
+    # the specification.
     stands = {**COUNTERPARTS, "cntk": Counterpart("cntk", "CNTK")}
     records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
     match = on(against(make.matrix(*records), stands, Builds(records, {})), DESKTOP)

@@ -1,4 +1,5 @@
-"""Containers: the threads that frameworks take under a quota, whether they see it, their cost and the advice."""
+"""Containers: the threads that frameworks take under a quota, whether they see it, their cost and
+the advice."""
 
 from typing import Any
 
@@ -14,10 +15,17 @@ from dlbench.reports.results.record import Record
 SHOW = exporter("containers", "terminal")
 
 
-def launches(seconds: float, taken: int, threads: int = 0, quota: float = 1.0, **of_cell: Any) -> list[Record]:
-    """Three launches of a framework that takes so many threads, with a quota of which it needs 3 periods in 4."""
+def launches(
+    seconds: float, taken: int, threads: int = 0, quota: float = 1.0, **of_cell: Any
+) -> list[Record]:
+    """Three launches of a framework that takes so many threads, with a quota of which it needs 3
+    periods in 4."""
     wall = 5 * seconds
-    observed = HostObservation(wall, wall, quota=QuotaUse(40, 30, wall, wall)) if quota else HostObservation(wall, wall)
+    observed = (
+        HostObservation(wall, wall, quota=QuotaUse(40, 30, wall, wall))
+        if quota
+        else HostObservation(wall, wall)
+    )
     software = {THREAD_SETTING: f"OMP_NUM_THREADS={threads}"} if threads else {}
     return [
         make.record(
@@ -44,7 +52,12 @@ def found(*several: list[Record]) -> Containers:
 IGNORES = (launches(1.31, 2), launches(1.0, 1, 1), launches(1.3, 2, 2), launches(0.6, 2, quota=0.0))
 HEEDS = tuple(
     launches(seconds, taken, threads, quota, framework="jax", mode="jit")
-    for seconds, taken, threads, quota in ((1.0, 1, 0, 1.0), (1.0, 1, 1, 1.0), (1.3, 2, 2, 1.0), (0.6, 2, 0, 0.0))
+    for seconds, taken, threads, quota in (
+        (1.0, 1, 0, 1.0),
+        (1.0, 1, 1, 1.0),
+        (1.3, 2, 2, 1.0),
+        (0.6, 2, 0, 0.0),
+    )
 )
 
 
@@ -53,7 +66,9 @@ def test_one_that_ignores_the_quota_is_told_what_to_set() -> None:
     assert (row.threads, row.unlimited, row.sees_quota, row.best, row.cpus) == (2, 2, False, 1, 1)
     assert row.throttled == 0.75
     said = advice(row)
-    assert said.startswith("torch eager takes 2 threads under a CPU quota of 1: a step takes 1.31x (")
+    assert said.startswith(
+        "torch eager takes 2 threads under a CPU quota of 1: a step takes 1.31x ("
+    )
     assert said.endswith("as long as with 1. Set OMP_NUM_THREADS=1.")
     assert "takes 1.31x" in headline(found(*IGNORES))[0]
 
@@ -69,7 +84,10 @@ def test_one_that_heeds_it_has_nothing_to_set() -> None:
     ("several", "sees"),
     [
         ((launches(1.0, 1), launches(1.0, 1, quota=0.0)), None),  # one thread always
-        ((launches(1.0, 2, quota=2.0), launches(1.0, 2, quota=0.0)), None),  # as many as the quota gives
+        (
+            (launches(1.0, 2, quota=2.0), launches(1.0, 2, quota=0.0)),
+            None,
+        ),  # as many as the quota gives
         ((launches(1.0, 1),), None),  # unknown without a quota
         ((launches(1.0, 2),), False),
     ],
@@ -86,14 +104,21 @@ def test_what_a_framework_would_do_anyway_does_not_show_that_it_sees_the_quota(
 def test_a_missing_cell_has_its_reason() -> None:
     skipped = [make.hole(Status.SKIPPED, "no control group; run as root", threads=0, cpu_quota=0.5)]
     (row,) = found(skipped).rows
-    assert advice(row) == "torch eager has no time under a CPU quota of 0.5: skip, no control group; run as root."
+    assert (
+        advice(row)
+        == "torch eager has no time under a CPU quota of 0.5: skip, no control group; run as root."
+    )
     assert "skip" in SHOW(found(skipped))
 
 
 def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -> None:
     second = tuple(
         launches(seconds, taken, threads, quota, network="lstm32")
-        for seconds, taken, threads, quota in ((2.62, 2, 0, 1.0), (2.0, 1, 1, 1.0), (2.6, 2, 2, 1.0))
+        for seconds, taken, threads, quota in (
+            (2.62, 2, 0, 1.0),
+            (2.0, 1, 1, 1.0),
+            (2.6, 2, 2, 1.0),
+        )
     )
     content = found(*IGNORES, *second, *HEEDS)
     shown = SHOW(content)
@@ -101,7 +126,12 @@ def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -
     assert shown.count("1.31x") >= 4
     found_data = REPORT.as_data(content)
     rows, (mean,) = found_data["rows"], found_data["means"]
-    assert (mean["framework"], mean["cpu_quota"], mean["networks"], mean["verdict"]) == ("torch", 1.0, 2, "slower")
+    assert (mean["framework"], mean["cpu_quota"], mean["networks"], mean["verdict"]) == (
+        "torch",
+        1.0,
+        2,
+        "slower",
+    )
     assert mean["ratio"]["value"] == pytest.approx(1.31, rel=0.01)
     assert mean["advice"] in " ".join(line.strip() for line in shown.splitlines())
     assert headline(content)[0].endswith(mean["advice"])

@@ -1,4 +1,5 @@
-"""Feeding: the model of the paper, what makes a step longer, and the split of CPUs between threads and a loader."""
+"""Feeding: the model of the paper, what makes a step longer, and the split of CPUs between threads
+and a loader."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,12 +35,16 @@ def test_the_model_gives_the_numbers_of_the_paper() -> None:
 
 
 @given(*[st.floats(1e-6, 1e6)] * 3)
-def test_to_copy_ahead_is_never_slower_and_saves_half_at_most(compute: float, size: float, rate: float) -> None:
+def test_to_copy_ahead_is_never_slower_and_saves_half_at_most(
+    compute: float, size: float, rate: float
+) -> None:
     after, before = one_after_another(compute, size, rate), ahead(compute, size, rate)
     assert compute <= before <= after <= 2 * before * (1 + 1e-9)
 
 
-def cells(seconds: float, placement: str = "resident", waiting: float = 0.0, **of_cell: Any) -> list[Record]:
+def cells(
+    seconds: float, placement: str = "resident", waiting: float = 0.0, **of_cell: Any
+) -> list[Record]:
     """Three launches, whose threads wait for a CPU for this share of the time."""
     seen = make.contention(run_queue_seconds=waiting * 5 * seconds, others_cpu_seconds=0.0)
     return make.changed(make.launches(seconds, placement=placement, **of_cell), contention=seen)
@@ -70,7 +75,9 @@ def test_stall_rates_and_model_of_a_cell() -> None:
     assert (row["minibatch_bytes"], row["link_bytes_per_second"]) == (BYTES, 10 * GIGABYTE)
     assert row["needed_bytes_per_second"] == pytest.approx(BYTES / 0.5, rel=1e-3)
     assert row["model_seconds"] == pytest.approx(0.5 + BYTES / 10 / GIGABYTE, rel=1e-3)
-    assert only(found(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(0.5, rel=1e-3)
+    assert only(found(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(
+        0.5, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +88,13 @@ def test_stall_rates_and_model_of_a_cell() -> None:
         (0.7, "fed", {}, BYTES / 0.15, "link"),
         (0.7, "loader", {}, BYTES / 0.15, "loader"),
         (0.7, "loader", {"loader_workers": 1, "threads": 2, "waiting": 0.5}, 10 * GIGABYTE, "CPUs"),
-        (0.7, "loader", {"loader_workers": 1, "threads": 2, "waiting": 0.05}, 10 * GIGABYTE, "loader"),
+        (
+            0.7,
+            "loader",
+            {"loader_workers": 1, "threads": 2, "waiting": 0.05},
+            10 * GIGABYTE,
+            "loader",
+        ),
         (0.7, "prefetched", {"threads": 2, "waiting": 0.5}, BYTES / 0.15, "CPUs"),
     ],
 )
@@ -97,11 +110,18 @@ def test_noise_is_no_verdict_and_a_missing_resident_cell_none() -> None:
     noisy = [make.record([t] * 5, launch=n, placement="fed") for n, t in enumerate((0.3, 0.5, 0.7))]
     assert only(found(cells(0.5), noisy))["verdict"] == "unclear"
     row = only(found(cells(0.7, "fed")))
-    assert (row["resident_seconds"], row["verdict"], row["stall"], row["model_seconds"]) == (None, "", None, None)
+    assert (row["resident_seconds"], row["verdict"], row["stall"], row["model_seconds"]) == (
+        None,
+        "",
+        None,
+        None,
+    )
 
 
 def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
-    ceilings = DeviceCeilings(to_device_pinned_bytes_per_second=20e9, to_device_pageable_bytes_per_second=5e9)
+    ceilings = DeviceCeilings(
+        to_device_pinned_bytes_per_second=20e9, to_device_pageable_bytes_per_second=5e9
+    )
     several = [*cells(0.001, device="cuda:0"), *cells(0.0025, "pageable", device="cuda:0")]
     row = only(found(make.changed(several, device=DeviceEvidence("a GPU", ceilings=ceilings))))
     assert row["link_bytes_per_second"] == 5e9
@@ -112,9 +132,21 @@ def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
 @pytest.mark.parametrize(
     ("timed", "best", "words"),
     [
-        ([(1.0, 1, 0), (0.8, 2, 0), (0.6, 1, 1), (0.9, 2, 1)], (1, 1), ["1.33x with 2 + 0", "1.50x with 2 + 1"]),
-        ([(1.0, 1, 0), (0.995, 1, 1)], (1, 0), ["use 1 thread and no loader worker", "noise may explain"]),
-        ([(1.0, 1, 1), (0.5, 2, 1)], (1, 1), ["faster, but oversubscribing the CPUs: 2 + 1 (0.500x"]),
+        (
+            [(1.0, 1, 0), (0.8, 2, 0), (0.6, 1, 1), (0.9, 2, 1)],
+            (1, 1),
+            ["1.33x with 2 + 0", "1.50x with 2 + 1"],
+        ),
+        (
+            [(1.0, 1, 0), (0.995, 1, 1)],
+            (1, 0),
+            ["use 1 thread and no loader worker", "noise may explain"],
+        ),
+        (
+            [(1.0, 1, 1), (0.5, 2, 1)],
+            (1, 1),
+            ["faster, but oversubscribing the CPUs: 2 + 1 (0.500x"],
+        ),
         ([(1.0, 1, 1)], (1, 1), ["nothing to compare"]),
         ([(1.0, 2, 1)], (None, None), ["nothing was timed within the 2 CPUs"]),
     ],
@@ -133,9 +165,16 @@ def test_the_best_split_is_within_the_cpus_and_others_cost(
 
 def test_the_page_and_a_missing_cell() -> None:
     refused = [
-        make.hole(Status.UNSUPPORTED, "this adapter keeps the mini-batch resident", placement="fed", mode="loop")
+        make.hole(
+            Status.UNSUPPORTED,
+            "this adapter keeps the mini-batch resident",
+            placement="fed",
+            mode="loop",
+        )
     ]
-    content = found(cells(0.5), cells(0.7, "fed"), loader(0.8, 1, 0), loader(0.8, 1, 0, storage="disk"), refused)
+    content = found(
+        cells(0.5), cells(0.7, "fed"), loader(0.8, 1, 0), loader(0.8, 1, 0, storage="disk"), refused
+    )
     shown = " ".join(SHOW(content).split())
     assert "torch loop, fed: n/a, this adapter keeps the mini-batch resident" in shown
     assert "loader w0, disk" in shown

@@ -24,16 +24,21 @@ from dlbench.reports.results.results import Narrowing, Results
 from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
 
 KIND = Host("kind-1", "EPYC, 4 CPUs", 4, 4, 4.0, cpu_model="EPYC", memory_gib=16)
-CALM = Reading(1e11, 1e10, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, "NumPy 2, 512 x 512", "2026-03-01T12:00:00.000+00:00")
+CALM = Reading(
+    1e11, 1e10, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, "NumPy 2, 512 x 512", "2026-03-01T12:00:00.000+00:00"
+)
 
 
 def records(times, fleet="f1", shared=(), machine=KIND.fingerprint):
-    """Return a run's records for each node; by node and network, seconds of each launch or of three a little apart."""
+    """Return a run's records for each node; by node and network, seconds of each launch or of three
+    a little apart."""
     return [
         replace(each, node=Node(fleet, node, tuple(shared)))
         for node, networks in times.items()
         for network, seconds in networks.items()
-        for each in make.launches(seconds, network=network, machine=machine, run=f"{fleet}-{machine}-{node}")
+        for each in make.launches(
+            seconds, network=network, machine=machine, run=f"{fleet}-{machine}-{node}"
+        )
     ]
 
 
@@ -44,7 +49,8 @@ def found_in(found, readings=None, hosts=None, narrowing=None, **options):
 
     def sentinels(run):
         return [
-            (place, "before", asdict(each)) for place, each in enumerate((readings or {}).get(runs[run].node.name, ()))
+            (place, "before", asdict(each))
+            for place, each in enumerate((readings or {}).get(runs[run].node.name, ()))
         ]
 
     return REPORT.analyse(
@@ -63,23 +69,32 @@ def readings(products, bandwidths, **changes):
     """Return calm readings of these rates, a minute apart."""
     rates = ("gemm_flops_per_second", "bandwidth_bytes_per_second")
     return [
-        replace(CALM, **dict(zip(rates, pair, strict=True)), taken=f"2026-03-01T12:{minute:02}:00.000+00:00", **changes)
+        replace(
+            CALM,
+            **dict(zip(rates, pair, strict=True)),
+            taken=f"2026-03-01T12:{minute:02}:00.000+00:00",
+            **changes,
+        )
         for minute, pair in enumerate(zip(products, bandwidths, strict=True))
     ]
 
 
 def kind(logs):
-    """Return a kind of the log-medians of launches, shape (nodes, benchmarks, launches), nodes named n1, n2, ..."""
+    """Return a kind of the log-medians of launches, shape (nodes, benchmarks, launches), nodes
+    named n1, n2, ..."""
     names = [f"n{place + 1}" for place in range(len(logs))]
     times = {
-        f"benchmark {place}": {name: summarise([[s] for s in each]) for name, each in zip(names, of, strict=True)}
+        f"benchmark {place}": {
+            name: summarise([[s] for s in each]) for name, each in zip(names, of, strict=True)
+        }
         for place, of in enumerate(np.exp(logs.transpose(1, 0, 2)))
     }
     return Kind(KIND, {name: NodeSeen(name) for name in names}, times)
 
 
 def drawn(rng, shape, launch=0.01, node=0.0, slow=1.0):
-    """Return log-medians, shape (nodes, benchmarks, launches): of launches and nodes that deviate; the last is slow."""
+    """Return log-medians, shape (nodes, benchmarks, launches): of launches and nodes that deviate;
+    the last is slow."""
     nodes, benchmarks, _ = shape
     levels = rng.normal(0.0, node, (nodes, 1, 1)) + rng.normal(0.0, 1.0, (1, benchmarks, 1))
     levels[-1] += np.log(slow)
@@ -109,14 +124,22 @@ def by_node(found):
 def ratios(times):
     """Return by node and benchmark the value and ends of every ratio, and by node its verdict."""
     nodes = by_node(found_in(times))
-    each_of = {(name, each.get("network")): each["ratio"] for name, of in nodes.items() for each in (of, *of["on"])}
-    numbers = {(*at, end): ratio[end] for at, ratio in each_of.items() for end in ("value", "low", "high")}
+    each_of = {
+        (name, each.get("network")): each["ratio"]
+        for name, of in nodes.items()
+        for each in (of, *of["on"])
+    }
+    numbers = {
+        (*at, end): ratio[end] for at, ratio in each_of.items() for end in ("value", "low", "high")
+    }
     return numbers, {name: node["verdict"] for name, node in nodes.items()}
 
 
 NAMES = ("n1", "n2", "n3", "n4")
 LAUNCHES = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=3)
-FLEETS = st.fixed_dictionaries(dict.fromkeys(NAMES, st.fixed_dictionaries(dict.fromkeys(("fcn5", "fcn8"), LAUNCHES))))
+FLEETS = st.fixed_dictionaries(
+    dict.fromkeys(NAMES, st.fixed_dictionaries(dict.fromkeys(("fcn5", "fcn8"), LAUNCHES)))
+)
 
 
 @given(FLEETS, st.randoms(use_true_random=False), st.permutations(NAMES), st.floats(0.25, 4.0))
@@ -127,17 +150,24 @@ def test_names_order_and_scale_change_nothing(times, random, names, scale):
     assert ratios(found) == (numbers, verdicts)
     renamed, said = ratios(records({called[name]: times[name] for name in NAMES}))
     assert {name: said[called[name]] for name in NAMES} == verdicts
-    assert {at: renamed[called[at[0]], *at[1:]] for at in numbers} == pytest.approx(numbers, rel=1e-6)
+    assert {at: renamed[called[at[0]], *at[1:]] for at in numbers} == pytest.approx(
+        numbers, rel=1e-6
+    )
     scaled = {name: {net: [scale * t for t in of[net]] for net in of} for name, of in times.items()}
     assert ratios(records(scaled))[0] == pytest.approx(numbers, rel=1e-5)
 
 
 def test_the_slow_node_is_named_with_its_ratio_and_on_what():
-    rates = {n: readings([1e11, 1.01e11, 0.99e11, 1e11], [1e10, 1.01e10, 0.99e10, 1e10]) for n in SLOW}
+    rates = {
+        n: readings([1e11, 1.01e11, 0.99e11, 1e11], [1e10, 1.01e10, 0.99e10, 1e10]) for n in SLOW
+    }
     rates["n3"] = readings([1e11, 1.01e11, 0.99e11, 1e11], [5e9, 5.05e9, 4.95e9, 5e9])
     found = found_in(records(SLOW), rates)
     (line,) = REPORT.headline(found)
-    assert re.match(r"n3 is slow: 1\.36x 1\.\d+-1\.\d+ the time of the 5 other nodes of its kind \(geometric", line)
+    assert re.match(
+        r"n3 is slow: 1\.36x 1\.\d+-1\.\d+ the time of the 5 other nodes of its kind \(geometric",
+        line,
+    )
     assert line.endswith("(geometric mean of 4 benchmarks); most on memory bandwidth, 2.00x.")
     text = shown(found)
     assert max(map(len, text.splitlines())) <= 80
@@ -170,31 +200,47 @@ def test_a_shared_or_disturbed_node_is_marked_and_that_may_be_why():
 
 def test_readings_that_others_disturbed_and_repeated_ones_do_not_count():
     calm = readings([1e11, 1.01e11, 0.99e11], [1e10, 1.01e10, 0.99e10])
-    slowed = replace(CALM, bandwidth_bytes_per_second=1e9, others_cpus=2.0, taken="2026-03-01T13:00:00.000+00:00")
+    slowed = replace(
+        CALM, bandwidth_bytes_per_second=1e9, others_cpus=2.0, taken="2026-03-01T13:00:00.000+00:00"
+    )
     found = found_in(records(SAME), {name: [*calm, calm[-1], slowed] for name in SAME})
     assert {each["readings"] for each in by_node(found).values()} == {3}
     assert REPORT.headline(found) == [NOTHING]
-    # Of another library the rates do not compare; and who asks for a network asks for no speed of the machine.
+    # Of another library the rates do not compare; and who asks for a network asks for no speed of
+    # the machine.
     other = {**dict.fromkeys(SAME, calm), "n6": [replace(each, method="NumPy 3") for each in calm]}
-    assert "n6 is not compared on 2 benchmarks" in " ".join(shown(found_in(records(SAME), other)).split())
-    narrowed = found_in(records(SAME), dict.fromkeys(SAME, calm), narrowing=Narrowing(axes={"network": "fcn5"}))
-    assert {tuple(on["network"] for on in each["on"]) for each in by_node(narrowed).values()} == {("fcn5",)}
+    assert "n6 is not compared on 2 benchmarks" in " ".join(
+        shown(found_in(records(SAME), other)).split()
+    )
+    narrowed = found_in(
+        records(SAME), dict.fromkeys(SAME, calm), narrowing=Narrowing(axes={"network": "fcn5"})
+    )
+    assert {tuple(on["network"] for on in each["on"]) for each in by_node(narrowed).values()} == {
+        ("fcn5",)
+    }
 
 
 def test_what_is_missing_is_said():
     times = {**SAME, "n2": {"fcn5": 1.0}}
     found = [
-        replace(each, environment="other") if (each.node.name, each.cell.network) == ("n4", "fcn8") else each
+        replace(each, environment="other")
+        if (each.node.name, each.cell.network) == ("n4", "fcn8")
+        else each
         for each in records(times)
     ]
     found += [
-        replace(make.hole(Status.CRASHED, "signal 11", run="r9", machine=KIND.fingerprint), node=Node("f1", "n9"))
+        replace(
+            make.hole(Status.CRASHED, "signal 11", run="r9", machine=KIND.fingerprint),
+            node=Node("f1", "n9"),
+        )
     ]
     found += records({"x1": {"fcn5": 1.0}}, machine="kind-2")
     wrong = make.outcome(parity=make.parity("disagrees", "wrong"))
     found += [replace(each, outcome=wrong) for each in records({"n8": {"fcn5": 1.0}})]
     other = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
-    lines = REPORT.as_data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))["missing"]
+    lines = REPORT.as_data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))[
+        "missing"
+    ]
     fcn8 = "1 benchmark (fcn8, mini-batch 64, torch eager, 1 thread)"
     assert lines == [
         "n8 has no result that counts (3 parity failed).",
@@ -256,8 +302,12 @@ def test_alike_nodes_raise_few_false_alarms_and_intervals_cover_what_they_say(sh
         noise = rng.normal(0.0, 0.03, shape)
         noise[0] *= noisy
         families = judged(logs + noise)
-        alarms.append([any(each.p_adjusted < SIGNIFICANCE for each in family) for family in families])
-        covered.append([np.mean([r.ratio.low <= 1 <= r.ratio.high for r in family]) for family in families])
+        alarms.append(
+            [any(each.p_adjusted < SIGNIFICANCE for each in family) for family in families]
+        )
+        covered.append(
+            [np.mean([r.ratio.low <= 1 <= r.ratio.high for r in family]) for family in families]
+        )
     most = binom.ppf(0.999, ROUNDS, SIGNIFICANCE)
     assert np.sum(alarms, axis=0).max() <= most
     for share in np.mean(covered, axis=0):
@@ -299,7 +349,9 @@ def test_a_node_slow_on_one_benchmark_only_is_named_there():
     logs = drawn(np.random.default_rng(SEED), (6, 12, 4))
     logs[2, 7] += math.log(1.15)
     on, means = judged(logs)
-    assert [(each.node.name, each.benchmark) for each in on if each.verdict == "slow"] == [("n3", "benchmark 7")]
+    assert [(each.node.name, each.benchmark) for each in on if each.verdict == "slow"] == [
+        ("n3", "benchmark 7")
+    ]
     assert "slow" not in {each.verdict for each in means}
 
 

@@ -1,4 +1,5 @@
-"""`dlbench report precisions`: the ratio of each precision to float32, by an independent computation."""
+"""`dlbench report precisions`: the ratio of each precision to float32, by an independent
+computation."""
 
 import math
 from statistics import geometric_mean
@@ -23,7 +24,9 @@ def measured(**axes):
 
 
 def test_each_row_is_compared_with_itself_in_float32():
-    (pair,) = of([*measured(threads=2), *make.launches(FLOAT32, precision="bfloat16", threads=4)]).rows
+    (pair,) = of(
+        [*measured(threads=2), *make.launches(FLOAT32, precision="bfloat16", threads=4)]
+    ).rows
     assert (pair.cell.cell.precision, pair.other.cell.precision) == ("bfloat16", "float32")
     assert pair.ratio.value == pytest.approx(geometric_mean(BFLOAT16) / geometric_mean(FLOAT32))
     assert pair.verdict == "faster"

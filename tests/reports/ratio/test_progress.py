@@ -1,4 +1,5 @@
-"""From the oldest framework to the newest: order, ratios and means against independent computations."""
+"""From the oldest framework to the newest: order, ratios and means against independent
+computations."""
 
 import math
 import random
@@ -68,12 +69,21 @@ NEW = launches([0.5, 0.52, 0.49], "torch", "2.13.0+cpu")
 
 
 def test_the_date_in_the_record_of_a_release_counts() -> None:
-    old, new = launches(1.0, "jax-0.9.2", "0.9.2", "jax", "2026-03-18"), launches(1.0, "jax-0.10.2", "0.10.2", "jax")
+    old, new = (
+        launches(1.0, "jax-0.9.2", "0.9.2", "jax", "2026-03-18"),
+        launches(1.0, "jax-0.10.2", "0.10.2", "jax"),
+    )
     dated = launches(1.0, "jax-0.11.2", "0.11.2", "jax", "2026-09-17")
-    assert names(only(progress_of([*new, *dated, *old]))) == ["jax-0.9.2", "jax-0.11.2", "jax-0.10.2"]
+    assert names(only(progress_of([*new, *dated, *old]))) == [
+        "jax-0.9.2",
+        "jax-0.11.2",
+        "jax-0.10.2",
+    ]
 
 
-def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> None:
+def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> (
+    None
+):
     records = [*NEW, *launches(0.9, "mine", "0.1", adapter="own"), *OLD, *MIDDLE]
     for seed in range(5):
         random.Random(seed).shuffle(records)
@@ -87,16 +97,30 @@ def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order
 def test_where_the_oldest_has_no_number_the_next_one_takes_its_place() -> None:
     holes = [make.hole(Status.CRASHED, "signal 11", framework="caffe", adapter="caffe", mode="m")]
     ranking = only(progress_of([*holes, *MIDDLE, *NEW]))
-    assert [(s.cell.row.framework, s.oldest) for s in ranking] == [("mxnet", True), ("torch", False), ("caffe", False)]
+    assert [(s.cell.row.framework, s.oldest) for s in ranking] == [
+        ("mxnet", True),
+        ("torch", False),
+        ("caffe", False),
+    ]
     disagrees = make.parity("disagrees", "update error 0.4")
     failed = make.outcome(parity=disagrees)._replace(status=Status.PARITY_FAILED)
-    wrong = [make.record(result=failed, framework="caffe", adapter="caffe", mode="m", launch=n) for n in range(3)]
+    wrong = [
+        make.record(result=failed, framework="caffe", adapter="caffe", mode="m", launch=n)
+        for n in range(3)
+    ]
     ranking = only(progress_of([*wrong, *MIDDLE]))
-    assert [standing.oldest for standing in ranking if standing.cell.row.framework == "mxnet"] == [True]
+    assert [standing.oldest for standing in ranking if standing.cell.row.framework == "mxnet"] == [
+        True
+    ]
 
 
 def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> None:
-    records = [*OLD, *launches(1.5, mode="fast"), *NEW, *launches(0.4, "torch", "2.13.0", mode="compile")]
+    records = [
+        *OLD,
+        *launches(1.5, mode="fast"),
+        *NEW,
+        *launches(0.4, "torch", "2.13.0", mode="compile"),
+    ]
     best = only(progress_of(records))
     assert [(s.cell.row.mode, s.modes) for s in best] == [("fast", 2), ("compile", 2)]
     every = only(progress_of(records, all_modes=True))
@@ -127,7 +151,13 @@ def test_release_dates_of_versions(adapter: str, version: str, when: date | None
 
 def test_a_named_build_takes_its_date_from_its_adapter_and_a_crash_takes_no_version_away() -> None:
     crashed = make.hole(
-        Status.CRASHED, "signal 11", framework="torch-old", adapter="pytorch", mode="m", minutes=9, network="fcn8"
+        Status.CRASHED,
+        "signal 11",
+        framework="torch-old",
+        adapter="pytorch",
+        mode="m",
+        minutes=9,
+        network="fcn8",
     )
     records = [*launches(1.0, "torch-old", "2.13.0+cpu", adapter="pytorch"), crashed]
     found = progress_of(records)
@@ -178,7 +208,9 @@ def test_the_interval_of_the_mean_covers_the_truth() -> None:
             old, new = (np.exp(rng.normal(math.log(t), 0.03, size=3)) for t in (truth, 1.0))
             pairs.append((summarise([[t] for t in old]), summarise([[t] for t in new])))
         truth = scipy.stats.gmean(truths)
-        for place, mean in enumerate((mean_of_pairs(pairs), geometric_mean([ratio(*pair) for pair in pairs]))):
+        for place, mean in enumerate(
+            (mean_of_pairs(pairs), geometric_mean([ratio(*pair) for pair in pairs]))
+        ):
             assert mean.low is not None
             assert mean.high is not None
             covered += place == 0 and mean.low <= truth <= mean.high
@@ -189,7 +221,9 @@ def test_the_interval_of_the_mean_covers_the_truth() -> None:
 
 
 def test_null_computes_nothing_and_is_no_progress() -> None:
-    nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"})
+    nothing = make.outcome(
+        parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"}
+    )
     null = make.record(result=nothing, framework="null", adapter="null", mode="null")
     ranking = only(progress_of([*OLD, null]))
     assert [(s.cell.row.framework, s.speedup) for s in ranking if not s.oldest] == [("null", None)]
@@ -203,4 +237,6 @@ def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
         TUNED: ["caffe", "torch"],
         INSTALLED: ["caffe", "torch"],
     }
-    assert [ranking[0].place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
+    assert [ranking[0].place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [
+        INSTALLED
+    ]

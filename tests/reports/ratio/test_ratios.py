@@ -1,4 +1,5 @@
-"""The fastest row, framework against framework and machine against machine, of records whose truth is known."""
+"""The fastest row, framework against framework and machine against machine, of records whose truth
+is known."""
 
 import math
 from dataclasses import replace
@@ -33,7 +34,11 @@ def matrix_of(records, hosts=None):
 
 def row(framework, times, **of_cell):
     """Return launches of these seconds, by network."""
-    return [r for name, t in times.items() for r in make.launches(t, network=name, framework=framework, **of_cell)]
+    return [
+        r
+        for name, t in times.items()
+        for r in make.launches(t, network=name, framework=framework, **of_cell)
+    ]
 
 
 def two_machines(one, two):
@@ -76,14 +81,22 @@ def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
     records = in_groups({"torch": 0.020, "mxnet": 0.021, "jax": 0.040}, levels)
     matrix = matrix_of(records)
     leader = leader_of(records)
-    assert (leader.first.row.framework, leader.next.row.framework, leader.outcome) == ("torch", "mxnet", fastest.CLEAR)
+    assert (leader.first.row.framework, leader.next.row.framework, leader.outcome) == (
+        "torch",
+        "mxnet",
+        fastest.CLEAR,
+    )
     assert leader.ratio.low > 1.04
     assert leader.ratio.high < 1.06
     assert [cell.row.framework for cell in matrix.cells.values() if cell.best] == ["torch"]
-    one, other = (cell.timed for cell in matrix.cells.values() if cell.row.framework in ("torch", "mxnet"))
+    one, other = (
+        cell.timed for cell in matrix.cells.values() if cell.row.framework in ("torch", "mxnet")
+    )
     assert max(one.high / one.low, other.high / other.low) > 1.5
     # What is shown agrees: the quotient of the seconds is the ratio.
-    assert leader.next.timed.median / leader.first.timed.median == pytest.approx(leader.ratio.value, rel=1e-6)
+    assert leader.next.timed.median / leader.first.timed.median == pytest.approx(
+        leader.ratio.value, rel=1e-6
+    )
     # Run sequentially, the same launches decide nothing.
     alone = leader_of([replace(record, group="") for record in records])
     assert alone.outcome == fastest.UNDECIDED
@@ -107,13 +120,21 @@ LEADERS = {
         fastest.UNDECIDED,
     ),
     "a tie": (
-        [*make.launches(1.0, 0.002), *mxnet(1.005, spread=0.002), *make.launches(2.0, framework="jax")],
+        [
+            *make.launches(1.0, 0.002),
+            *mxnet(1.005, spread=0.002),
+            *make.launches(2.0, framework="jax"),
+        ],
         ["mxnet"],
         "jax",
         fastest.TIE,
     ),
     "a tie, and a third that may be faster": (
-        [*make.launches(1.0, 0.002), *mxnet(1.005, spread=0.002), *make.launches(1.05, 0.1, framework="jax")],
+        [
+            *make.launches(1.0, 0.002),
+            *mxnet(1.005, spread=0.002),
+            *make.launches(1.05, 0.1, framework="jax"),
+        ],
         ["mxnet", "jax"],
         "mxnet",
         fastest.UNDECIDED,
@@ -145,28 +166,52 @@ def test_leaders(records, ties, following, outcome):
     leader = leader_of(records)
     assert leader.first.row.framework == "torch"
     assert [each.row.framework for each in leader.ties] == ties
-    assert (leader.next.row.framework if leader.next else None, leader.outcome) == (following, outcome)
+    assert (leader.next.row.framework if leader.next else None, leader.outcome) == (
+        following,
+        outcome,
+    )
     headline = " ".join(fastest.REPORT.headline(fastest.fastest(matrix_of(records))))
     assert (headline == "") == (following is None)
-    said = {fastest.CLEAR: "clearly the fastest", fastest.TIE: "a tie", fastest.UNDECIDED: "undecided"}
-    assert [each for each, words in said.items() if words in headline] == [outcome] * (following is not None)
+    said = {
+        fastest.CLEAR: "clearly the fastest",
+        fastest.TIE: "a tie",
+        fastest.UNDECIDED: "undecided",
+    }
+    assert [each for each, words in said.items() if words in headline] == [outcome] * (
+        following is not None
+    )
     assert leader.launches is None or outcome == fastest.UNDECIDED
 
 
 def test_wrong_mathematics_and_more_threads_than_asked_never_lead():
     wrong = make.outcome([0.1] * 3, parity=make.parity("disagrees", "no"))
     greedy = make.outcome([0.1] * 3, threads=make.threads(1, 0.3, cpu_per_wall=2.0, says=2))
-    records = [*make.launches(1.0), make.record(framework="a", result=wrong), make.record(framework="b", result=greedy)]
+    records = [
+        *make.launches(1.0),
+        make.record(framework="a", result=wrong),
+        make.record(framework="b", result=greedy),
+    ]
     assert leader_of(records).first.row.framework == "torch"
 
 
-@given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=4), st.integers(0, 5), st.floats(0.001, 1000.0))
+@given(
+    st.lists(st.floats(0.5, 2.0), min_size=2, max_size=4),
+    st.integers(0, 5),
+    st.floats(0.001, 1000.0),
+)
 def test_leaders_agree_with_the_stars_and_a_change_of_scale_changes_no_ratio(factors, seed, scale):
     noise = np.random.default_rng(seed).normal(0, 0.05, (len(factors), 3))
 
     def made(by):
-        times = [[by * factor * math.exp(each) for each in row] for factor, row in zip(factors, noise, strict=True)]
-        return [r for name, t in zip(NAMES, times, strict=False) for r in make.launches(t, framework=name)]
+        times = [
+            [by * factor * math.exp(each) for each in row]
+            for factor, row in zip(factors, noise, strict=True)
+        ]
+        return [
+            r
+            for name, t in zip(NAMES, times, strict=False)
+            for r in make.launches(t, framework=name)
+        ]
 
     leader = leader_of(made(1.0))
     stars = {cell.row for cell in matrix_of(made(1.0)).cells.values() if cell.best}
@@ -186,7 +231,9 @@ def standing(records, framework):
 def test_a_row_slower_by_one_factor_everywhere_has_that_mean(times, factor):
     base = dict(zip(NETWORKS, times, strict=True))
     slower = row("mxnet", {name: t * factor for name, t in base.items()})
-    reference, mxnet = standing([*row("torch", base, threads=2), *row("torch", base), *slower], "mxnet")
+    reference, mxnet = standing(
+        [*row("torch", base, threads=2), *row("torch", base), *slower], "mxnet"
+    )
     assert reference == "torch"  # the most cells
     assert mxnet.ratio.value == pytest.approx(factor, rel=1e-4)
     _, same = standing([*row("torch", base), *row("a", base)], "a")
@@ -225,7 +272,9 @@ def test_a_headline_of_frameworks_only_where_noise_does_not_explain_it():
 
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=3))
 def test_swapping_machines_inverts_the_ratio(times):
-    one, two = ({name: pair[side] for name, pair in zip(NETWORKS, times, strict=True)} for side in (0, 1))
+    one, two = (
+        {name: pair[side] for name, pair in zip(NETWORKS, times, strict=True)} for side in (0, 1)
+    )
     there, back = pairs_of(two_machines(one, two)), pairs_of(two_machines(two, one))
     for found, turned in zip(there, back, strict=True):
         assert found.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
@@ -250,7 +299,10 @@ def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
     found = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
     assert [pair.cell.group.network for pair in pairs_of(found)] == ["fcn5"]
-    assert "In 1 of 1 the framework's build differs too" in machines.REPORT.page(found, ReportOptions()).before[0]
+    assert (
+        "In 1 of 1 the framework's build differs too"
+        in machines.REPORT.page(found, ReportOptions()).before[0]
+    )
 
 
 EMPTY = {
@@ -277,15 +329,25 @@ def test_a_report_with_nothing_to_compare_says_so(report, records, words):
 
 def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
     both = {"fcn5": 1.0, "fcn8": 1.0}
-    records = [*row("torch", both), *row("torch", both, threads=2), *row("jax", both), *row("jax", both, threads=2)]
+    records = [
+        *row("torch", both),
+        *row("torch", both, threads=2),
+        *row("jax", both),
+        *row("jax", both, threads=2),
+    ]
     of_frameworks = frameworks.frameworks(matrix_of(records))
     first, second = (
-        frameworks.REPORT.draw(of_frameworks, tmp_path / name, ReportOptions())[0] for name in ("a.svg", "b.svg")
+        frameworks.REPORT.draw(of_frameworks, tmp_path / name, ReportOptions())[0]
+        for name in ("a.svg", "b.svg")
     )
     assert {"torch eager", "1", "2", "threads"} <= set(texts(first))
     assert first.read_bytes() == second.read_bytes()
-    (of_machines,) = machines.REPORT.draw(two_machines(both, both), tmp_path / "m.svg", ReportOptions())
-    assert {"beta against alpha", "fcn5, mini-batch 64", "fcn8, mini-batch 64"} <= set(texts(of_machines))
+    (of_machines,) = machines.REPORT.draw(
+        two_machines(both, both), tmp_path / "m.svg", ReportOptions()
+    )
+    assert {"beta against alpha", "fcn5, mini-batch 64", "fcn8, mini-batch 64"} <= set(
+        texts(of_machines)
+    )
 
 
 def test_verdicts_from_single_launches_are_adjusted_for_their_number() -> None:
@@ -293,5 +355,9 @@ def test_verdicts_from_single_launches_are_adjusted_for_their_number() -> None:
     fast, slow = sorted(matrix_of(records).cells.values(), key=lambda each: each.cell.threads)
     pair = pair_of(slow, fast)
     assert pair is not None
-    assert [each.verdict for each in with_verdicts([pair])] == [SLOWER]  # at launches that deviate by 5 %
-    assert {(each.verdict, each.p_value) for each in with_verdicts([pair] * 100)} == {(UNKNOWN, None)}
+    assert [each.verdict for each in with_verdicts([pair])] == [
+        SLOWER
+    ]  # at launches that deviate by 5 %
+    assert {(each.verdict, each.p_value) for each in with_verdicts([pair] * 100)} == {
+        (UNKNOWN, None)
+    }

@@ -1,4 +1,5 @@
-"""Releases in their order: each against the one before it, changes beyond noise, and what else changed."""
+"""Releases in their order: each against the one before it, changes beyond noise, and what else
+changed."""
 
 import itertools
 import json
@@ -36,7 +37,13 @@ def launches(
         "distributions": {"jax": version, "jaxlib": version, "numpy": "2.0.0", **(packages or {})},
         RELEASED: "2024-05-06",
     }
-    of_cell = {"framework": f"jax-{version}", "adapter": "jax", "mode": "jit", "network": "lstm32", **more}
+    of_cell = {
+        "framework": f"jax-{version}",
+        "adapter": "jax",
+        "mode": "jit",
+        "network": "lstm32",
+        **more,
+    }
     return make.changed(make.launches(seconds, environment=version, **of_cell), software=software)
 
 
@@ -49,13 +56,17 @@ def found(*several: list[Record], order: Sequence[str] = (), run: str = "run-1")
 
 
 def around(level: float, spread: float = 0.01) -> list[float]:
-    return [level * factor for factor in (1 - spread, 1.0, 1 + spread, 1 - spread / 2, 1 + spread / 2)]
+    return [
+        level * factor for factor in (1 - spread, 1.0, 1 + spread, 1 - spread / 2, 1 + spread / 2)
+    ]
 
 
 @given(st.lists(st.sampled_from([0.8, 1.0, 1.25]), min_size=2, max_size=9))
 @examples(20)
 def test_a_change_is_marked_where_the_level_changes_and_nowhere_else(levels: list[float]) -> None:
-    points = found(*(launches(f"0.{place}", around(level)) for place, level in enumerate(levels))).rows
+    points = found(
+        *(launches(f"0.{place}", around(level)) for place, level in enumerate(levels))
+    ).rows
     steps = [later / earlier for earlier, later in itertools.pairwise(levels)]
     wanted = ["" if step == 1 else "slower" if step > 1 else "faster" for step in steps]
     assert [point.change for point in points] == ["", *wanted]
@@ -71,14 +82,21 @@ def test_of_releases_that_are_alike_few_series_have_a_change_at_all() -> None:
     false = 0
     for _ in range(60):
         seconds = np.exp(random.normal(0, 0.03, (9, 5)))
-        points = found(*(launches(f"0.{place}", each.tolist()) for place, each in enumerate(seconds))).rows
+        points = found(
+            *(launches(f"0.{place}", each.tolist()) for place, each in enumerate(seconds))
+        ).rows
         false += any(point.change for point in points)
     assert false <= 7  # expected 3 at most; more than 7 in 1 of 80 experiments
 
 
 def test_the_order_is_that_of_the_plan_and_a_hole_is_stepped_over() -> None:
     hole = make.hole(
-        Status.SKIPPED, "its index is away", framework="jax-0.10.0", adapter="jax", mode="jit", network="lstm32"
+        Status.SKIPPED,
+        "its index is away",
+        framework="jax-0.10.0",
+        adapter="jax",
+        mode="jit",
+        network="lstm32",
     )
     old, new = launches("0.9.1", around(1.0)), launches("0.11.0", around(1.3))
     shown = found(new, [hole], old, order=("0.9.1", "0.10.0", "0.11.0"))
@@ -113,9 +131,15 @@ def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_relea
     newer = [launches(version, around(2.0), run="run-1", minutes=60) for version in ("0.1", "0.2")]
     records = [record for each in older + newer for record in each]
     plan = tuple(dict.fromkeys(record.cell for record in records))
-    runs = [make.run(id="run-0", plan=plan, purpose=RELEASES), make.run(id="run-1", plan=plan, purpose=RELEASES)]
+    runs = [
+        make.run(id="run-0", plan=plan, purpose=RELEASES),
+        make.run(id="run-1", plan=plan, purpose=RELEASES),
+    ]
     counting = make.matrix(*(record for each in newer for record in each))
-    assert [point.cell.run for point in releases(counting, records, runs).rows] == ["run-1", "run-1"]
+    assert [point.cell.run for point in releases(counting, records, runs).rows] == [
+        "run-1",
+        "run-1",
+    ]
     assert releases(counting, records, [make.run(id="run-1", plan=plan)]).rows == ()
 
 
@@ -142,17 +166,27 @@ def test_a_release_that_computes_something_else_is_named_so_and_not_called_faste
     assert "0.2.1 computes something else than 0.1.1;" in line
     assert "faster" not in line
     said = " ".join(FORMATS["terminal"](shown).split())
-    assert "than 0.1.1 (loss of step 2 1.9856 instead of 1.97, off by 7.9e-03 (tolerance 1e-03))" in said
+    assert (
+        "than 0.1.1 (loss of step 2 1.9856 instead of 1.97, off by 7.9e-03 (tolerance 1e-03))"
+        in said
+    )
     row = json.loads(FORMATS["json"](shown))["rows"][1]
     assert row["change"] == "different"
     assert row["loss_difference"]["candidate"] == 1.9856
 
 
 def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:
-    shown = found(*(launches(f"0.{place}.12", around(level)) for place, level in enumerate((1.0, 1.0, 1.2, 0.9))))
+    shown = found(
+        *(
+            launches(f"0.{place}.12", around(level))
+            for place, level in enumerate((1.0, 1.0, 1.2, 0.9))
+        )
+    )
     lines = FORMATS["terminal"](shown).splitlines()
     assert max(map(len, lines)) <= 80
-    assert sum("to the first" in line for line in lines) == 2  # the table is in one part; the legend
+    assert (
+        sum("to the first" in line for line in lines) == 2
+    )  # the table is in one part; the legend
     (line,) = headline(shown)
     assert "0.2.12 is slower (1.20x" in line
     assert "0.3.12 is faster (0.750x" in line
@@ -177,15 +211,22 @@ def test_a_noisy_series_names_its_largest_step_that_is_not_decided() -> None:
         launches("0.9.0", [9.0e-3, 9.9e-3, 8.4e-3]),
     )
     assert not any(point.change for point in shown.rows)
-    assert [(point.name, point.before) for point in largest_undecided(shown)] == [("0.8.0", "0.7.2")]
+    assert [(point.name, point.before) for point in largest_undecided(shown)] == [
+        ("0.8.0", "0.7.2")
+    ]
     (line,) = headline(shown)
-    assert "no release differs clearly from the one before it; the largest step that is not decided: 0.8.0" in line
+    assert (
+        "no release differs clearly from the one before it; the largest step that is not decided: "
+        "0.8.0" in line
+    )
     assert "the time of 0.7.2" in line
 
 
 def test_no_step_is_undecided_where_a_clear_one_is_larger_or_all_are_the_same() -> None:
     noisy = [1.7, 2.2, 1.9]
-    clear = found(launches("0.1", around(1.0)), launches("0.2", around(2.0)), launches("0.3", noisy))
+    clear = found(
+        launches("0.1", around(1.0)), launches("0.2", around(2.0)), launches("0.3", noisy)
+    )
     assert [point.change for point in clear.rows] == ["", "slower", ""]
     assert largest_undecided(clear) == []
     same = found(launches("0.1", around(1.0, 0.001)), launches("0.2", around(1.001, 0.001)))

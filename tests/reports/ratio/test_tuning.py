@@ -34,14 +34,17 @@ NAMES = ("alpha", "beta", "gamma")
 
 def record(seconds, names, **changes):
     """Return a record whose row has settings of these names."""
-    (made,) = make.changed([make.record([seconds] * 3, **changes)], software={tuning.TUNABLE: list(names)})
+    (made,) = make.changed(
+        [make.record([seconds] * 3, **changes)], software={tuning.TUNABLE: list(names)}
+    )
     return made
 
 
 def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
     """Return records of `tuning.each`, whose settings multiply the seconds by what they are worth.
 
-    Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the beginning.
+    Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the
+    beginning.
     """
     random = np.random.default_rng(seed)
     made = []
@@ -73,7 +76,9 @@ def test_a_drift_of_the_machine_is_in_no_ratio(factors):
 
 def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_other():
     made = [
-        record(0.5 if tuning.in_force(word, NAMES[:2]) else 1.0, NAMES[:2], launch=block, tuning=word)
+        record(
+            0.5 if tuning.in_force(word, NAMES[:2]) else 1.0, NAMES[:2], launch=block, tuning=word
+        )
         for block in range(6)
         for word in tuning.each(NAMES[:2])
     ]
@@ -86,7 +91,9 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
 def test_over_networks_each_counts_once_however_often_it_was_measured():
     ratios = {"fcn5": [0.5], "fcn8": [0.6], "alexnet": [0.9, 0.7], "lstm32": [0.8]}
     made = [
-        record(seconds, ["alpha"], network=network, threads=place, batch_size=16 * place, tuning=word)
+        record(
+            seconds, ["alpha"], network=network, threads=place, batch_size=16 * place, tuning=word
+        )
         for network, of_network in ratios.items()
         for place, ratio in enumerate(of_network, 1)
         for word, seconds in ((INSTALLED, 1.0), (TUNED, ratio))
@@ -95,7 +102,9 @@ def test_over_networks_each_counts_once_however_often_it_was_measured():
     logs = np.log([0.5, 0.6, math.sqrt(0.9 * 0.7), 0.8])
     low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
     assert networks == 4
-    assert (ratio.value, ratio.low, ratio.high) == pytest.approx(tuple(np.exp([logs.mean(), low, high])))
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx(
+        tuple(np.exp([logs.mean(), low, high]))
+    )
     assert over_networks(worth_of_settings(made[:2], {}).worths) == []
     ((_, _, ratio, _),) = over_networks(worth_of_settings(made[:4], {}).worths)
     assert (ratio.low, verdict(ratio)) == (None, NOT_TESTED)
@@ -114,13 +123,21 @@ def test_a_launch_setting_is_compared_with_the_same_without_it():
         record(seconds, names, launch=block, tuning=word, framework=framework)
         for block in range(6)
         for framework, names, times in (
-            ("torch", ["alpha"], {INSTALLED: 2.0, "installed+jemalloc": 1.6, TUNED: 1.0, "tuned+jemalloc": 0.9}),
+            (
+                "torch",
+                ["alpha"],
+                {INSTALLED: 2.0, "installed+jemalloc": 1.6, TUNED: 1.0, "tuned+jemalloc": 0.9},
+            ),
             ("jax", [], {TUNED: 1.0, "tuned+jemalloc": 1.2}),
             ("mxnet", [], {TUNED: 1.0}),
         )
         for word, seconds in times.items()
     ]
-    found = {(each.cell.framework, each.setting): each for each in worth_of_settings(made, {}).worths if each.setting}
+    found = {
+        (each.cell.framework, each.setting): each
+        for each in worth_of_settings(made, {}).worths
+        if each.setting
+    }
     assert set(found) == {("torch", "alpha"), ("torch", "jemalloc"), ("jax", "jemalloc")}
     assert found["torch", "jemalloc"].alone.ratio == pytest.approx(0.8)
     assert found["torch", "jemalloc"].among.ratio == pytest.approx(0.9)
@@ -141,19 +158,28 @@ def test_the_report_says_what_helps_and_what_hurts():
     rows = list(REPORT.as_rows(found).lines)
     assert [each["setting"] for each in rows] == [None, *NAMES]
     assert [each["verdict"] for each in rows[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
-    assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
+    assert (
+        "dlbench run tuning"
+        in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
+    )
 
 
 def reported(**several):
-    """Return the worth of all settings together, and of each, by runs of these records an hour apart."""
+    """Return the worth of all settings together, and of each, by runs of these records an hour
+    apart."""
     runs, records = {}, {}
     for hour, (name, made) in enumerate(several.items()):
-        started, plan = make.START + timedelta(hours=hour), tuple(dict.fromkeys(each.cell for each in made))
+        started, plan = (
+            make.START + timedelta(hours=hour),
+            tuple(dict.fromkeys(each.cell for each in made)),
+        )
         runs[name] = make.run(id=name, started=started, plan=plan)
         records[name] = tuple(replace(each, run=name, started=started) for each in made)
     hosts = {make.MACHINE: read_host(make.MACHINE, None)}
     source = Source(
-        Results, lambda: [(run, 1) for run in runs.values()], of_run=lambda run: Results(records[run], hosts)
+        Results,
+        lambda: [(run, 1) for run in runs.values()],
+        of_run=lambda run: Results(records[run], hosts),
     )
     together, *each = REPORT.analyse(source).worths
     return together, each
@@ -168,8 +194,15 @@ def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away():
 
 
 def test_of_each_comparison_the_newest_run_counts_that_has_an_interval():
-    whole, short = records_of(dict.fromkeys(NAMES, 0.9)), records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
-    newer = [each for each in records_of(dict.fromkeys(NAMES, 0.8)) if each.cell.tuning in (INSTALLED, TUNED)]
+    whole, short = (
+        records_of(dict.fromkeys(NAMES, 0.9)),
+        records_of(dict.fromkeys(NAMES, 0.5), pairs=2),
+    )
+    newer = [
+        each
+        for each in records_of(dict.fromkeys(NAMES, 0.8))
+        if each.cell.tuning in (INSTALLED, TUNED)
+    ]
     together, settings = reported(whole=whole, newer=newer, short=short)
     assert together.alone.ratio == pytest.approx(0.8**3)
     assert {round(each.alone.ratio, 6) for each in settings} == {0.9}
@@ -190,8 +223,12 @@ def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
         for each in records_of(dict.fromkeys(NAMES, 0.9), network=network, precision=precision)
     ]
     worths = worth_of_settings(records, {}).worths
-    elsewhere = [replace(each, machine="elsewhere") for each in worths if each.cell.precision == "float32"]
-    assert sorted((machine, name) for machine, name, _, _ in over_networks([*elsewhere, *worths])) == [
+    elsewhere = [
+        replace(each, machine="elsewhere") for each in worths if each.cell.precision == "float32"
+    ]
+    assert sorted(
+        (machine, name) for machine, name, _, _ in over_networks([*elsewhere, *worths])
+    ) == [
         ("elsewhere", "torch eager"),
         (make.MACHINE, "torch eager"),
         (make.MACHINE, "torch eager, bfloat16"),

@@ -1,4 +1,5 @@
-"""Gates over more than time: each quantity has its own verdict, and other programs disturb no count."""
+"""Gates over more than time: each quantity has its own verdict, and other programs disturb no
+count."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +11,13 @@ from exported import exporter
 
 from dlbench.adapters.protocol import Outcome, SampleCounts, Status
 from dlbench.reports.compare.report import gate_outcome
-from dlbench.reports.results.comparison import CellComparison, Comparison, compare_runs, compare_sides, pairs_of
+from dlbench.reports.results.comparison import (
+    CellComparison,
+    Comparison,
+    compare_runs,
+    compare_sides,
+    pairs_of,
+)
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict
@@ -26,7 +33,9 @@ def launch(side: str, number: int, **changes: object) -> Record:
     return replace(make.record(result=base._replace(**changes), launch=number), side=side)
 
 
-def sides(count: int, candidate: dict[str, object], both: dict[str, object] | None = None) -> list[Record]:
+def sides(
+    count: int, candidate: dict[str, object], both: dict[str, object] | None = None
+) -> list[Record]:
     """Return pairs whose candidates differ in these parts of their outcomes."""
     common = both or {}
     records = []
@@ -37,7 +46,12 @@ def sides(count: int, candidate: dict[str, object], both: dict[str, object] | No
 
 
 def judged(records: Sequence[Record], rule: Rule = RULE) -> Comparison:
-    return compare_sides(make.run(purpose="gate", sides={BASELINE: "a", CANDIDATE: "b"}, plan=()), records, HOST, rule)
+    return compare_sides(
+        make.run(purpose="gate", sides={BASELINE: "a", CANDIDATE: "b"}, plan=()),
+        records,
+        HOST,
+        rule,
+    )
 
 
 def by_quantity(found: Comparison) -> dict[str, CellComparison]:
@@ -59,14 +73,18 @@ def test_identical_code_passes_in_every_quantity() -> None:
         ("faults", {"sample_counts": SampleCounts([150] * 3, [0] * 3, [0] * 3)}),
     ],
 )
-def test_a_rise_of_one_quantity_fails_the_gate_and_is_named(quantity: str, change: dict[str, object]) -> None:
+def test_a_rise_of_one_quantity_fails_the_gate_and_is_named(
+    quantity: str, change: dict[str, object]
+) -> None:
     found = judged(sides(14, change))
     verdicts = {name: cell.verdict for name, cell in by_quantity(found).items()}
     assert verdicts.pop(quantity) is Verdict.REGRESSION
     assert set(verdicts.values()) == {Verdict.NO_REGRESSION}
     assert gate_outcome(found).line == "gate failed: 1 of 4 judgements is worse than the baseline"
     content = json.loads(exporter("compare", "json")(found))
-    assert [each["quantity"] for each in content["cells"] if each["finding"] == "REGRESSION"] == [quantity]
+    assert [each["quantity"] for each in content["cells"] if each["finding"] == "REGRESSION"] == [
+        quantity
+    ]
     text = " ".join(exporter("compare", "terminal")(found).split())
     assert f": {quantity}" in text
     assert "% more" in text
@@ -98,12 +116,16 @@ def test_a_quantity_that_was_not_measured_is_a_hole_and_the_others_are_judged() 
 def test_a_side_that_fails_is_said_once() -> None:
     records = [launch(BASELINE, number) for number in range(3)]
     crash = Outcome(Status.CRASHED, "signal 11")
-    records += [replace(make.record(result=crash, launch=number), side=CANDIDATE) for number in range(3)]
+    records += [
+        replace(make.record(result=crash, launch=number), side=CANDIDATE) for number in range(3)
+    ]
     (cell,) = judged(records).cells
     assert (cell.quantity, cell.verdict) == ("time", Verdict.BROKEN)
 
 
-def test_stored_runs_are_compared_in_the_same_quantities_and_counts_do_not_shift_between_sessions() -> None:
+def test_stored_runs_are_compared_in_the_same_quantities_and_counts_do_not_shift_between_sessions() -> (
+    None
+):
     names = {BASELINE: "a", CANDIDATE: "b"}
     before = [replace(launch("", number), run="run-1") for number in range(4)]
     heavier = {"peak_memory_bytes": 1_060_000_000}

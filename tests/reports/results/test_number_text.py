@@ -1,12 +1,19 @@
-"""Changes of a time in words: per cents while they are small, multiples where per cents hide the size."""
+"""Changes of a time in words: per cents while they are small, multiples where per cents hide the
+size."""
 
 import pytest
 
-from dlbench.reports.results.number_text import change_in_words, longer_in_words, percent, signed_change
+from dlbench.reports.results.number_text import (
+    change_in_words,
+    longer_in_words,
+    percent,
+    signed_change,
+)
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.025, "2.5 %"), (0.05, "5 %"), (0.2, "20 %"), (0.245, "24.5 %"), (1.5, "150 %"), (0, "0 %")]
+    ("share", "text"),
+    [(0.025, "2.5 %"), (0.05, "5 %"), (0.2, "20 %"), (0.245, "24.5 %"), (1.5, "150 %"), (0, "0 %")],
 )
 def test_a_share_has_one_decimal_at_most_and_a_space(share: float, text: str) -> None:
     assert percent(share) == text
@@ -26,7 +33,9 @@ def test_a_share_has_one_decimal_at_most_and_a_space(share: float, text: str) ->
         (14516.1, 14000.0, 15000.0, "14516 times as long (14000 to 15000)"),
     ],
 )
-def test_a_change_reads_as_a_person_would_say_it(ratio: float, low: float, high: float, text: str) -> None:
+def test_a_change_reads_as_a_person_would_say_it(
+    ratio: float, low: float, high: float, text: str
+) -> None:
     assert change_in_words(ratio, low, high) == text
 
 

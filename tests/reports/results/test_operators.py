@@ -11,14 +11,30 @@ from factory_of_records import cell, outcome
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, FUSED, MATRIX, MEMORY
 from dlbench.adapters.protocol import Operator, Profile, SampleCounts
-from dlbench.reports.results.operators import CLEAR, MOST, OUTSIDE, StepDifference, step_difference, step_differences
+from dlbench.reports.results.operators import (
+    CLEAR,
+    MOST,
+    OUTSIDE,
+    StepDifference,
+    step_difference,
+    step_differences,
+)
 from dlbench.reports.results.record import BASELINE, CANDIDATE, PROFILED, Record
 
 SECONDS = {"mm": 0.5, "add": 0.2, "copy": 0.1, "sum": 0.05}
-KINDS = {"mm": MATRIX, "add": ELEMENTWISE, "copy": MEMORY, "sum": MATRIX, "fusion": FUSED, "fusion.1": FUSED}
+KINDS = {
+    "mm": MATRIX,
+    "add": ELEMENTWISE,
+    "copy": MEMORY,
+    "sum": MATRIX,
+    "fusion": FUSED,
+    "fusion.1": FUSED,
+}
 
 
-def launch(side: str, seconds: dict[str, float], number: int = 0, step: float = 1.0, **changes: object) -> Record:
+def launch(
+    side: str, seconds: dict[str, float], number: int = 0, step: float = 1.0, **changes: object
+) -> Record:
     """Return a profiled launch whose operators take these seconds, of a step of ``step``."""
     operators = [Operator(name, KINDS[name], False, value, 3.0) for name, value in seconds.items()]
     profile = Profile("a profiler", 5, step, operators)
@@ -27,14 +43,21 @@ def launch(side: str, seconds: dict[str, float], number: int = 0, step: float = 
 
 
 def sides(
-    rng: np.random.Generator, deviation: float, launches: int, slower: dict[str, float], of_launch: float = 0.0
+    rng: np.random.Generator,
+    deviation: float,
+    launches: int,
+    slower: dict[str, float],
+    of_launch: float = 0.0,
 ) -> StepDifference:
-    """Return the difference of simulated launches, whose operators take so many times as long in the candidate."""
+    """Return the difference of simulated launches, whose operators take so many times as long in
+    the candidate."""
     records = []
     for number in range(launches):
         for side in (BASELINE, CANDIDATE):
             whole = np.exp(rng.normal(0, of_launch))
-            factors = {name: slower.get(name, 1.0) if side == CANDIDATE else 1.0 for name in SECONDS}
+            factors = {
+                name: slower.get(name, 1.0) if side == CANDIDATE else 1.0 for name in SECONDS
+            }
             seconds = {
                 name: value * factors[name] * whole * np.exp(rng.normal(0, deviation))
                 for name, value in SECONDS.items()
@@ -51,12 +74,16 @@ def test_in_identical_code_nothing_is_named(of_launch: float) -> None:
     assert alarms <= 2
 
 
-@pytest.mark.parametrize(("name", "times"), [("mm", 1.15), ("add", 1.4), ("copy", 1.8), ("sum", 2.5)])
+@pytest.mark.parametrize(
+    ("name", "times"), [("mm", 1.15), ("add", 1.4), ("copy", 1.8), ("sum", 2.5)]
+)
 def test_the_operator_that_takes_longer_is_named_and_no_other(name: str, times: float) -> None:
     rng = np.random.default_rng(6)
     found = [sides(rng, 0.01, 3, {name: times}) for _ in range(100)]
     assert sum([each.name for each in difference.named] == [name] for difference in found) >= 90
-    assert np.mean([each.named[0].share for each in found if each.named]) == pytest.approx(1.0, abs=0.1)
+    assert np.mean([each.named[0].share for each in found if each.named]) == pytest.approx(
+        1.0, abs=0.1
+    )
 
 
 def test_an_operator_of_the_candidate_alone_is_named_with_its_time() -> None:
@@ -69,7 +96,9 @@ def test_an_operator_of_the_candidate_alone_is_named_with_its_time() -> None:
 
 
 def test_an_operator_with_a_small_part_of_the_difference_is_not_named_however_clear_it_is() -> None:
-    records = [launch(BASELINE, {"mm": 0.5, "copy": 0.2, "add": 0.2}, number, 0.9) for number in (0, 1)]
+    records = [
+        launch(BASELINE, {"mm": 0.5, "copy": 0.2, "add": 0.2}, number, 0.9) for number in (0, 1)
+    ]
     slower = {"mm": 1.5, "copy": 0.26, "add": 0.1}
     records += [launch(CANDIDATE, slower, number, 1.86) for number in (0, 1)]
     found = {each.name: each for each in step_difference(cell(), records).operators}
@@ -120,8 +149,13 @@ def test_profilers_that_cannot_be_compared_give_the_reason() -> None:
     strange = replace(candidate, outcome=candidate.outcome._replace(profile=other))
     assert "different profilers" in step_difference(cell(), [baseline, strange]).sentence
     without = replace(candidate, outcome=candidate.outcome._replace(profile=None))
-    assert "the framework of the candidate has no profiler" in step_difference(cell(), [baseline, without]).sentence
-    failing = replace(without, outcome=without.outcome._replace(software={"profile_failed": "no room"}))
+    assert (
+        "the framework of the candidate has no profiler"
+        in step_difference(cell(), [baseline, without]).sentence
+    )
+    failing = replace(
+        without, outcome=without.outcome._replace(software={"profile_failed": "no room"})
+    )
     assert "failed: no room" in step_difference(cell(), [baseline, failing]).sentence
     assert "the candidate was not profiled" in step_difference(cell(), [baseline]).sentence
 
@@ -134,7 +168,9 @@ def test_each_cell_has_its_own_difference_and_every_format_can_be_written() -> N
     to_json, to_terminal = exporter("operators", "json"), exporter("operators", "terminal")
     content = json.loads(to_json(found[0]))
     assert {each["name"] for each in content["operators"]} == {*SECONDS, OUTSIDE}
-    assert "neither the step nor any of its operators differs" in " ".join(to_terminal(found[0]).split())
+    assert "neither the step nor any of its operators differs" in " ".join(
+        to_terminal(found[0]).split()
+    )
 
 
 def test_where_the_step_does_not_differ_an_operator_must_be_called_more_often() -> None:
@@ -143,9 +179,14 @@ def test_where_the_step_does_not_differ_an_operator_must_be_called_more_often() 
     def pair(number: int, calls: float) -> list[Record]:
         found = []
         for side, seconds, of_side in ((BASELINE, 0.10, 3.0), (CANDIDATE, 0.13, calls)):
-            operators = [Operator("copy", MEMORY, False, seconds, of_side), Operator("mm", MATRIX, False, 0.6, 3.0)]
+            operators = [
+                Operator("copy", MEMORY, False, seconds, of_side),
+                Operator("mm", MATRIX, False, 0.6, 3.0),
+            ]
             profile = Profile("a profiler", 5, 1.0, operators)
-            found.append(replace(launch(side, SECONDS, number), outcome=outcome([1.0] * 3, profile=profile)))
+            found.append(
+                replace(launch(side, SECONDS, number), outcome=outcome([1.0] * 3, profile=profile))
+            )
         return found
 
     by_time = step_difference(cell(), [*pair(0, 3.0), *pair(1, 3.0)])

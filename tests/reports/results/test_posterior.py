@@ -1,4 +1,5 @@
-"""The search for the place of a slowdown: its probabilities beside sums by hand, its choices, its promises."""
+"""The search for the place of a slowdown: its probabilities beside sums by hand, its choices, its
+promises."""
 
 import math
 from itertools import combinations, product
@@ -30,11 +31,15 @@ PEAK = float(stats.t.pdf(0, search.FREEDOM))
 
 
 def density(residual, scale):
-    return PEAK * (1 + (residual / scale) ** 2 / search.FREEDOM) ** (-(search.FREEDOM + 1) / 2) / scale
+    return (
+        PEAK * (1 + (residual / scale) ** 2 / search.FREEDOM) ** (-(search.FREEDOM + 1) / 2) / scale
+    )
 
 
 def likelihood(evidence, size_of, scale):
-    return math.prod(density(x - size_of(place), scale) for place, found in evidence.items() for x in found)
+    return math.prod(
+        density(x - size_of(place), scale) for place, found in evidence.items() for x in found
+    )
 
 
 @given(evidences())
@@ -53,7 +58,9 @@ def test_the_probability_of_each_place_is_the_sum_over_all_sizes_and_scales(draw
         / (count * len(sizes))
         for first in range(1, count + 1)
     ]
-    absent = search.ABSENT * sum(likelihood(evidence, lambda place: 0.0, scale) for scale in grid.scales)
+    absent = search.ABSENT * sum(
+        likelihood(evidence, lambda place: 0.0, scale) for scale in grid.scales
+    )
     sums = search.sums(evidence, range(1, count + 1), grid)
     found = search.posterior(*sums, grid, np.full(count, 1 / count))
     total = sum(by_place) + absent
@@ -84,8 +91,13 @@ def test_two_changes_are_the_sum_over_both_places_and_the_level_between(drawn):
             if not any(first <= place < second for place in evidence):
                 continue  # the level between was not measured
             for level, size in product(levels, sizes):
-                value_of = {place: 0.0 if place < first else level if place < second else size for place in evidence}
-                total += math.prod(table[each] for each in value_of.items()) / len(levels) / len(sizes)
+                value_of = {
+                    place: 0.0 if place < first else level if place < second else size
+                    for place in evidence
+                }
+                total += (
+                    math.prod(table[each] for each in value_of.items()) / len(levels) / len(sizes)
+                )
     mass = 2 / count**2 / len(grid.scales)
     weights = np.full(count, 1 / count)
     found, between = search.several_changes(evidence, range(1, count + 1), grid, weights, magnitude)
@@ -100,7 +112,9 @@ def test_two_changes_are_the_sum_over_both_places_and_the_level_between(drawn):
 def test_candidates_that_cannot_be_tested_count_for_the_next_one_that_can(drawn, data):
     count, evidence = drawn
     unmeasured = sorted(set(range(1, count)) - set(evidence))
-    untestable = set(data.draw(st.lists(st.sampled_from(unmeasured), unique=True))) if unmeasured else set()
+    untestable = (
+        set(data.draw(st.lists(st.sampled_from(unmeasured), unique=True))) if unmeasured else set()
+    )
     whole, part = assess(evidence, count), assess(evidence, count, untestable)
     assert set(part.candidates) == set(range(1, count + 1)) - untestable
     before = 0
@@ -113,7 +127,8 @@ def test_candidates_that_cannot_be_tested_count_for_the_next_one_that_can(drawn,
 
 
 def assessment(shares):
-    """Return an assessment that gives the candidates probabilities in proportion to these shares."""
+    """Return an assessment that gives the candidates probabilities in proportion to these
+    shares."""
     places = tuple(np.array(shares) / sum(shares))
     return Assessment(tuple(range(1, len(places) + 1)), places, 0.0, 0.0, None, 1.1, 1.0, 1.2, 0.01)
 
@@ -128,7 +143,9 @@ def test_the_range_is_the_fewest_neighbours_that_are_probable_enough(shares, con
 
 
 @given(st.lists(st.floats(0.0, 1), min_size=2, max_size=9), st.sets(st.integers(1, 9)))
-def test_the_next_candidate_splits_the_posterior_most_evenly_or_nearly_so_without_a_build(shares, measured):
+def test_the_next_candidate_splits_the_posterior_most_evenly_or_nearly_so_without_a_build(
+    shares, measured
+):
     assume(sum(shares) > 0)
     found = assessment(shares)
     chosen = found.following(measured)
@@ -164,7 +181,10 @@ def test_one_launch_in_somebodys_way_decides_nothing():
 
 def test_the_number_of_pairs_left_falls_to_nothing():
     ends = {64: pairs(0.05, 12, deviation=0.04)}
-    begun, later = assess(ends, 64), assess({31: pairs(0.0, 9, 1), 32: pairs(0.05, 9, 2), **ends}, 64)
+    begun, later = (
+        assess(ends, 64),
+        assess({31: pairs(0.0, 9, 1), 32: pairs(0.05, 9, 2), **ends}, 64),
+    )
     assert begun.pairs_left() > later.pairs_left()
     decided = assess({31: pairs(0.0, 30, 1), 32: pairs(0.05, 30, 2), **ends}, 64)
     assert decided.decided()
@@ -173,10 +193,13 @@ def test_the_number_of_pairs_left_falls_to_nothing():
     assert decided.low < 1.05 < decided.high
 
 
-@pytest.mark.parametrize(("sizes", "wrong", "several"), [((0.05,), (0, 5), (0, 2)), ((0.05, 0.05), (0, 6), (12, 30))])
+@pytest.mark.parametrize(
+    ("sizes", "wrong", "several"), [((0.05,), (0, 5), (0, 2)), ((0.05, 0.05), (0, 6), (12, 30))]
+)
 def test_simulated_searches_are_as_right_as_they_say(sizes, wrong, several):
     found = searches(np.random.default_rng(3), (Conditions(0.02), changes(*sizes)), 30)
-    # Of 30 with a probability of 95 % more than 5 are wrong once in 300 times. Of two changes either is right.
+    # Of 30 with a probability of 95 % more than 5 are wrong once in 300 times. Of two changes
+    # either is right.
     assert wrong[0] <= found.wrong <= wrong[1]
     assert several[0] <= found.several <= several[1]
     assert found.right + found.wrong + found.several > 27

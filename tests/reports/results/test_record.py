@@ -19,7 +19,9 @@ KNOWN: dict[Any, st.SearchStrategy[Any]] = {
     str: text,
     int: st.integers(1, 2**31 - 1),  # in the range of each number
     float: st.floats(0.0, allow_nan=False, allow_infinity=False),
-    dict[str, float]: st.dictionaries(text, st.floats(0.0, exclude_min=True, allow_infinity=False), max_size=3),
+    dict[str, float]: st.dictionaries(
+        text, st.floats(0.0, exclude_min=True, allow_infinity=False), max_size=3
+    ),
     bool: st.booleans(),
     NoneType: st.none(),
     datetime: st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
@@ -40,13 +42,17 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
         elif get_origin(kind) is dict:
             KNOWN[kind] = st.dictionaries(*inner, max_size=3)
         else:
-            KNOWN[kind] = st.builds(kind, **{name: of(each) for name, each in get_type_hints(kind).items()})
+            KNOWN[kind] = st.builds(
+                kind, **{name: of(each) for name, each in get_type_hints(kind).items()}
+            )
     return KNOWN[kind]
 
 
 networks = st.none() | st.builds(lambda family: {"family": family, "numbers": {}}, text)
 records = st.builds(
-    lambda made, network: replace(made, network=network, outcome=made.outcome._replace(parity_sample=None)),
+    lambda made, network: replace(
+        made, network=network, outcome=made.outcome._replace(parity_sample=None)
+    ),
     of(Record),
     networks,
 )
@@ -77,7 +83,9 @@ json_values = st.recursive(
 
 
 @given(st.sampled_from(sorted(make.record().to_dict())), json_values)
-def test_a_record_with_one_field_replaced_is_read_or_refused_in_words(key: str, value: object) -> None:
+def test_a_record_with_one_field_replaced_is_read_or_refused_in_words(
+    key: str, value: object
+) -> None:
     data = {**make.record().to_dict(), key: value}
     try:
         Record.from_dict(data)

@@ -24,14 +24,20 @@ from dlbench.reports.results.storage.store import Store
 RUNS = [("run-1", "quick"), ("run-2", "quick"), ("run-3", "table4")]
 
 
-def make_record(minutes: float, kind: str, run: tuple[str, str], rate: float | None, **of: Any) -> Record:
+def make_record(
+    minutes: float, kind: str, run: tuple[str, str], rate: float | None, **of: Any
+) -> Record:
     own = {key: of.pop(key) for key in ("attempt", "side")}
     if kind == "skipped":
         made = make.hole(Status.SKIPPED, "budget", minutes=minutes, run=run[0], **of)
     elif kind == "crashed":
         made = make.hole(Status.CRASHED, "signal 11", minutes=minutes, run=run[0], **of)
     else:
-        busy = make.threads(of["threads"], 3.0, 8.0) if kind == "greedy" else make.threads(of["threads"], 3.0)
+        busy = (
+            make.threads(of["threads"], 3.0, 8.0)
+            if kind == "greedy"
+            else make.threads(of["threads"], 3.0)
+        )
         result = make.outcome([1 + minutes / 100] * 3, threads=busy, gemm_flops_per_second=rate)
         made = make.record(result=result, minutes=minutes, run=run[0], **of)
     return replace(made, suite=run[1], **own)
@@ -39,7 +45,8 @@ def make_record(minutes: float, kind: str, run: tuple[str, str], rate: float | N
 
 @st.composite
 def stores_of_records(draw: st.DrawFn) -> list[list[Record]]:
-    """Return the records of three stores; no two launches start in the same moment, as on a machine."""
+    """Return the records of three stores; no two launches start in the same moment, as on a
+    machine."""
     drawn = draw(
         st.lists(
             st.fixed_dictionaries(
@@ -59,27 +66,50 @@ def stores_of_records(draw: st.DrawFn) -> list[list[Record]]:
         )
     )
     minutes = draw(st.permutations(range(len(drawn))))
-    records = [make_record(m, launch=draw(st.integers(0, 2)), **of) for m, of in zip(minutes, drawn, strict=True)]
+    records = [
+        make_record(m, launch=draw(st.integers(0, 2)), **of)
+        for m, of in zip(minutes, drawn, strict=True)
+    ]
     places = [draw(st.sets(st.integers(0, 2), min_size=1, max_size=2)) for _ in records]
     return [[r for r, of in zip(records, places, strict=True) if place in of] for place in range(3)]
 
 
 def counting(
-    stores: list[list[Record]], run: str | None, suite: str | None, machine: str | None, all_runs: bool
+    stores: list[list[Record]],
+    run: str | None,
+    suite: str | None,
+    machine: str | None,
+    all_runs: bool,
 ) -> set[tuple[Any, ...]]:
-    """Return the records that count, by the rule's own words, independent of the store's queries."""
+    """Return the records that count, by the rule's own words, independent of the store's
+    queries."""
     of_cell: dict[tuple[str, Cell], list[Record]] = defaultdict(list)
     for record in (record for store in stores for record in store):
-        asked = run in (None, record.run) and suite in (None, record.suite) and machine in (None, record.machine)
+        asked = (
+            run in (None, record.run)
+            and suite in (None, record.suite)
+            and machine in (None, record.machine)
+        )
         if asked and (record.side != "baseline" if run else not record.side):
             of_cell[record.machine, record.cell].append(record)
     kept = set()
     for found in of_cell.values():
-        measured = [record for record in found if record.outcome.status is not Status.SKIPPED] or found
+        measured = [
+            record for record in found if record.outcome.status is not Status.SKIPPED
+        ] or found
         newest = max(measured, key=lambda record: record.started)
         for record in measured:
             if record.environment == newest.environment and (all_runs or record.run == newest.run):
-                kept.add((record.run, record.launch, record.attempt, record.machine, record.cell, record.started))
+                kept.add(
+                    (
+                        record.run,
+                        record.launch,
+                        record.attempt,
+                        record.machine,
+                        record.cell,
+                        record.started,
+                    )
+                )
     return kept
 
 
@@ -100,7 +130,11 @@ A_BASELINE_FIRST = [
 )
 @example(stores=A_BASELINE_FIRST, run="run-1", suite=None, machine=None, all_runs=False)
 def test_of_each_cell_the_newest_run_counts(
-    stores: list[list[Record]], run: str | None, suite: str | None, machine: str | None, all_runs: bool
+    stores: list[list[Record]],
+    run: str | None,
+    suite: str | None,
+    machine: str | None,
+    all_runs: bool,
 ) -> None:
     # A database at a URL is one store: the others are in memory.
     opened = [empty_store() if place == 0 else Store.open("sqlite://") for place in range(3)]
@@ -133,7 +167,9 @@ def test_of_each_cell_the_newest_run_counts(
         ({}, False),
     ],
 )
-def test_a_run_that_launched_open_cells_more_often_is_noted(of_run: dict[str, Any], noted: bool) -> None:
+def test_a_run_that_launched_open_cells_more_often_is_noted(
+    of_run: dict[str, Any], noted: bool
+) -> None:
     with empty_store() as one, Store.open("sqlite://") as other:
         one.begin_run(make.run(**of_run))
         other.begin_run(make.run(id="run-2", launches_most=9))
@@ -147,7 +183,10 @@ def test_a_run_that_launched_open_cells_more_often_is_noted(of_run: dict[str, An
 
 def test_of_a_repeated_launch_the_last_attempt_counts() -> None:
     disturbed = make.outcome([5.0] * 3, contention=make.contention(steal_seconds=10.0))
-    repeated = [make.record(result=disturbed), replace(make.record([2.0] * 3, minutes=1), attempt=1)]
+    repeated = [
+        make.record(result=disturbed),
+        replace(make.record([2.0] * 3, minutes=1), attempt=1),
+    ]
     (cell,) = build_matrix(Results(tuple(repeated))).cells.values()
     assert cell.seconds is not None
     assert (cell.seconds.median, cell.seconds.launches) == (2.0, 1)
@@ -201,5 +240,8 @@ def test_rows_without_a_setting_are_both_installed_and_tuned() -> None:
 
     assert shown("installed") == shown("i*") == [("torch", "installed"), ("tinygrad", "tuned")]
     assert shown("tuned") == [("torch", "tuned"), ("tinygrad", "tuned")]
-    later = [with_settings(make.record(framework="tinygrad")), with_settings(make.record(framework="tinygrad"), "kept")]
+    later = [
+        with_settings(make.record(framework="tinygrad")),
+        with_settings(make.record(framework="tinygrad"), "kept"),
+    ]
     assert untunable(later) == frozenset()

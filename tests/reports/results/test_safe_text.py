@@ -1,4 +1,5 @@
-"""Texts of others, in every report and format: no name or reason commands a terminal, a spreadsheet or a browser."""
+"""Texts of others, in every report and format: no name or reason commands a terminal, a spreadsheet
+or a browser."""
 
 import json
 import warnings
@@ -28,7 +29,9 @@ Command = Callable[..., tuple[Any, str, str]]
 MADE = [report for report in reports().values() if report.of_stores]
 DRAWN = {"cpu": ("figure1", "progress")}
 
-texts = st.one_of(st.text(), st.sampled_from(HOSTILE), st.text(st.characters(categories=("C", "Z", "M"))))
+texts = st.one_of(
+    st.text(), st.sampled_from(HOSTILE), st.text(st.characters(categories=("C", "Z", "M")))
+)
 
 
 @given(texts, st.integers(10, 60))
@@ -49,11 +52,14 @@ def test_how_what_cannot_be_seen_is_shown() -> None:
     assert one_line("  a \n b ") == "a b"
 
 
-@given(st.recursive(texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=5))
+@given(
+    st.recursive(texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=5)
+)
 def test_json_is_the_same_but_for_what_has_no_place_in_it(content: Any) -> None:
     text = json_escaped(json.dumps(content, ensure_ascii=False, indent=1))
     check_seen(text)
-    # Half a pair is none of the characters that there are; two halves beside one another are none either.
+    # Half a pair is none of the characters that there are; two halves beside one another are none
+    # either.
     whole = "".join(texts_of(content)).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     if "\N{REPLACEMENT CHARACTER}" not in whole:
         assert json.loads(text) == content
@@ -64,11 +70,23 @@ def some_records() -> list[Record]:
     records = [make.hole(Status.SKIPPED, ""), make.record(machine="m-two")]
     for number, text in enumerate(HOSTILE):
         for name in ("framework", "mode", "network", "environment"):
-            records.append(make.record(**{"framework": f"f{number}", name: text, "minutes": number}))
-        records += [make.record(framework=text, threads=threads, batch_size=128) for threads in (1, 2, 4)]
+            records.append(
+                make.record(**{"framework": f"f{number}", name: text, "minutes": number})
+            )
+        records += [
+            make.record(framework=text, threads=threads, batch_size=128) for threads in (1, 2, 4)
+        ]
         records.append(make.hole(Status.CRASHED, text, framework=f"f{number}", threads=2))
-        software = {"framework": text, "version": text, "versions": {text: text}, "blas": text, text: text}
-        said = make.outcome(software=software, parity=make.parity("disagrees", text), status=Status.PARITY_FAILED)
+        software = {
+            "framework": text,
+            "version": text,
+            "versions": {text: text},
+            "blas": text,
+            text: text,
+        }
+        said = make.outcome(
+            software=software, parity=make.parity("disagrees", text), status=Status.PARITY_FAILED
+        )
         records.append(make.record(framework=f"f{number}", threads=4, result=said))
     return records
 
@@ -103,9 +121,13 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
             CHECKS[form](text)
             assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
             if report.name == "matrix" and form == "json":
-                assert set(HOSTILE) <= set(texts_of(json.loads(text)))  # JSON keeps every text as it was
+                assert set(HOSTILE) <= set(
+                    texts_of(json.loads(text))
+                )  # JSON keeps every text as it was
             if report.name == "matrix" and form == "terminal":
-                assert "[red]x[/red]" in text  # what the terminal's library takes for markup is text
+                assert (
+                    "[red]x[/red]" in text
+                )  # what the terminal's library takes for markup is text
 
 
 def source_of(path: Path) -> Source:
@@ -116,7 +138,9 @@ def source_of(path: Path) -> Source:
 
 
 @pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("gpu", 7)])
-def test_somebody_elses_store_is_shown_and_does_nothing(tmp_path: Path, name: str, turn: int) -> None:
+def test_somebody_elses_store_is_shown_and_does_nothing(
+    tmp_path: Path, name: str, turn: int
+) -> None:
     source = source_of(hostile_store(tmp_path, name, turn))
     for report in MADE:
         found = report.analyse(source)
@@ -129,7 +153,9 @@ def test_somebody_elses_store_is_shown_and_does_nothing(tmp_path: Path, name: st
                     check_svg(drawn)
 
 
-def test_comparisons_histories_and_exports_of_somebody_elses_store(tmp_path: Path, command: Command) -> None:
+def test_comparisons_histories_and_exports_of_somebody_elses_store(
+    tmp_path: Path, command: Command
+) -> None:
     gates, nights = hostile_store(tmp_path, "gates", 3), hostile_store(tmp_path, "gated-nights", 5)
     for form in (*FORMATS, "junit"):
         code, out, errors = command("compare", "latest", "--store", str(gates), "--format", form)
@@ -149,7 +175,11 @@ def test_comparisons_histories_and_exports_of_somebody_elses_store(tmp_path: Pat
     code, out, errors = command("import", "exported.json", "--store", "new.sqlite")
     assert "Traceback" not in errors
     check_seen(errors)
-    for words in (("report", "runs"), ("report", "matrix", "--run", "x\x1b"), ("history", "--network", "\x9b1m")):
+    for words in (
+        ("report", "runs"),
+        ("report", "matrix", "--run", "x\x1b"),
+        ("history", "--network", "\x9b1m"),
+    ):
         code, out, errors = command(*words, "--store", str(gates))
         check_seen(out + errors)
 

@@ -27,8 +27,11 @@ TESTS = (
     "tests/test_a.py::test_c[two words, and a comma]",
     "tests/test_a.py::test_c[" + "long-" * 60 + "]",
 )
-#: Letters that mean something in a list or a pattern, and few others, so that names resemble each other.
-NAME = st.text(st.sampled_from("ab[]*?!,- "), min_size=1, max_size=12).filter(lambda name: name == name.strip(" ,"))
+#: Letters that mean something in a list or a pattern, and few others, so that names resemble each
+#: other.
+NAME = st.text(st.sampled_from("ab[]*?!,- "), min_size=1, max_size=12).filter(
+    lambda name: name == name.strip(" ,")
+)
 NAMES = st.lists(NAME, min_size=1, max_size=6, unique=True)
 
 
@@ -45,7 +48,9 @@ def test_a_list_of_all_names_means_all() -> None:
 
 @given(names=NAMES, data=st.data())
 @examples(200)
-def test_a_known_name_means_itself_whatever_the_others_are(names: list[str], data: st.DataObject) -> None:
+def test_a_known_name_means_itself_whatever_the_others_are(
+    names: list[str], data: st.DataObject
+) -> None:
     name = data.draw(st.sampled_from(names))
     assert names_meant(name, names) == ((name,), ())
 
@@ -61,7 +66,9 @@ def test_a_list_of_names_without_commas_means_these(names: list[str], data: st.D
 @given(names=NAMES, data=st.data())
 @examples(200)
 def test_a_list_of_names_with_commas_means_these(names: list[str], data: st.DataObject) -> None:
-    names = [f"{place}{name}" for place, name in enumerate(names)]  # so that no list can be read in two ways
+    names = [
+        f"{place}{name}" for place, name in enumerate(names)
+    ]  # so that no list can be read in two ways
     chosen = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     assert names_meant(",".join(chosen), names) == (tuple(chosen), ())
 
@@ -69,7 +76,11 @@ def test_a_list_of_names_with_commas_means_these(names: list[str], data: st.Data
 @given(names=NAMES, pattern=st.text(st.sampled_from("ab*?"), min_size=1, max_size=5))
 @examples(200)
 def test_a_pattern_without_brackets_means_what_it_fits(names: list[str], pattern: str) -> None:
-    expected = (pattern,) if pattern in names else tuple(name for name in names if fnmatchcase(name, pattern))
+    expected = (
+        (pattern,)
+        if pattern in names
+        else tuple(name for name in names if fnmatchcase(name, pattern))
+    )
     if any(sign in pattern for sign in "*?") or pattern in names:
         assert names_meant(pattern, names).names == expected
 
@@ -120,7 +131,9 @@ def test_a_name_that_the_run_lacks_is_no_pattern_there(store: Path) -> None:
 
 
 def test_data_frames_warn_of_a_name_that_no_cell_has(store: Path) -> None:
-    with pytest.warns(UserWarning, match=r"the network 'tests/test_a.py::test_d\[1\]'. Did you mean"):
+    with pytest.warns(
+        UserWarning, match=r"the network 'tests/test_a.py::test_d\[1\]'. Did you mean"
+    ):
         assert len(dlbench.cells(store, network="tests/test_a.py::test_d[1]")) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -135,16 +148,22 @@ def test_narrowing_takes_names_of_the_results_where_no_cells_are_given() -> None
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_a_claim_about_a_benchmark_is_about_no_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_about_a_benchmark_is_about_no_other(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def points(tables: Tables, table: str) -> list[Point]:
         kinds = {"slow": 2.0, "fast": 1.0}
         return [
-            Point({"network": test, "kind": kind, "machine": "m"}, value=value * (1 + (test != name)))
+            Point(
+                {"network": test, "kind": kind, "machine": "m"}, value=value * (1 + (test != name))
+            )
             for test in TESTS
             for kind, value in kinds.items()
         ]
 
     monkeypatch.setattr(Tables, "points", points)
-    figure = Figure(cells={"network": name}, slower={"kind": "slow"}, faster={"kind": "fast"}, of="made up")
+    figure = Figure(
+        cells={"network": name}, slower={"kind": "slow"}, faster={"kind": "fast"}, of="made up"
+    )
     questions = list(figure.questions(Tables(None, str)))  # type: ignore[arg-type]  # these points need no matrix
     assert len(questions) == 1

@@ -1,4 +1,5 @@
-"""Cells whose launches took turns: differences of levels within groups, complete or not, and their intervals."""
+"""Cells whose launches took turns: differences of levels within groups, complete or not, and their
+intervals."""
 
 import math
 from dataclasses import replace
@@ -14,11 +15,19 @@ from scipy.stats import ttest_rel
 
 from dlbench.reports.results.leaders import fastest
 from dlbench.reports.results.side_by_side import side_by_side
-from dlbench.reports.results.statistics import mean_of_pairs, ratio, summarise, took_turns, welch, with_common_spread
+from dlbench.reports.results.statistics import (
+    mean_of_pairs,
+    ratio,
+    summarise,
+    took_turns,
+    welch,
+    with_common_spread,
+)
 
 
 def groups_of(levels, deviations, blocks, size, chance, shift=0.3):
-    """Return made-up groups of this size: each cell once a block, each group with an effect of its own."""
+    """Return made-up groups of this size: each cell once a block, each group with an effect of its
+    own."""
     found = []
     for _ in range(blocks):
         order = chance.permutation(len(levels))
@@ -26,16 +35,24 @@ def groups_of(levels, deviations, blocks, size, chance, shift=0.3):
             effect = chance.normal(0, shift)
             members = order[start : start + size]
             found.append(
-                {int(cell): math.exp(levels[cell] + effect + chance.normal(0, deviations[cell])) for cell in members}
+                {
+                    int(cell): math.exp(levels[cell] + effect + chance.normal(0, deviations[cell]))
+                    for cell in members
+                }
             )
     return found
 
 
 @examples(30)
 @given(
-    st.lists(st.floats(-1, 1), min_size=3, max_size=12), st.integers(2, 4), st.integers(2, 5), st.integers(0, 2**32 - 1)
+    st.lists(st.floats(-1, 1), min_size=3, max_size=12),
+    st.integers(2, 4),
+    st.integers(2, 5),
+    st.integers(0, 2**32 - 1),
 )
-def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(levels, size, blocks, seed):
+def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(
+    levels, size, blocks, seed
+):
     groups = groups_of(levels, [0.0] * len(levels), blocks, size, np.random.default_rng(seed))
     found = side_by_side(groups, len(levels))
     if found is None:
@@ -43,7 +60,9 @@ def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(le
     for one in range(len(levels)):
         for other in range(len(levels)):
             if found.known(one, other):
-                assert found.difference(one, other) == pytest.approx(levels[one] - levels[other], abs=1e-9)
+                assert found.difference(one, other) == pytest.approx(
+                    levels[one] - levels[other], abs=1e-9
+                )
 
 
 @examples(30)
@@ -63,7 +82,11 @@ def test_levels_agree_with_an_ordinary_least_squares_fit():
     groups = groups_of(chance.normal(0, 0.3, 7), [0.02] * 7, 3, 3, chance)
     found = side_by_side(groups, 7)
     shared = [group for group in groups if len(group) > 1]
-    rows = [(number, cell, math.log(seconds)) for number, group in enumerate(shared) for cell, seconds in group.items()]
+    rows = [
+        (number, cell, math.log(seconds))
+        for number, group in enumerate(shared)
+        for cell, seconds in group.items()
+    ]
     design = np.zeros((len(rows), 7 + len(shared)))
     for row, (number, cell, _) in zip(design, rows, strict=True):
         row[cell] = row[7 + number] = 1.0
@@ -90,7 +113,9 @@ def test_a_single_group_shows_no_deviation():
     assert side_by_side([], 2) is None
 
 
-@pytest.mark.parametrize(("cells", "blocks", "size"), [(2, 4, 2), (4, 3, 4), (12, 2, 12), (12, 3, 4)])
+@pytest.mark.parametrize(
+    ("cells", "blocks", "size"), [(2, 4, 2), (4, 3, 4), (12, 2, 12), (12, 3, 4)]
+)
 def test_intervals_cover_what_they_say(cells, blocks, size):
     """Of 300 made-up machines' differences about 95 % lie within their intervals."""
     chance = np.random.default_rng(7)
@@ -113,7 +138,8 @@ def summary_at(found, place):
 
 
 def test_ratios_come_from_the_groups_where_launches_took_turns():
-    """The machine is up to a third slower at times: each cell's own interval is wide, and their ratio is known well."""
+    """The machine is up to a third slower at times: each cell's own interval is wide, and their
+    ratio is known well."""
     chance = np.random.default_rng(3)
     groups = groups_of([0.0, math.log(1.05)], [0.002, 0.002], 6, 2, chance)
     found = side_by_side(groups, 2)
@@ -141,14 +167,20 @@ def test_a_paired_t_of_scipy_agrees():
     assert freedom == pytest.approx(expected.df)
     low, high = expected.confidence_interval(0.95)
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
-    assert (found.difference(0, 1) - half, found.difference(0, 1) + half) == pytest.approx((low, high))
+    assert (found.difference(0, 1) - half, found.difference(0, 1) + half) == pytest.approx(
+        (low, high)
+    )
 
 
 def test_the_fastest_of_a_column_is_so_within_groups_whatever_the_machine_did_between_them():
-    """The machine was half as fast in the groups with PyTorch, which takes a tenth less than JAX."""
+    """The machine was half as fast in the groups with PyTorch, which takes a tenth less than
+    JAX."""
     records, noise = [], (0.999, 1.0, 1.001)
     for number, factor in enumerate(noise):
-        for group, members in (("slow", {"torch": 2.0, "mxnet": 4.0}), ("fast", {"jax": 1.1 * factor, "mxnet": 2.0})):
+        for group, members in (
+            ("slow", {"torch": 2.0, "mxnet": 4.0}),
+            ("fast", {"jax": 1.1 * factor, "mxnet": 2.0}),
+        ):
             for framework, seconds in members.items():
                 outcome = make.outcome([seconds] * 3, turns=[1, 1, 1])
                 launch = number + 3 * (group == "fast")

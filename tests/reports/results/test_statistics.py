@@ -41,9 +41,14 @@ Launches = list[list[float]]
 
 
 def launches_of(
-    random: np.random.Generator, launches: int, steps: int = 20, median: float = 0.5, between: float = 0.02
+    random: np.random.Generator,
+    launches: int,
+    steps: int = 20,
+    median: float = 0.5,
+    between: float = 0.02,
 ) -> Launches:
-    """Steps with a launch effect, skewed noise and spikes: what a virtual machine gives; the true median is known."""
+    """Steps with a launch effect, skewed noise and spikes: what a virtual machine gives; the true
+    median is known."""
     effects = np.exp(between * random.standard_normal(launches))
     noise = np.exp(0.03 * random.standard_normal((launches, steps)))
     return [list(median * effect * row) for effect, row in zip(effects, noise, strict=True)]
@@ -53,7 +58,9 @@ def coverage(found: Callable[[np.random.Generator], Summary | Ratio], truth: flo
     """Return in how many of the simulated intervals the truth lies, as a share."""
     random = np.random.default_rng(1)
     made = [found(random) for _ in range(900)]
-    return float(np.mean([(each.low or math.inf) <= truth <= (each.high or -math.inf) for each in made]))
+    return float(
+        np.mean([(each.low or math.inf) <= truth <= (each.high or -math.inf) for each in made])
+    )
 
 
 def test_the_interval_within_a_launch_does_not_cover_another_and_says_so() -> None:
@@ -65,10 +72,13 @@ def test_the_interval_within_a_launch_does_not_cover_another_and_says_so() -> No
 
 
 @pytest.mark.parametrize("counts", [(20, 20), (4, 200), (200, 4), (1, 50), (1, 1)])
-def test_two_launches_that_disagree_count_alike_and_their_interval_spans_both(counts: tuple[int, int]) -> None:
+def test_two_launches_that_disagree_count_alike_and_their_interval_spans_both(
+    counts: tuple[int, int],
+) -> None:
     random = np.random.default_rng(5)
     fast, slow = (
-        median * np.exp(0.02 * random.standard_normal(n)) for median, n in zip((2.77e-3, 14.4e-3), counts, strict=True)
+        median * np.exp(0.02 * random.standard_normal(n))
+        for median, n in zip((2.77e-3, 14.4e-3), counts, strict=True)
     )
     summary = summarise([fast, slow])
     assert summary.median == pytest.approx(math.sqrt(2.77e-3 * 14.4e-3), rel=0.05)
@@ -84,7 +94,10 @@ def test_two_launches_that_disagree_count_alike_and_their_interval_spans_both(co
 
 
 def test_two_launches_that_agree_have_a_narrow_interval_that_covers_what_they_measured() -> None:
-    made = [summarise(launches_of(np.random.default_rng(seed), 2, steps=40, between=0.0)) for seed in range(200)]
+    made = [
+        summarise(launches_of(np.random.default_rng(seed), 2, steps=40, between=0.0))
+        for seed in range(200)
+    ]
     widths = [math.log((each.high or math.inf) / (each.low or 1.0)) for each in made]
     assert np.median(widths) < 0.05
     assert np.mean([(each.low or math.inf) <= 0.5 <= (each.high or 0.0) for each in made]) >= 0.95
@@ -92,7 +105,10 @@ def test_two_launches_that_agree_have_a_narrow_interval_that_covers_what_they_me
 
 def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> None:
     random = np.random.default_rng(3)
-    slower, faster = summarise(launches_of(random, 4, median=0.8)), summarise(launches_of(random, 6))
+    slower, faster = (
+        summarise(launches_of(random, 4, median=0.8)),
+        summarise(launches_of(random, 6)),
+    )
     logs, others = np.log(slower.launch_medians), np.log(faster.launch_medians)
     for found, test in (
         (slower, scipy.stats.ttest_1samp(logs, 0.0)),
@@ -103,10 +119,15 @@ def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> 
 
 
 @pytest.mark.parametrize(("launches", "others"), [(1, 1), (1, 5)])
-def test_the_interval_of_a_ratio_of_few_launches_covers_as_it_says(launches: int, others: int) -> None:
+def test_the_interval_of_a_ratio_of_few_launches_covers_as_it_says(
+    launches: int, others: int
+) -> None:
     def measured(random: np.random.Generator) -> Ratio:
         slower, faster = (
-            replace(summarise(launches_of(random, count, median=median, between=0.05)), launch_deviation=0.05)
+            replace(
+                summarise(launches_of(random, count, median=median, between=0.05)),
+                launch_deviation=0.05,
+            )
             for count, median in ((launches, 0.8), (others, 0.5))
         )
         return ratio(slower, faster)
@@ -126,12 +147,17 @@ def test_a_machines_own_cells_show_how_launches_deviate() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.6])
-def test_intervals_of_cells_that_share_their_variance_cover_as_they_say_and_are_narrower(factor: float) -> None:
+def test_intervals_of_cells_that_share_their_variance_cover_as_they_say_and_are_narrower(
+    factor: float,
+) -> None:
     random = np.random.default_rng(9)
     covered, narrower = [], []
     for _ in range(60):
         deviations = 0.02 * factor ** random.standard_normal(24)
-        alone = [summarise(launches_of(random, 3, steps=9, median=1.0, between=each)) for each in deviations]
+        alone = [
+            summarise(launches_of(random, 3, steps=9, median=1.0, between=each))
+            for each in deviations
+        ]
         shared = with_common_spread(alone)
         covered += [each.low <= 1.0 <= each.high for each in shared if each.low and each.high]
         narrower += [np.log(each.high / each.low) for each in shared if each.low and each.high]
@@ -150,12 +176,16 @@ def test_cells_too_few_or_too_different_share_nothing() -> None:
 
 
 @pytest.mark.parametrize(("apart", "deviation"), [(1.0, 0.01), (1.005, 0.01), (1.05, 0.03)])
-def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(apart: float, deviation: float) -> None:
+def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(
+    apart: float, deviation: float
+) -> None:
     random = np.random.default_rng(3)
 
     def pair(launches: int) -> tuple[Summary, Summary]:
         drawn = np.exp(deviation * random.standard_normal((2, launches)))
-        return summarise([[apart * each] for each in drawn[0]]), summarise([[each] for each in drawn[1]])
+        return summarise([[apart * each] for each in drawn[0]]), summarise(
+            [[each] for each in drawn[1]]
+        )
 
     many = launches_to_settle(*pair(4000))
     assert many is not None
@@ -192,13 +222,17 @@ probabilities = st.lists(st.floats(0, 1), max_size=7)
 
 
 def closure_of_bonferroni(values: Sequence[float]) -> list[float]:
-    """Holm's procedure by its definition: a hypothesis falls when every set of hypotheses that holds it does.
+    """Holm's procedure by its definition: a hypothesis falls when every set of hypotheses that
+    holds it does.
 
     Marcus, Peritz and Gabriel 1976, with Bonferroni's test for each set.
     """
     places = range(len(values))
     sets = [s for size in range(1, len(values) + 1) for s in itertools.combinations(places, size)]
-    return [max(min(1.0, len(s) * min(values[n] for n in s)) for s in sets if place in s) for place in places]
+    return [
+        max(min(1.0, len(s) * min(values[n] for n in s)) for s in sets if place in s)
+        for place in places
+    ]
 
 
 @given(probabilities)
@@ -206,11 +240,17 @@ def test_holm_is_the_closure_of_bonferronis_test(values: list[float]) -> None:
     assert holm(values) == pytest.approx(closure_of_bonferroni(values))
 
 
-def summary(random: np.random.Generator, launches: int, centre: float = 1.0, deviation: float = 0.02) -> Summary:
-    return summarise([[centre * math.exp(deviation * random.standard_normal())] * 3 for _ in range(launches)])
+def summary(
+    random: np.random.Generator, launches: int, centre: float = 1.0, deviation: float = 0.02
+) -> Summary:
+    return summarise(
+        [[centre * math.exp(deviation * random.standard_normal())] * 3 for _ in range(launches)]
+    )
 
 
-def of(value: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Contrast:
+def of(
+    value: float, low: float | None = None, high: float | None = None, p: float | None = None
+) -> Contrast:
     return Contrast(4, 2, Ratio(value, low, high, ""), p, p)
 
 
@@ -242,18 +282,25 @@ def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
     deviation = math.sqrt(sum(of_one) / 2)
     significant = 0
     for _ in range(300):
-        one, other = summary(random, needed, math.exp(difference), deviation), summary(random, needed, 1.0, deviation)
+        one, other = (
+            summary(random, needed, math.exp(difference), deviation),
+            summary(random, needed, 1.0, deviation),
+        )
         significant += (contrast(4, 2, one, other).p_value or 0.0) < SIGNIFICANCE
     assert binom.ppf(0.001, 300, POWER - 0.05) <= significant
     more = launches_to_decide(*seen, comparisons=20)
     assert more is None or more > needed
     assert launches_to_decide(summarise([[1.0001] * 5]), summarise([[1.0] * 5])) is None
     # From one launch what launches are assumed to differ by counts too.
-    assert (launches_to_decide(summarise([[1.06] * 5]), summarise([[1.0] * 5])) or 0) >= ENOUGH_LAUNCHES
+    assert (
+        launches_to_decide(summarise([[1.06] * 5]), summarise([[1.0] * 5])) or 0
+    ) >= ENOUGH_LAUNCHES
 
 
 @given(st.floats(0.5, 2.0), st.floats(1.0, 1.5), st.none() | st.floats(0, 1))
-def test_a_contrast_the_other_way_round_says_the_opposite(value: float, width: float, p_adjusted: float | None) -> None:
+def test_a_contrast_the_other_way_round_says_the_opposite(
+    value: float, width: float, p_adjusted: float | None
+) -> None:
     opposite = {"worse": "better", "better": "worse", "no clear difference": "no clear difference"}
     found = Contrast(4, 2, Ratio(value, value / width, value * width, ""), p_adjusted, p_adjusted)
     assert found.swapped.verdict == opposite[found.verdict]
@@ -270,14 +317,24 @@ SHARES = st.floats(0.001, 0.3)
 """Of a time, by which its interval reaches down or up."""
 
 
-@given(st.floats(0.1, 5.0), st.floats(0.1, 60.0), st.floats(0.01, 1.0), st.floats(0.1, 0.99), st.tuples(*[SHARES] * 4))
+@given(
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 60.0),
+    st.floats(0.01, 1.0),
+    st.floats(0.1, 0.99),
+    st.tuples(*[SHARES] * 4),
+)
 def test_a_break_even_with_even_intervals_is_fiellers(
     start: float, later: float, step: float, share: float, widths: tuple[float, float, float, float]
 ) -> None:
     times = (start + later, share * step, start, step)
     reach = [time * width for time, width in zip(times, widths, strict=True)]
     found = break_even(*(known(time, down) for time, down in zip(times, reach, strict=True)))
-    gain, of_starts, of_steps = step - share * step, math.hypot(reach[0], reach[2]), math.hypot(reach[1], reach[3])
+    gain, of_starts, of_steps = (
+        step - share * step,
+        math.hypot(reach[0], reach[2]),
+        math.hypot(reach[1], reach[3]),
+    )
     if of_steps >= gain:
         assert (found.steps, found.high) == (None, None)
         return
@@ -291,7 +348,9 @@ def test_a_break_even_with_even_intervals_is_fiellers(
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 10.0), SHARES, SHARES), min_size=4, max_size=4))
-def test_within_a_break_even_neither_way_clearly_takes_less(given_to: list[tuple[float, float, float]]) -> None:
+def test_within_a_break_even_neither_way_clearly_takes_less(
+    given_to: list[tuple[float, float, float]],
+) -> None:
     times = [known(time, time * down, time * up) for time, down, up in given_to]
     other_start, start = sorted(times[:2], key=lambda each: each.median)
     step, other_step = times[2:]
@@ -299,7 +358,9 @@ def test_within_a_break_even_neither_way_clearly_takes_less(given_to: list[tuple
 
     def more(steps: float) -> tuple[float, float]:
         further = steps - 1
-        _, *ends = combination((1, start), (further, step), (-1, other_start), (-further, other_step))
+        _, *ends = combination(
+            (1, start), (further, step), (-1, other_start), (-further, other_step)
+        )
         return ends[0], ends[1]
 
     if found.low is None or found.low > 1:

@@ -6,7 +6,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.reports.results.verdict import DEFAULT, FEWEST_LAUNCHES, POWER, Judgement, Verdict, adjust, judge
+from dlbench.reports.results.verdict import (
+    DEFAULT,
+    FEWEST_LAUNCHES,
+    POWER,
+    Judgement,
+    Verdict,
+    adjust,
+    judge,
+)
 
 seconds = st.floats(1e-6, 1e4)
 launches = st.lists(seconds, min_size=FEWEST_LAUNCHES, max_size=20)
@@ -23,9 +31,13 @@ def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]
     slower = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="greater")
     faster = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="less")
     assert found.ratio == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
-    assert found.p == pytest.approx((slower if found.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12)
+    assert found.p == pytest.approx(
+        (slower if found.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12
+    )
     both = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert np.log([found.low, found.high]) == pytest.approx([both.low, both.high], rel=1e-6, abs=1e-9)
+    assert np.log([found.low, found.high]) == pytest.approx(
+        [both.low, both.high], rel=1e-6, abs=1e-9
+    )
 
 
 @given(launches, launches)
@@ -57,7 +69,9 @@ def test_the_interval_over_two_sessions_covers_what_it_says(of_a: int, of_b: int
 def test_too_few_launches_are_inconclusive_whatever_they_show(few: int) -> None:
     found = judge([1.0] * 5, [9.0] * few)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.sentence == f"too few launches: {few}, and {FEWEST_LAUNCHES} are needed on each side"
+    assert (
+        found.sentence == f"too few launches: {few}, and {FEWEST_LAUNCHES} are needed on each side"
+    )
     assert found.ratio == (pytest.approx(9.0) if few else None)
     assert (found.low, found.high, found.p) == (None, None, None)
 
@@ -70,7 +84,8 @@ def test_times_that_are_none_are_refused(bad: float) -> None:
 
 @pytest.mark.parametrize(("deviation", "count"), [(0.005, 20), (0.02, 10), (0.05, 5)])
 def test_the_smallest_effect_is_found_as_often_as_it_says(deviation: float, count: int) -> None:
-    """What launches say would have shown does show, in new launches from the same machine, about 80 % of the time."""
+    """What launches say would have shown does show, in new launches from the same machine, about 80
+    % of the time."""
     rng = np.random.default_rng(3)
     simulations = 800
 
@@ -90,7 +105,9 @@ p_values = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30)
 def judgement(p: float | None) -> Judgement:
     if p is None:
         return Judgement(Verdict.INCONCLUSIVE, "too few", 1, 1)
-    return Judgement(Verdict.REGRESSION, "slower by +10.0%", 5, 5, "t", 1.1, 1.0, 1.2, p, None, 0.03)
+    return Judgement(
+        Verdict.REGRESSION, "slower by +10.0%", 5, 5, "t", 1.1, 1.0, 1.2, p, None, 0.03
+    )
 
 
 @given(p_values)
@@ -102,8 +119,12 @@ def test_adjusted_p_is_that_of_benjamini_and_hochberg(values: list[float | None]
     # The definition: the smallest rate at which a step-up procedure rejects.
     size = len(known)
     for p, value in zip(known, ours, strict=True):
-        reached = [size * other / sum(each <= other for each in known) for other in known if other >= p]
+        reached = [
+            size * other / sum(each <= other for each in known) for other in known if other >= p
+        ]
         assert value == pytest.approx(min(1.0, *reached))
     for each in adjusted:
         if each.adjusted_p is not None:
-            assert (each.verdict is Verdict.REGRESSION) == (each.adjusted_p <= DEFAULT.false_discovery_rate)
+            assert (each.verdict is Verdict.REGRESSION) == (
+                each.adjusted_p <= DEFAULT.false_discovery_rate
+            )

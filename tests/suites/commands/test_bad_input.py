@@ -1,4 +1,5 @@
-"""Whatever is wrong with what a person gives: one line with the remedy, a documented exit code, nothing damaged."""
+"""Whatever is wrong with what a person gives: one line with the remedy, a documented exit code,
+nothing damaged."""
 
 import os
 import re
@@ -15,7 +16,13 @@ from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
-from dlbench.suites.errors import FrameworkEnvironmentError, HungUp, Interrupted, Terminated, UsageError
+from dlbench.suites.errors import (
+    FrameworkEnvironmentError,
+    HungUp,
+    Interrupted,
+    Terminated,
+    UsageError,
+)
 
 QUICKLY = ["--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
 NULL = ["--framework", "null"]
@@ -29,7 +36,9 @@ def call(command, tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))  # where the lock lies: others may be measuring
+    monkeypatch.setattr(
+        tempfile, "tempdir", str(folder.parent)
+    )  # where the lock lies: others may be measuring
     return command
 
 
@@ -65,19 +74,44 @@ def test_a_wrong_suite_file_is_refused_by_its_name(call):
         (["env", "nosuch"], 2, ["nosuch"]),
         (["report", "releasse"], 2, ["Did you mean 'releases'?"]),
         (["run", "quick", *QUICKLY, "--budget", "soon"], 2, ["10m"]),
-        (["plan", "quick", *QUICKLY, "--python", "null=/no/such/python"], 3, ["/no/such/python is not a Python"]),
-        (["compare", "--now", "quick"], 2, ["quick cannot be the name of a stored run", "write --suite quick"]),
-        (["compare", "--now", "latest"], 2, ["latest cannot be the name of a stored run. Leave it out"]),
-        (["run", "quick", "--no-ceilings", "--resume"], 4, ["There is no result store dlbench.sqlite", "dlbench run"]),
+        (
+            ["plan", "quick", *QUICKLY, "--python", "null=/no/such/python"],
+            3,
+            ["/no/such/python is not a Python"],
+        ),
+        (
+            ["compare", "--now", "quick"],
+            2,
+            ["quick cannot be the name of a stored run", "write --suite quick"],
+        ),
+        (
+            ["compare", "--now", "latest"],
+            2,
+            ["latest cannot be the name of a stored run. Leave it out"],
+        ),
+        (
+            ["run", "quick", "--no-ceilings", "--resume"],
+            4,
+            ["There is no result store dlbench.sqlite", "dlbench run"],
+        ),
         *(
             (
                 [*words, "--store", "none.sqlite"],
                 4,
                 ["no result store none.sqlite. Measure first (`dlbench run quick`)"],
             )
-            for words in (["report", "matrix"], ["history"], ["export"], ["compare", "latest", "previous"])
+            for words in (
+                ["report", "matrix"],
+                ["history"],
+                ["export"],
+                ["compare", "latest", "previous"],
+            )
         ),
-        (["run", "quick", *QUICKLY, "--store", "no/such/x.sqlite"], 4, ["there is no folder no/such", "--store FILE"]),
+        (
+            ["run", "quick", *QUICKLY, "--store", "no/such/x.sqlite"],
+            4,
+            ["there is no folder no/such", "--store FILE"],
+        ),
         (["run", "quick", "--budget="], 2, ["--budget has an empty value"]),
         (["run", "quick", "--threads", " "], 2, ["--threads has an empty value"]),
         (["run", ""], 2, ["An argument is empty"]),
@@ -93,7 +127,11 @@ def test_a_wrong_suite_file_is_refused_by_its_name(call):
         (["explain", "null/fcn5", "--steps", "0"], 2, ["--steps"]),
         (["tune", "--framework", "null"], 2, ["Name the network"]),
         (["tune", "--network", "fcn5"], 2, ["Name the frameworks"]),
-        (["tune", "--network", "fcn5,lstm32", *NULL], 2, ["Times of different work are not comparable"]),
+        (
+            ["tune", "--network", "fcn5,lstm32", *NULL],
+            2,
+            ["Times of different work are not comparable"],
+        ),
         (["tune", *TUNED_NULL, "--batch-sizes", "8,16"], 2, ["different work"]),
         (["tune", *TUNED_NULL, "--suite", "nosuch"], 2, ["nosuch"]),
         (["tune", *TUNED_NULL, "--threads", "1"], 2, ["There is only one configuration to try"]),
@@ -120,7 +158,9 @@ def test_output_in_another_encoding_is_output(tmp_path):
 
 def test_a_closed_output_is_one_line(tmp_path):
     done = subprocess.run(
-        ["sh", "-c", 'exec "$0" -m dlbench.suites list >&-', sys.executable], capture_output=True, text=True
+        ["sh", "-c", 'exec "$0" -m dlbench.suites list >&-', sys.executable],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("dlbench: Standard output is closed")
@@ -128,8 +168,12 @@ def test_a_closed_output_is_one_line(tmp_path):
 
 
 def test_a_python_that_is_no_interpreter_is_refused(call, tmp_path):
-    path = script(tmp_path / "python", "#!/bin/sh\necho Unknown option: -I >&2\nexit 2\n")  # as Python 2 does
-    line = refusal(call, "run", "quick", *QUICKLY, "--no-ceilings", "--python", f"null={path}", code=3)
+    path = script(
+        tmp_path / "python", "#!/bin/sh\necho Unknown option: -I >&2\nexit 2\n"
+    )  # as Python 2 does
+    line = refusal(
+        call, "run", "quick", *QUICKLY, "--no-ceilings", "--python", f"null={path}", code=3
+    )
     assert f"{path} is not a Python interpreter that starts" in line
     assert not Path("dlbench.sqlite").exists()
 
@@ -152,7 +196,9 @@ def test_a_store_that_is_empty_has_no_history(call):
     assert "holds no measured run yet" in refusal(call, "history", "--store", "empty.sqlite")
 
 
-@pytest.mark.parametrize("store", ["notes.txt/results.sqlite", "/proc/results.sqlite", "nosuch://host/base"])
+@pytest.mark.parametrize(
+    "store", ["notes.txt/results.sqlite", "/proc/results.sqlite", "nosuch://host/base"]
+)
 def test_a_store_that_cannot_be_written_is_refused(call, store):
     Path("notes.txt").write_text("notes")
     assert "store" in refusal(call, "run", "quick", *QUICKLY, "--store", store, code=4)
@@ -176,9 +222,19 @@ def test_a_home_that_cannot_be_written_is_refused(call, monkeypatch):
 def test_the_documented_codes_are_those_of_the_errors():
     readme = (Path(cli.__file__).resolve().parent / "README.md").read_text()
     _, _, section = readme.partition("## Exit codes\n")
-    documented = {int(number) for number in re.findall(r"^\| (\d+) \|", section, flags=re.MULTILINE)}
+    documented = {
+        int(number) for number in re.findall(r"^\| (\d+) \|", section, flags=re.MULTILINE)
+    }
     of_errors = {
-        each.exit_code for each in (UsageError, FrameworkEnvironmentError, StoreError, Interrupted, Terminated, HungUp)
+        each.exit_code
+        for each in (
+            UsageError,
+            FrameworkEnvironmentError,
+            StoreError,
+            Interrupted,
+            Terminated,
+            HungUp,
+        )
     }
     of_results = {value for name, value in vars(exit_codes).items() if name.isupper()}
     assert documented == {0} | of_errors | of_results

@@ -1,4 +1,5 @@
-"""pytest-benchmark files named where a store or a run is expected, and runs named in `dlbench export`."""
+"""pytest-benchmark files named where a store or a run is expected, and runs named in `dlbench
+export`."""
 
 import gzip
 import json
@@ -27,15 +28,23 @@ def files(command):
 
 
 def test_files_are_compared_as_they_are_and_stored_nowhere(command, files):
-    code, shown, _ = command("compare", "a1.json,a2.json,a3.json", "b1.json,b2.json,b3.json", "--json")
+    code, shown, _ = command(
+        "compare", "a1.json,a2.json,a3.json", "b1.json,b2.json,b3.json", "--json"
+    )
     assert code == 0
     directly = json.loads(shown)
     assert sorted(path.name for path in Path.cwd().iterdir()) == files
     assert directly["baseline"].startswith("a1.json,a2.json,a3.json")
     for side in "ab":
-        assert command("import", "--one-run", *(f"{side}{number}.json" for number in (1, 2, 3)))[0] == 0
+        assert (
+            command("import", "--one-run", *(f"{side}{number}.json" for number in (1, 2, 3)))[0]
+            == 0
+        )
     stored = json.loads(command("compare", "previous", "latest", "--json")[1])
-    ratios = [[(cell["cell"]["network"], cell["ratio"]) for cell in found["cells"]] for found in (directly, stored)]
+    ratios = [
+        [(cell["cell"]["network"], cell["ratio"]) for cell in found["cells"]]
+        for found in (directly, stored)
+    ]
     assert ratios[0] == ratios[1]
     assert len(ratios[0]) == 2
     one_each = json.loads(command("compare", "a1.json", "b1.json", "--json")[1])
@@ -44,7 +53,9 @@ def test_files_are_compared_as_they_are_and_stored_nowhere(command, files):
 
 def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
     shutil.copy("a1.json", "a1,b1.json")
-    assert "a1,b1.json and a1.json are the same run" in refusal(command, "compare", "a1,b1.json", "a1.json")
+    assert "a1,b1.json and a1.json are the same run" in refusal(
+        command, "compare", "a1,b1.json", "a1.json"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +63,10 @@ def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
     [
         (("compare", "a1.json"), "has one side only"),
         (("compare", "a1.json", "nope.json"), "There is no file nope.json."),
-        (("compare", "notes.json", "b1.json"), "notes.json cannot be read as a file of pytest-benchmark"),
+        (
+            ("compare", "notes.json", "b1.json"),
+            "notes.json cannot be read as a file of pytest-benchmark",
+        ),
         (("compare", "empty.json", "b1.json"), "empty.json have no benchmark"),
         (("compare", "wide.json", "b1.json"), "it is text in UTF-16"),
         (("compare", "packed.json.gz", "b1.json"), "it is compressed by gzip"),
@@ -69,7 +83,9 @@ def test_files_that_cannot_be_compared_are_refused_in_one_line(command, files, w
     assert said in refusal(command, *words)
 
 
-@pytest.mark.parametrize("words", [("report", "matrix", "--store"), ("history", "--store"), ("export", "--store")])
+@pytest.mark.parametrize(
+    "words", [("report", "matrix", "--store"), ("history", "--store"), ("export", "--store")]
+)
 @pytest.mark.parametrize("text", ['{"benchmarks": []}', "notes\n", "Grüße " * 1000])
 def test_a_text_file_in_place_of_a_store_leads_to_import(command, words, text):
     Path("file.json").write_text(text, encoding="utf-8")
@@ -86,14 +102,22 @@ def fill(run_id, days, network="fcn5"):
     started = make.START + timedelta(days=days)
     with Store.open("dlbench.sqlite") as store:
         store.begin_run(make.run(id=run_id, started=started, plan=(cell,), machine="m"))
-        store.append(make.record([1.0, 1.1], 0, run=run_id, machine="m", minutes=1440 * days, **cell._asdict()))
+        store.append(
+            make.record(
+                [1.0, 1.1], 0, run=run_id, machine="m", minutes=1440 * days, **cell._asdict()
+            )
+        )
 
 
 @pytest.mark.parametrize("form", ["pytest-benchmark", "csv"])
 def test_export_takes_the_words_for_runs_that_reports_take(command, form):
     fill("20261101-a", 0)
     fill("20261102-b", 1)
-    for word, meant in (("latest", "20261102-b"), ("previous", "20261101-a"), ("20261101", "20261101-a")):
+    for word, meant in (
+        ("latest", "20261102-b"),
+        ("previous", "20261101-a"),
+        ("20261101", "20261101-a"),
+    ):
         code, shown, said = command("export", "--run", word, "--format", form)
         assert code == 0, said
         assert meant in shown
@@ -104,7 +128,9 @@ def test_export_without_pytest_benchmark_names_a_format_that_needs_no_package(co
     fill("run-1", 0)
     find_spec = util.find_spec
     monkeypatch.setattr(
-        stores.importlib.util, "find_spec", lambda name: None if name == "pytest_benchmark" else find_spec(name)
+        stores.importlib.util,
+        "find_spec",
+        lambda name: None if name == "pytest_benchmark" else find_spec(name),
     )
     line = refusal(command, "export")
     assert "pip install pytest-benchmark" in line
@@ -113,7 +139,9 @@ def test_export_without_pytest_benchmark_names_a_format_that_needs_no_package(co
 
 
 def test_runs_without_a_shared_cell_are_answered_with_runs_that_share_one(command):
-    for day, (run, network) in enumerate([("one-a", "fcn5"), ("one-b", "fcn5"), ("two-a", "fcn8"), ("two-b", "fcn8")]):
+    for day, (run, network) in enumerate(
+        [("one-a", "fcn5"), ("one-b", "fcn5"), ("two-a", "fcn8"), ("two-b", "fcn8")]
+    ):
         fill(run, day, network)
     line = refusal(command, "compare", "one-b", "two-b")
     assert "Run one-b shares cells with dlbench.sqlite:one-a." in line
@@ -128,7 +156,9 @@ def test_a_store_holds_each_measurement_once_whichever_files_it_comes_with(comma
 
 
 def test_a_file_that_is_missing_and_a_folder_are_named(command, files):
-    assert "There is no file nope.json." in refusal(command, "compare", "a1.json,nope.json", "b1.json")
+    assert "There is no file nope.json." in refusal(
+        command, "compare", "a1.json,nope.json", "b1.json"
+    )
     assert "is a folder" in refusal(command, "compare", ".", "b1.json")
 
 

@@ -1,4 +1,5 @@
-"""`dlbench bisect` over a launcher that only pretends, and over a real repository of commits with real launches."""
+"""`dlbench bisect` over a launcher that only pretends, and over a real repository of commits with
+real launches."""
 
 import json
 import os
@@ -27,8 +28,11 @@ QUIETLY = ("--threads", "1", "--no-quiet-gate", "--seed", "1")
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Give launches whose steps take 20 ms times a level, which the interpreter or the step's file says."""
-    made = SimpleNamespace(deviation=0.005, level=lambda request: 1.0, crashes=lambda request: False, launched=0)
+    """Give launches whose steps take 20 ms times a level, which the interpreter or the step's file
+    says."""
+    made = SimpleNamespace(
+        deviation=0.005, level=lambda request: 1.0, crashes=lambda request: False, launched=0
+    )
     made.ends_at, made.losses = None, lambda request: []
     rng = random.Random(1)
 
@@ -53,7 +57,8 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def builds(machine, command, tmp_path):
-    """Give a function that bisects nine builds with these levels; builds without one do not start."""
+    """Give a function that bisects nine builds with these levels; builds without one do not
+    start."""
 
     def bisect(levels, *words):
         machine.level = lambda request: levels[NAMES.index(place_of(request))]
@@ -88,7 +93,11 @@ def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, pla
     assert f"The first slower build is v{place}, with probability " in " ".join(said.split())
     assert max(len(line) for line in said.splitlines() if "`" not in line) <= 80
     found = json.loads(Path("found.json").read_text())
-    assert (found["outcome"], found["suspects"], found["before"]) == ("found", [f"v{place}"], f"v{place - 1}")
+    assert (found["outcome"], found["suspects"], found["before"]) == (
+        "found",
+        [f"v{place}"],
+        f"v{place - 1}",
+    )
     assert found["probability"] >= 0.95
     assert found["slowdown"]["low"] < 1.08 < found["slowdown"]["high"]
     assert found["pairs"] <= 30
@@ -101,7 +110,9 @@ def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, pla
 def test_a_slowdown_of_many_times_is_no_per_cents(builds):
     code, said, complaints = builds(slower_from(4, 146.0))
     assert code == 1, complaints
-    assert re.search(r"A step takes 14[5-7] times as long \(14\d to 14\d\)\.", " ".join(said.split()))
+    assert re.search(
+        r"A step takes 14[5-7] times as long \(14\d to 14\d\)\.", " ".join(said.split())
+    )
 
 
 def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may_be(builds):
@@ -116,11 +127,14 @@ def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may
     assert "is not a Python interpreter that starts" in untested["problem"]
     assert "all but the last could not be tested" in found["sentence"]
     # The good end is not launched for it.
-    assert [each.outcome.status for each in records()[1] if each.cell.framework == "v4"] == [Status.SKIPPED]
+    assert [each.outcome.status for each in records()[1] if each.cell.framework == "v4"] == [
+        Status.SKIPPED
+    ]
 
 
 @pytest.mark.parametrize(
-    ("missing", "answer", "before"), [((), ["v5"], "v4"), ((5,), ["v5", "v6"], "v4"), ((4,), ["v4", "v5"], "v3")]
+    ("missing", "answer", "before"),
+    [((), ["v5"], "v4"), ((5,), ["v5", "v6"], "v4"), ((4,), ["v4", "v5"], "v3")],
 )
 def test_the_first_faster_build_is_named(builds, missing, answer, before):
     levels = [None if place in missing else 1.0 if place >= 5 else 1.08 for place in range(9)]
@@ -129,7 +143,10 @@ def test_the_first_faster_build_is_named(builds, missing, answer, before):
     found = json.loads(said)
     assert (found["outcome"], found["suspects"], found["before"]) == ("found", answer, before)
     assert found["slowdown"]["low"] < 1.08 < found["slowdown"]["high"]
-    assert f"The first faster build is {' and '.join(answer) if not missing else 'one of'}" in found["sentence"]
+    assert (
+        f"The first faster build is {' and '.join(answer) if not missing else 'one of'}"
+        in found["sentence"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +166,8 @@ def test_no_change_and_several_changes_are_said_and_not_guessed(builds, levels, 
 
 @pytest.fixture
 def own_builds(builds, machine, tmp_path):
-    """Give a function that bisects the builds on a step of the user's own, whose second losses are these."""
+    """Give a function that bisects the builds on a step of the user's own, whose second losses are
+    these."""
     (tmp_path / "mine.py").write_text("def prepare(cell):\n    return lambda: None\n")
 
     def bisect(losses, *words):
@@ -163,7 +181,10 @@ def test_a_bad_end_that_computes_something_else_is_no_slowdown(own_builds):
     code, said, complaints = own_builds([1.9] * 8 + [1.8])
     assert code == 7, complaints
     words = " ".join(said.split())
-    assert "v8 computes something else than v0, so their times are not compared: the candidate computes" in words
+    assert (
+        "v8 computes something else than v0, so their times are not compared: the candidate "
+        "computes" in words
+    )
     assert "loss of step 2 1.8 instead of 1.9, off by 5.3e-02" in words
     assert len(records()[1]) == 4  # two pairs show it
     code, said, complaints = own_builds([1.9] * 8 + [1.8], "--allow-different")
@@ -178,7 +199,9 @@ def test_a_build_in_between_that_computes_something_else_is_left_out(own_builds)
     assert found["suspects"] == ["v4", "v5"]
     (untested,) = [each for each in found["tried"] if each["problem"]]
     assert (untested["name"], untested["slower"]) == ("v4", None)
-    assert untested["problem"].startswith("it computes something else: loss of step 2 1.8 instead of 1.9")
+    assert untested["problem"].startswith(
+        "it computes something else: loss of step 2 1.8 instead of 1.9"
+    )
 
 
 def test_a_bad_end_without_a_number_has_its_own_exit_code(builds, machine):
@@ -228,15 +251,36 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
     ("words", "said"),
     [
         (["null", "--python", "a=/x,b=/y"], "--network fcn5"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y"], "cells, and a bisection takes one"),
+        (
+            ["null", "--network", "fcn5", "--python", "a=/x,b=/y"],
+            "cells, and a bisection takes one",
+        ),
         (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have the same name"),
         (["null", "--network", "fcn5", "--python", "a=/x"], "the same build"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"], "no build named 'c'"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Swap the two"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--good", "a"], "the same build"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--bad", "b"], "the same build"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b:torch=/y"], "no framework named 'torch:null'"),
-        (["null", "--network", "fcn5", "--confidence", "40%", "--python", "a=/x,b=/y"], "more than 50%"),
+        (
+            ["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"],
+            "no build named 'c'",
+        ),
+        (
+            ["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"],
+            "Swap the two",
+        ),
+        (
+            ["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--good", "a"],
+            "the same build",
+        ),
+        (
+            ["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--faster", "--bad", "b"],
+            "the same build",
+        ),
+        (
+            ["null", "--network", "fcn5", "--python", "a=/x,b:torch=/y"],
+            "no framework named 'torch:null'",
+        ),
+        (
+            ["null", "--network", "fcn5", "--confidence", "40%", "--python", "a=/x,b=/y"],
+            "more than 50%",
+        ),
         (["--network", "fcn5"], "Name the framework"),
         (["jax", "--network", "fcn5"], "Name the good and the bad release"),
         (["jax", "--network", "fcn5", "--good", "nonsense", "--bad", "1.0.0"], "by its version"),
@@ -245,9 +289,18 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
         (["--repo", "."], "--repo needs one --step"),
         (["jax", "--repo", ".", "--step", "step_of_mine.py"], "Leave the framework out"),
         (["--repo", ".", "--step", "mine.py"], "Name the good and the bad revision"),
-        (["--repo", ".", "--step", "/mine.py", "--good", "a", "--bad", "b"], "path in the repository"),
-        (["--repo", ".", "--step", "mine.py", "--good", "a", "--bad", "b", "--python", "a=/x"], "is one path"),
-        (["--repo", ".", "--step", "mine.py", "--good", "a", "--bad", "b"], "is not a git repository"),
+        (
+            ["--repo", ".", "--step", "/mine.py", "--good", "a", "--bad", "b"],
+            "path in the repository",
+        ),
+        (
+            ["--repo", ".", "--step", "mine.py", "--good", "a", "--bad", "b", "--python", "a=/x"],
+            "is one path",
+        ),
+        (
+            ["--repo", ".", "--step", "mine.py", "--good", "a", "--bad", "b"],
+            "is not a git repository",
+        ),
     ],
 )
 def test_a_wrong_word_costs_one_line(machine, command, words, said):
@@ -278,13 +331,19 @@ def git(folder, *words):
     identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     variables = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
     done = subprocess.run(
-        ["git", *identity, *words], cwd=folder, env=variables, capture_output=True, text=True, check=True
+        ["git", *identity, *words],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 
 
 def repository_of(folder: Path, slower_from: int, work: int = 200) -> list[str]:
-    """Make a repository whose step does 40 % more work from one commit on; return the digests, the oldest first."""
+    """Make a repository whose step does 40 % more work from one commit on; return the digests, the
+    oldest first."""
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
     (folder / "bench").mkdir()
@@ -308,10 +367,20 @@ def commits(machine, command, tmp_path):
         return 1.4 if "WORK = 280" in text else 1.0
 
     machine.level = level
-    given = ("--repo", "project", "--step", "bench/train_step.py", "--python", str(python), *QUIETLY)
+    given = (
+        "--repo",
+        "project",
+        "--step",
+        "bench/train_step.py",
+        "--python",
+        str(python),
+        *QUIETLY,
+    )
     ends = ("--good", digests[0], "--bad", "main")
     bisect = lambda *words, ends=ends: command("bisect", *given, *ends, *words)  # noqa: E731
-    return SimpleNamespace(folder=tmp_path / "project", digests=digests, bisect=bisect, home=tmp_path / "home")
+    return SimpleNamespace(
+        folder=tmp_path / "project", digests=digests, bisect=bisect, home=tmp_path / "home"
+    )
 
 
 def worktrees(commits):
@@ -324,9 +393,14 @@ def test_the_first_slower_commit_is_named_and_the_repository_is_as_it_was(commit
     state = git(commits.folder, "status", "--porcelain"), git(commits.folder, "rev-parse", "HEAD")
     code, said, complaints = commits.bisect("--build", "cp number built")
     assert code == 1, complaints
-    assert f"The first slower commit is {commits.digests[6][:10]} (change 6), with" in " ".join(said.split())
+    assert f"The first slower commit is {commits.digests[6][:10]} (change 6), with" in " ".join(
+        said.split()
+    )
     assert "Uncommitted changes are not measured" in " ".join(complaints.split())
-    assert (git(commits.folder, "status", "--porcelain"), git(commits.folder, "rev-parse", "HEAD")) == state
+    assert (
+        git(commits.folder, "status", "--porcelain"),
+        git(commits.folder, "rev-parse", "HEAD"),
+    ) == state
     assert worktrees(commits) == 1
     assert not list((commits.home / "bisect").glob("*/*"))
 
@@ -337,13 +411,18 @@ def test_the_first_faster_commit_is_named(commits, machine):
     ends = ("--good", "main", "--bad", commits.digests[0], "--faster")
     code, said, complaints = commits.bisect("--build", "true", ends=ends)
     assert code == 1, complaints
-    assert f"The first faster commit is {commits.digests[6][:10]} (change 6), with" in " ".join(said.split())
+    assert f"The first faster commit is {commits.digests[6][:10]} (change 6), with" in " ".join(
+        said.split()
+    )
 
 
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        ("test $(cat number) != 5 || { echo no compiler; exit 3; }", "its build failed with exit code 3 (no compiler)"),
+        (
+            "test $(cat number) != 5 || { echo no compiler; exit 3; }",
+            "its build failed with exit code 3 (no compiler)",
+        ),
         ("test $(cat number) != 5 || sleep 600", "took more than 2 s and was ended"),
         ("test $(cat number) != 5 || rm bench/train_step.py", "it has no file bench/train_step.py"),
     ],
@@ -360,7 +439,10 @@ def test_a_commit_that_cannot_be_built_is_left_out(commits, build, reason):
 def test_an_end_that_cannot_be_built_ends_it_with_the_reason(commits):
     code, _, complaint = commits.bisect("--build", "echo no compiler; exit 3")
     assert code == 3
-    assert f"The good commit, {commits.digests[0][:10]}, cannot be tested: its build failed" in complaint
+    assert (
+        f"The good commit, {commits.digests[0][:10]}, cannot be tested: its build failed"
+        in complaint
+    )
     assert worktrees(commits) == 1
 
 
@@ -408,8 +490,28 @@ def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_kille
     digests = repository_of(tmp_path / "project", 6, work=2000)
     brief = {"steps": 5, "seconds": 0.2, "sample_seconds": 0.01}
     (tmp_path / "brief.toml").write_text(suite_of_null("brief", protocol=brief))
-    words = ("bisect", "--repo", "project", "--step", "bench/train_step.py", "--good", digests[0], "--bad", "main")
-    words += ("--suite", "brief.toml", *QUIETLY, "--build", "true", "--store", "my.sqlite", "--budget", "1m")
+    words = (
+        "bisect",
+        "--repo",
+        "project",
+        "--step",
+        "bench/train_step.py",
+        "--good",
+        digests[0],
+        "--bad",
+        "main",
+    )
+    words += (
+        "--suite",
+        "brief.toml",
+        *QUIETLY,
+        "--build",
+        "true",
+        "--store",
+        "my.sqlite",
+        "--budget",
+        "1m",
+    )
 
     kept = partial(records_in, tmp_path / "my.sqlite")
     with running_command(tmp_path, *words) as child:
@@ -420,7 +522,10 @@ def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_kille
     assert done.returncode in (1, 6), done.stdout + done.stderr  # 6: this machine was too busy
     after = kept()
     assert after[: len(before)] == before
-    assert max(Counter((each.cell, each.launch, each.side, each.attempt) for each in after).values()) == 1
+    assert (
+        max(Counter((each.cell, each.launch, each.side, each.attempt) for each in after).values())
+        == 1
+    )
     if done.returncode == 1:
         assert f"{digests[6][:10]} (change 6)" in " ".join(done.stdout.split())
         assert git(tmp_path / "project", "worktree", "list", "--porcelain").count("worktree ") == 1

@@ -1,4 +1,5 @@
-"""The real command in processes of its own: whatever ends it, finished records are kept and a resumed run completes."""
+"""The real command in processes of its own: whatever ends it, finished records are kept and a
+resumed run completes."""
 
 import importlib
 import inspect
@@ -65,7 +66,9 @@ def test_a_plan_says_what_intervals_of_two_launches_cover():
     one_network = plan_of(networks="fcn5", frameworks="torch,tensorflow,mxnet", threads="1,2")
     assert one_network.launches == 2
     assert "all cells together show how launches differ" in kind_of_protocol(one_network)
-    assert "within a launch only" in kind_of_protocol(plan_of(networks="fcn5", frameworks="torch", threads="1,2"))
+    assert "within a launch only" in kind_of_protocol(
+        plan_of(networks="fcn5", frameworks="torch", threads="1,2")
+    )
 
 
 def test_a_run_from_beginning_to_end(folder):
@@ -81,7 +84,9 @@ def test_a_run_from_beginning_to_end(folder):
     assert run.finished is not None
     lines = done.stderr.splitlines()
     assert "2 cells, 2 launches of each" in lines[0]
-    assert lines[1] == "2 launches per cell: ± shows variation within a launch only; use --interval 2% for more."
+    assert lines[1] == (
+        "2 launches per cell: ± shows variation within a launch only; use --interval 2% for more."
+    )
     assert [line.split("]")[0] for line in lines[2:]] == [f"[{n}/4" for n in range(1, 5)]
     assert all(word in done.stdout for word in ("fcn5", "null", "report threads"))
 
@@ -151,7 +156,9 @@ def test_a_second_signal_does_not_break_into_the_end(name, code):
 
 
 def test_a_run_without_a_number_ends_with_1(folder):
-    crashing = SUITE.replace("threads = [1, 2]", "threads = [1]").replace("launches = 2", "launches = 1")
+    crashing = SUITE.replace("threads = [1, 2]", "threads = [1]").replace(
+        "launches = 2", "launches = 1"
+    )
     (folder / "mine.toml").write_text(crashing + 'fault = "crash"\n')
     done = run_command(folder, "run", "mine.toml")
     assert done.returncode == 1
@@ -162,8 +169,13 @@ def test_a_run_without_a_number_ends_with_1(folder):
 
 @pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(folder):
-    line, variables = f"{' '.join(COMMAND)} list --json | head -c 1", variables_of_command(folder / "home")
-    done = subprocess.run(["sh", "-c", line], env=variables, capture_output=True, text=True, timeout=PATIENCE)
+    line, variables = (
+        f"{' '.join(COMMAND)} list --json | head -c 1",
+        variables_of_command(folder / "home"),
+    )
+    done = subprocess.run(
+        ["sh", "-c", line], env=variables, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (done.stdout, done.stderr) == ("{", "")
 
 
@@ -176,7 +188,9 @@ def test_two_runners_share_one_store(folder):
     runs = runs_in(folder)
     assert len(runs) == 2
     assert all(run.finished for run in runs)
-    assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 2 for run in runs})
+    assert Counter(record.run for record in records_in(folder)) == Counter(
+        {run.id: 2 for run in runs}
+    )
 
 
 def test_a_removed_working_folder_is_one_line(tmp_path):
@@ -192,13 +206,20 @@ def test_a_removed_working_folder_is_one_line(tmp_path):
     assert done.stderr == "dlbench: The working folder was removed. Change into one that exists.\n"
 
 
-def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_holds_what_ended(folder):
-    (folder / "mine.toml").write_text(suite_of_null(step_seconds=0.05, protocol={"launches": 3, "steps": 10}))
+def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_holds_what_ended(
+    folder,
+):
+    (folder / "mine.toml").write_text(
+        suite_of_null(step_seconds=0.05, protocol={"launches": 3, "steps": 10})
+    )
     store = folder / "dlbench.sqlite"
     with running_command(folder, "run", "mine.toml", "--no-quiet-gate") as process:
         wait_until(lambda: records_in(store), "the first record")
         # Without what SQLite keeps beside it. A record is seen a moment before it is in the file.
-        wait_until(lambda: records_in(Path(shutil.copy(store, folder / "copy.sqlite"))), "a record in the copy")
+        wait_until(
+            lambda: records_in(Path(shutil.copy(store, folder / "copy.sqlite"))),
+            "a record in the copy",
+        )
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(2)
         os.kill(process.pid, signal.SIGCONT)
@@ -213,7 +234,8 @@ def test_every_option_that_a_command_reads_is_an_option() -> None:
     folder = Path(options.__file__).parent
     known, read = set(), set()
     for module in (
-        importlib.import_module(f"dlbench.suites.commands.{path.stem}") for path in folder.glob("[a-z]*.py")
+        importlib.import_module(f"dlbench.suites.commands.{path.stem}")
+        for path in folder.glob("[a-z]*.py")
     ):
         commands = [each for each in vars(module).values() if hasattr(each, "__signature__")]
         known |= {name for each in commands for name in inspect.signature(each).parameters}

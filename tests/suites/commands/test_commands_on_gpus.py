@@ -4,14 +4,30 @@ from collections import Counter
 from functools import partial
 
 import pytest
-from fake_nvml import A100, FIRST, H200, LOST, NO_DRIVER, NO_GPU, PARTED, SECOND, TWO, gpus, nvml, stand_in
+from fake_nvml import (
+    A100,
+    FIRST,
+    H200,
+    LOST,
+    NO_DRIVER,
+    NO_GPU,
+    PARTED,
+    SECOND,
+    TWO,
+    gpus,
+    nvml,
+    stand_in,
+)
 from processes import records_in, refusal, run_command, suite_of_null
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.suites.run.quiet import busy_gpus
 
 SUITE = suite_of_null(
-    devices=["cpu", "gpus"], protocol={"cell_seconds": 100.0}, device_step_seconds=0.005, device_memory_bytes=200000000
+    devices=["cpu", "gpus"],
+    protocol={"cell_seconds": 100.0},
+    device_step_seconds=0.005,
+    device_memory_bytes=200000000,
 )
 
 
@@ -23,7 +39,8 @@ def folder(tmp_path):
 
 @pytest.fixture
 def call(command, folder, monkeypatch):
-    """Give a function that runs the command in this process beside a stand-in: exit code, output, complaints."""
+    """Give a function that runs the command in this process beside a stand-in: exit code, output,
+    complaints."""
     monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
@@ -48,10 +65,18 @@ def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_w
     assert header.index("cuda:0") < header.index("cuda:1")
     records = {record.cell.device: record for record in records_in(folder)}
     assert {record.outcome.status for record in records.values()} == {Status.OK}
-    visible = {device: r.outcome.software["variables"]["CUDA_VISIBLE_DEVICES"] for device, r in records.items()}
+    visible = {
+        device: r.outcome.software["variables"]["CUDA_VISIBLE_DEVICES"]
+        for device, r in records.items()
+    }
     assert visible == {"cpu": "", "cuda:0": FIRST, "cuda:1": SECOND}
     second = records["cuda:1"].outcome
-    assert second.software["gpu"] == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
+    assert second.software["gpu"] == {
+        "index": 1,
+        "name": H200,
+        "uuid": SECOND,
+        "driver": "550.54.15",
+    }
     assert "gpu" not in records["cpu"].outcome.software
     assert second.device.name == "null device"
     assert len(second.device.event_ns) == len(second.samples_ns)
@@ -62,7 +87,9 @@ def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_w
     assert records["cpu"].telemetry is None
 
 
-def test_a_mini_batch_that_runs_out_of_memory_is_a_hole_larger_ones_are_not_tried_and_smaller_ones_run(folder, call):
+def test_a_mini_batch_that_runs_out_of_memory_is_a_hole_larger_ones_are_not_tried_and_smaller_ones_run(
+    folder, call
+):
     words = ["--devices", "cuda:1", "--batch-sizes", "512,64,256", "--seed", "3"]
     code, out, errors = call(TWO, "run", "mine.toml", *words)
     assert code == 0, errors
@@ -86,7 +113,9 @@ class Losing(fake.FakeNvml):
         super().nvmlInit()
 """
     source = TWO.replace("fake.FakeNvml", "Losing")
-    code, out, errors = call(source, "run", "mine.toml", "--devices", "cuda:all", "--launches", "2", above=losing)
+    code, out, errors = call(
+        source, "run", "mine.toml", "--devices", "cuda:all", "--launches", "2", above=losing
+    )
     assert code == 0, errors
     found = Counter((r.cell.device, r.outcome.status, r.outcome.reason) for r in records_in(folder))
     reason = f"cuda:0 ({A100}) does not answer: GPU 0: nvmlDeviceGetHandleByIndex: GPU is lost"
@@ -96,7 +125,10 @@ class Losing(fake.FakeNvml):
 
 @pytest.mark.parametrize(
     ("source", "words", "part"),
-    [(NO_DRIVER, ["--devices", "cpu,cuda:0"], "NVML Shared Library Not Found"), (TWO, ["--devices", "cuda:2"], FIRST)],
+    [
+        (NO_DRIVER, ["--devices", "cpu,cuda:0"], "NVML Shared Library Not Found"),
+        (TWO, ["--devices", "cuda:2"], FIRST),
+    ],
 )
 @pytest.mark.parametrize("verb", [("run",), ("gate", "--same")])
 def test_what_a_machine_has_not_got_is_refused_in_one_line(folder, call, verb, source, words, part):
@@ -114,11 +146,17 @@ def test_gpus_that_others_compute_on_are_named_before_anything_is_measured():
         return f"fake.FakeNvml({', '.join(boards)})"
 
     def said(names, source, workers=1):
-        cells = [Cell("null", "null", "null", "fcn5", name, 1, 64, world_size=workers) for name in names]
+        cells = [
+            Cell("null", "null", "null", "fcn5", name, 1, 64, world_size=workers) for name in names
+        ]
         return busy_gpus(cells, gpus(source), nvml(source))
 
     for names, source in (
-        *((["cpu"], on_boards(1, 1)), (["cuda:0"], on_boards(0, 1)), (["cpu", "cuda:0"], on_boards(None, 1))),
+        *(
+            (["cpu"], on_boards(1, 1)),
+            (["cuda:0"], on_boards(0, 1)),
+            (["cpu", "cuda:0"], on_boards(None, 1)),
+        ),
         *((["cuda:0"], NO_GPU), ([], NO_DRIVER), (["cuda:0:1"], PARTED), (["cuda:0"], LOST)),
     ):
         assert said(names, source) == []

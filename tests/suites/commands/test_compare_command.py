@@ -1,4 +1,5 @@
-"""`dlbench compare` of stored runs: its exit codes, and what it says about runs that differ in more than their code."""
+"""`dlbench compare` of stored runs: its exit codes, and what it says about runs that differ in more
+than their code."""
 
 import json
 from pathlib import Path
@@ -18,8 +19,13 @@ TRAINED, UNTRAINED = [2.0, 1.97401], [2.0, 1.98560]
 def own(seconds: float, run: str, losses: list[float]) -> list[Record]:
     """Launches of a step of the user's own."""
     parity = make.parity()._replace(losses=losses, loss_tolerance=1e-3)
-    records = make.changed(make.launches([seconds, seconds * 1.01, seconds * 1.02], run=run), parity=parity)
-    return [Record(**{**vars(record), "network": {"family": "own", "numbers": {}}}) for record in records]
+    records = make.changed(
+        make.launches([seconds, seconds * 1.01, seconds * 1.02], run=run), parity=parity
+    )
+    return [
+        Record(**{**vars(record), "network": {"family": "own", "numbers": {}}})
+        for record in records
+    ]
 
 
 @pytest.fixture
@@ -33,7 +39,9 @@ def compare(command, tmp_path):
                 store.begin_run(make.run(id=name, plan=(records[0].cell,)))
                 for record in records:
                     store.append(record)
-        result: tuple[int, str, str] = command("compare", "run-1", "run-2", "--store", "two.sqlite", *words)
+        result: tuple[int, str, str] = command(
+            "compare", "run-1", "run-2", "--store", "two.sqlite", *words
+        )
         return result
 
     return compared
@@ -55,13 +63,17 @@ def compare(command, tmp_path):
 )
 def test_the_exit_code_says_what_was_found(compare, after, losses, words, code, verdict) -> None:
     wide = () if verdict != "no regression" else ("--tolerance", "30%")
-    ended, said, complaints = compare(own(1.0, "run-1", TRAINED), own(after, "run-2", losses), *words, *wide)
+    ended, said, complaints = compare(
+        own(1.0, "run-1", TRAINED), own(after, "run-2", losses), *words, *wide
+    )
     assert ended == code, complaints
     assert said.rstrip().endswith(f"1 cell: 1 {verdict}.")
     assert max(map(len, said.splitlines())) <= 80
 
 
-def test_nothing_measured_on_both_sides_is_no_success_and_a_wrong_word_is_refused(compare, command) -> None:
+def test_nothing_measured_on_both_sides_is_no_success_and_a_wrong_word_is_refused(
+    compare, command
+) -> None:
     before = own(1.0, "run-1", TRAINED)
     skipped = Outcome(Status.SKIPPED, "no interpreter")
     hole = [Record(**{**vars(each), "run": "run-2", "outcome": skipped}) for each in before]
@@ -75,7 +87,9 @@ def test_other_work_is_compared_on_request_and_a_line_says_so(compare) -> None:
     _, said, _ = compare(*given, "--allow-different", "--json")
     content = json.loads(said)
     assert content["rule"]["allow_different"] is True
-    assert content["notes"][-1].startswith("The candidate computes something else; compared all the same, as asked: ")
+    assert content["notes"][-1].startswith(
+        "The candidate computes something else; compared all the same, as asked: "
+    )
     assert content["cells"][0]["loss_difference"]["candidate"] == UNTRAINED[1]
 
 
@@ -85,7 +99,8 @@ def saved(folder: Path, name: str, factor: float, change: Any = None) -> list[st
     for number in (1, 2, 3):
         content = json.loads((INPUTS / f"foreign-a{number}.json").read_text())
         for place, benchmark in enumerate(content["benchmarks"]):
-            # Alike but for the factor, so that the noise of the recorded sessions has no part in it.
+            # Alike but for the factor, so that the noise of the recorded sessions has no part in
+            # it.
             seconds = [factor * 1e-3 * (1 + 0.001 * (step + number + place)) for step in range(5)]
             benchmark["stats"].update(data=seconds, median=seconds[2], iterations=1)
         content["datetime"] = content["datetime"].replace("T14", "T15" if factor > 1 else "T14")
@@ -96,7 +111,9 @@ def saved(folder: Path, name: str, factor: float, change: Any = None) -> list[st
     return files
 
 
-def test_an_imported_regression_says_that_the_interpreter_differs_and_names_what_is_missing(command, tmp_path) -> None:
+def test_an_imported_regression_says_that_the_interpreter_differs_and_names_what_is_missing(
+    command, tmp_path
+) -> None:
     def newer(content: dict[str, Any]) -> None:
         content["machine_info"]["python_implementation_version"] = "3.13.1"
         content["benchmarks"][1].update(name="test_renamed", fullname="test_f.py::test_renamed")

@@ -1,4 +1,5 @@
-"""`dlbench explain`: a cell in the words of the other commands, one launch that profiles, else clear answers."""
+"""`dlbench explain`: a cell in the words of the other commands, one launch that profiles, else
+clear answers."""
 
 import json
 
@@ -66,7 +67,9 @@ def run(tmp_path):
 
 
 def test_it_shows_kinds_and_operators_of_one_launch_and_stores_nothing(run, tmp_path):
-    done = run("pretended/fcn5", "--threads", "2", "--batch-size", "8", "--steps", "3", "--top", "1")
+    done = run(
+        "pretended/fcn5", "--threads", "2", "--batch-size", "8", "--steps", "3", "--top", "1"
+    )
     assert done.returncode == 0, done.stderr
     assert "fcn5, mini-batch 8" in done.stdout
     assert "2 threads" in done.stdout

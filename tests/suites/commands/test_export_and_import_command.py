@@ -23,24 +23,43 @@ def fill(name, run_id="run-1", days=0):
     cells = [null_cell(threads=threads) for threads in (1, 2)]
     with Store.open(name) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
-        store.begin_run(make.run(id=run_id, started=started, plan=tuple(cells), machine=machine.fingerprint))
+        store.begin_run(
+            make.run(id=run_id, started=started, plan=tuple(cells), machine=machine.fingerprint)
+        )
         for launch, cell in itertools.product(range(2), cells):
             seconds, minutes = [1.0 + launch, 1.1, 0.9], 24 * 60 * days + launch
-            fields = {"run": run_id, "machine": machine.fingerprint, "minutes": minutes, **cell._asdict()}
+            fields = {
+                "run": run_id,
+                "machine": machine.fingerprint,
+                "minutes": minutes,
+                **cell._asdict(),
+            }
             store.append(make.record(seconds, launch, **fields))
 
 
 def test_pytest_benchmark_reads_what_was_exported(command):
     for number in (1, 2):
         fill("here.sqlite", f"run-{number}", days=number)
-        Path(f"{number}.json").write_text(command("export", "--store", "here.sqlite", "--run", f"run-{number}")[1])
-    compare = [sys.executable, "-m", "pytest_benchmark", "compare", "1.json", "2.json", "--columns=median,rounds"]
+        Path(f"{number}.json").write_text(
+            command("export", "--store", "here.sqlite", "--run", f"run-{number}")[1]
+        )
+    compare = [
+        sys.executable,
+        "-m",
+        "pytest_benchmark",
+        "compare",
+        "1.json",
+        "2.json",
+        "--columns=median,rounds",
+    ]
     shown = subprocess.run(compare, capture_output=True, text=True, check=True).stdout
     assert "fcn5, mini-batch 64" in shown
     assert all(f"dlbench[fcn5-b64-null-null-cpu-1] ({number})" in shown for number in (1, 2))
 
 
-def test_a_bad_file_makes_no_store_and_a_good_one_does_not_change_what_is_known_of_a_machine(command):
+def test_a_bad_file_makes_no_store_and_a_good_one_does_not_change_what_is_known_of_a_machine(
+    command,
+):
     fill("here.sqlite")
     text = json.loads(command("export", "--store", "here.sqlite")[1])
     text["dlbench"]["machine"]["memory"]["available_bytes"] = 1
@@ -59,10 +78,19 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
     Path("test_mine.py").write_text(
         "def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=7, iterations=3)"
     )
-    # Not as part of these tests, which may be spread over processes: pytest-benchmark would measure nothing.
+    # Not as part of these tests, which may be spread over processes: pytest-benchmark would measure
+    # nothing.
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     for number in (1, 2):
-        words = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--benchmark-json", f"{number}.json")
+        words = (
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:hypothesispytest",
+            "--benchmark-json",
+            f"{number}.json",
+        )
         assert command_server.call(words, Path.cwd(), alone, Path.cwd(), PATIENCE, "pytest") == 0
     code, _, said = command("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
     assert code == 0
@@ -72,6 +100,9 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
     assert "test_mine.py::test_sum" in matrix
     assert "pytest-benchmark imported" in matrix
     back = json.loads(command("export", "--store", "s.sqlite")[1])
-    data = [json.loads(Path(f"{number}.json").read_text())["benchmarks"][0]["stats"]["data"] for number in (1, 2)]
+    data = [
+        json.loads(Path(f"{number}.json").read_text())["benchmarks"][0]["stats"]["data"]
+        for number in (1, 2)
+    ]
     assert back["benchmarks"][0]["stats"]["data"] == pytest.approx([*data[0], *data[1]], abs=0.5e-9)
     assert back["benchmarks"][0]["stats"]["iterations"] == 3

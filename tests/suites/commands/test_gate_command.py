@@ -1,4 +1,5 @@
-"""`dlbench gate` and `dlbench compare` as a person or a nightly job runs them, with the null framework."""
+"""`dlbench gate` and `dlbench compare` as a person or a nightly job runs them, with the null
+framework."""
 
 import json
 import os
@@ -31,7 +32,9 @@ def folder(tmp_path):
 def test_identical_code_passes_in_a_report_that_fits_a_terminal(folder) -> None:
     done = run_command(folder, "gate", "nightly.toml", "--same", "--threads", "1", COLUMNS="80")
     # This machine may be too busy for a pass.
-    assert f"gate {({0: 'passed', 6: 'undecided'})[done.returncode]}: " in " ".join(done.stdout.split()), done.stderr
+    assert f"gate {({0: 'passed', 6: 'undecided'})[done.returncode]}: " in " ".join(
+        done.stdout.split()
+    ), done.stderr
     assert "1 cell" in done.stdout
     assert "REGRESSION" not in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
@@ -53,7 +56,17 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         wait_until(lambda: len(records_in(folder / "my.sqlite")) > 6, "records")
         os.kill(child.pid, signal.SIGKILL)
     before = len(records_in(folder / "my.sqlite"))
-    other = run_command(folder, "gate", "nightly.toml", "--same", "--resume", "--threads", "1", "--store", "my.sqlite")
+    other = run_command(
+        folder,
+        "gate",
+        "nightly.toml",
+        "--same",
+        "--resume",
+        "--threads",
+        "1",
+        "--store",
+        "my.sqlite",
+    )
     assert other.returncode == 2
     assert "The unfinished run's candidate was" in other.stderr
     done = run_command(folder, *shlex.split(hint))
@@ -71,7 +84,9 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         (stored,) = store.runs()
     assert stored.finished is not None
     assert stored.purpose == "gate"
-    firsts = [(each.launch, each.side) for each in records_in(folder / "my.sqlite") if each.attempt == 0]
+    firsts = [
+        (each.launch, each.side) for each in records_in(folder / "my.sqlite") if each.attempt == 0
+    ]
     assert len(firsts) == len(set(firsts)), "what was measured was measured again"
     assert len(records_in(folder / "my.sqlite")) > before
     nothing = run_command(folder, *shlex.split(hint))
@@ -80,31 +95,72 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
 
 
 def test_the_command_that_measures_again_has_no_secret_no_private_path_and_the_seed() -> None:
-    sides = ["--candidate-env", "MY_TOKEN=a=b", "--baseline-env=API_KEY=c", "--python=torch=/data/me/bin/python"]
-    reported = ["--write", "a.md", "--write=b.md", "--json", "--store", "s.sqlite", "--resume", "--seed", "1"]
+    sides = [
+        "--candidate-env",
+        "MY_TOKEN=a=b",
+        "--baseline-env=API_KEY=c",
+        "--python=torch=/data/me/bin/python",
+    ]
+    reported = [
+        "--write",
+        "a.md",
+        "--write=b.md",
+        "--json",
+        "--store",
+        "s.sqlite",
+        "--resume",
+        "--seed",
+        "1",
+    ]
     again = compare.rerun_command(["gate", "quick", *sides, *reported, "--threads=1"], 7)
-    kept = ["--candidate-env", "MY_TOKEN=***", "--baseline-env=API_KEY=***", "--python=torch=<path>/python"]
+    kept = [
+        "--candidate-env",
+        "MY_TOKEN=***",
+        "--baseline-env=API_KEY=***",
+        "--python=torch=<path>/python",
+    ]
     assert shlex.split(again) == ["dlbench", "gate", "quick", *kept, "--threads=1", "--seed", "7"]
 
 
 def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) -> None:
-    text = SUITE.replace('frameworks = ["null"]', 'frameworks = ["null", "torch:compile", "torch:eager", "jax"]')
+    text = SUITE.replace(
+        'frameworks = ["null"]', 'frameworks = ["null", "torch:compile", "torch:eager", "jax"]'
+    )
     assert text != SUITE
     (folder / "rows.toml").write_text(text)
-    given = Given(**{name: default for name, (_, default) in compare.OPTIONS.items()}, interval="2%")
-    plan, _ = compare.planned(given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"])
-    assert {(cell.framework, cell.mode) for cell in plan.cells} == {("torch", "compile"), ("torch", "eager")}
+    given = Given(
+        **{name: default for name, (_, default) in compare.OPTIONS.items()}, interval="2%"
+    )
+    plan, _ = compare.planned(
+        given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"]
+    )
+    assert {(cell.framework, cell.mode) for cell in plan.cells} == {
+        ("torch", "compile"),
+        ("torch", "eager"),
+    }
     assert plan.interval is None  # that of `compare --now` is about pairs
 
 
 def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> None:
     ending = ["--budget", "1s", "--undecided", "pass"]
-    done = run_command(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
+    done = run_command(
+        folder,
+        "gate",
+        "nightly.toml",
+        *SLOWER,
+        *ending,
+        "--threshold",
+        "4%",
+        "--store",
+        "my.sqlite",
+    )
     assert done.returncode == 0, done.stderr
     # A fast machine begins a pair of the second cell within the budget, too.
     outcome = " ".join(done.stdout.split())
     assert re.search(r"gate undecided: (1 of 2 cells is|2 of 2 cells are) inconclusive", outcome)
-    assert "The budget of 1 s is short: the first look at every cell takes" in " ".join(done.stderr.split())
+    assert "The budget of 1 s is short: the first look at every cell takes" in " ".join(
+        done.stderr.split()
+    )
     assert "The budget is spent" in done.stderr
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()
@@ -113,10 +169,12 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     other = run_command(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
     assert other.returncode == 2
     assert (
-        "begun with another --threshold, --tolerance, --judge or --allow-different. Give the same options"
-        in " ".join(other.stderr.split())
+        "begun with another --threshold, --tolerance, --judge or --allow-different. Give the same "
+        "options" in " ".join(other.stderr.split())
     )
-    again = run_command(folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite")
+    again = run_command(
+        folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite"
+    )
     assert again.returncode == 0, again.stderr
     rule = json.loads(again.stdout)["rule"]
     assert (rule["magnitude"], rule["tolerance"]) == (0.04, 0.09)
@@ -124,7 +182,9 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
 
 @pytest.mark.slow
 def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None:
-    (folder / "nightly.toml").write_text(SUITE.replace("0.001", "0.02").replace("steps = 5", "steps = 20"))
+    (folder / "nightly.toml").write_text(
+        SUITE.replace("0.001", "0.02").replace("steps = 5", "steps = 20")
+    )
     burn = "while True: pass"
     cpus = len(os.sched_getaffinity(0))
     neighbours = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2 * cpus)]
@@ -164,8 +224,19 @@ def test_a_gate_fails_where_the_candidate_no_longer_trains(folder) -> None:
         OWN_STEP.replace("GRADIENT", "sum(inputs.T @ error / 32 for _ in range(50)) / 50")
     )
     (folder / "faster.py").write_text(OWN_STEP.replace("GRADIENT", "0.0"))
-    words = ["gate", "nightly.toml", "--step", "trains.py", "--candidate-step", "faster.py", "--threads", "1"]
-    done = run_command(folder, *words, "--python", sys.executable, "--write", "junit.xml", "--write", "comment.md")
+    words = [
+        "gate",
+        "nightly.toml",
+        "--step",
+        "trains.py",
+        "--candidate-step",
+        "faster.py",
+        "--threads",
+        "1",
+    ]
+    done = run_command(
+        folder, *words, "--python", sys.executable, "--write", "junit.xml", "--write", "comment.md"
+    )
     assert done.returncode == 7, done.stderr
     said = " ".join(done.stdout.split())
     assert "the candidate computes something else: loss of step 2 " in said
@@ -174,7 +245,10 @@ def test_a_gate_fails_where_the_candidate_no_longer_trains(folder) -> None:
     failure = ElementTree.parse(folder / "junit.xml").getroot().find(".//testcase/failure")
     assert failure is not None
     assert failure.get("type") == "DIFFERENT"
-    assert "DIFFERENT: the candidate computes something else: loss of step 2" in (folder / "comment.md").read_text()
+    assert (
+        "DIFFERENT: the candidate computes something else: loss of step 2"
+        in (folder / "comment.md").read_text()
+    )
     again = run_command(folder, "compare", "latest")
     assert again.returncode == 7
     allowed = run_command(folder, "compare", "latest", "--allow-different")

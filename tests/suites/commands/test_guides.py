@@ -16,7 +16,10 @@ from dlbench.suites.planning.suite import load
 ROOT = Path(cli.__file__).resolve().parents[1]
 GUIDES = [
     ROOT / "README.md",
-    *(ROOT / room / "README.md" for room in ("suites", "adapters", "hardware_probe", "reports", "tests")),
+    *(
+        ROOT / room / "README.md"
+        for room in ("suites", "adapters", "hardware_probe", "reports", "tests")
+    ),
     ROOT / "suites/definitions/README.md",
     ROOT / "suites/fleet/README.md",
     ROOT / "adapters/TUTORIAL.md",
@@ -28,10 +31,15 @@ MADE_THERE = ("NAME", "COMMAND", "slowest", "littlenet", "my_framework")
 def shown(guide: Path) -> list[str]:
     """Return the command lines of a guide, without the remarks behind them."""
     text = guide.read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = re.findall(r"^    (?:\.venv/bin/|python3 suites/bootstrap\.py )?(?:dlbench|run) .*$", text, re.MULTILINE)
+    lines = re.findall(
+        r"^    (?:\.venv/bin/|python3 suites/bootstrap\.py )?(?:dlbench|run) .*$",
+        text,
+        re.MULTILINE,
+    )
     lines += re.findall(r"`(dlbench [a-z][^`]*)`", text)
     return [
-        re.split(r"\s{3,}| > | \| ", line.strip().removeprefix("python3 suites/bootstrap.py "))[0] for line in lines
+        re.split(r"\s{3,}| > | \| ", line.strip().removeprefix("python3 suites/bootstrap.py "))[0]
+        for line in lines
     ]
 
 
@@ -66,7 +74,13 @@ def test_every_link_of_a_guide_leads_to_a_file():
 
 
 def test_the_suite_of_the_readme_is_one(tmp_path):
-    (text,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(
+        r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     (tmp_path / "mine.toml").write_text(text)
     suite = load(str(tmp_path / "mine.toml"))
-    assert (suite.name, list(suite.networks), list(suite.frameworks)) == ("mine", ["small"], ["torch", "jax"])
+    assert (suite.name, list(suite.networks), list(suite.frameworks)) == (
+        "mine",
+        ["small"],
+        ["torch", "jax"],
+    )

@@ -1,4 +1,5 @@
-"""What commands print of an adapter, a suite and a machine of somebody else: none of it does anything to a terminal."""
+"""What commands print of an adapter, a suite and a machine of somebody else: none of it does
+anything to a terminal."""
 
 import io
 from collections.abc import Callable
@@ -18,17 +19,33 @@ from dlbench.suites.planning import framework, own
 Command = Callable[..., tuple[Any, str, str]]
 
 
-def test_an_adapter_of_somebody_else(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adapter_of_somebody_else(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is hostile wherever it may be."""
     monkeypatch.setattr(framework, "_added", {})
     monkeypatch.setattr(own, "_warned", set())
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
     adapter = write_hostile_adapter(tmp_path / "adapter")
-    for words in (("list",), ("list", "--json"), ("env", "list"), ("env", "list", "--json"), ("plan", "mine.toml")):
+    for words in (
+        ("list",),
+        ("list", "--json"),
+        ("env", "list"),
+        ("env", "list", "--json"),
+        ("plan", "mine.toml"),
+    ):
         code, out, errors = command(*words, "--adapter", adapter)
         assert (code, errors) == (0, ""), errors
-        (CHECKS["json"] if "--json" in words else check_terminal if "env" not in words else check_seen)(out)
-    code, out, errors = command("run", "mine.toml", "--adapter", adapter, "--no-ceilings", "--no-quiet-gate")
+        (
+            CHECKS["json"]
+            if "--json" in words
+            else check_terminal
+            if "env" not in words
+            else check_seen
+        )(out)
+    code, out, errors = command(
+        "run", "mine.toml", "--adapter", adapter, "--no-ceilings", "--no-quiet-gate"
+    )
     assert code == 0, errors
     check_seen(errors)
     assert visible(f"mine able{ALL}")[:900] in errors
@@ -36,13 +53,23 @@ def test_an_adapter_of_somebody_else(command: Command, tmp_path: Path, monkeypat
     check_terminal(out.partition("Next (")[0])
     assert out.count("n/a") >= 1
     for form in ("terminal", "markdown", "latex", "csv", "json"):
-        code, out, errors = command("report", "tables", "--store", "dlbench.sqlite", "--format", form)
+        code, out, errors = command(
+            "report", "tables", "--store", "dlbench.sqlite", "--format", form
+        )
         assert (code, errors) == (0, "")
         CHECKS[form](out.removesuffix("\n"))
 
 
 @pytest.mark.parametrize(
-    "words", [("run",), ("report", "matrix", "--store"), (), ("plan", "quick", "--python"), ("import",), ("explain",)]
+    "words",
+    [
+        ("run",),
+        ("report", "matrix", "--store"),
+        (),
+        ("plan", "quick", "--python"),
+        ("import",),
+        ("explain",),
+    ],
 )
 def test_a_wrong_word_is_quoted_and_does_nothing(command: Command, words: tuple[str, ...]) -> None:
     for text in (ALL, f"a{ALL}=b", HOSTILE[0], "half\udcff"):
@@ -66,9 +93,11 @@ def test_the_line_of_a_run_on_a_terminal() -> None:
             status.draw(text, at_once=True)
             status.print(text)
             written = stream.getvalue()[before:]
-            # The library's own sequences move the cursor and clear a line: none of the text's is among them.
+            # The library's own sequences move the cursor and clear a line: none of the text's is
+            # among them.
             assert not any(
-                sequence in written for sequence in ("\x1b[2J", "\x1b[31m", "\x1b]", "\x9b", "\x07", "\u202e")
+                sequence in written
+                for sequence in ("\x1b[2J", "\x1b[31m", "\x1b]", "\x9b", "\x07", "\u202e")
             )
             assert written.count("\n") == 1
             assert visible(text)[:20] in written

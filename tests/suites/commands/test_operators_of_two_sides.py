@@ -1,4 +1,5 @@
-"""Both sides of a step under a profiler: `explain --against`, and what `compare --now` does with a slower cell."""
+"""Both sides of a step under a profiler: `explain --against`, and what `compare --now` does with a
+slower cell."""
 
 import json
 import sys
@@ -43,7 +44,16 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("steps")
 def test_a_slower_operator_is_named_against_another_file(command: Any) -> None:
-    words = ["--step", "slow.py", "--python", sys.executable, "--threads", "1", "--against", "fast.py"]
+    words = [
+        "--step",
+        "slow.py",
+        "--python",
+        sys.executable,
+        "--threads",
+        "1",
+        "--against",
+        "fast.py",
+    ]
     code, said, complaints = command("explain", "slow", *words, "--json")
     assert code == 0, complaints
     found = json.loads(said)
@@ -51,15 +61,31 @@ def test_a_slower_operator_is_named_against_another_file(command: Any) -> None:
     (sort,) = [each for each in found["operators"] if each["name"] == found["named"][0]]
     assert (sort["baseline_calls"], sort["candidate_calls"]) == (2.0, 6.0)
     # NumPy has no profiler, so Python's counts its functions.
-    assert "explains the step. By Python's own: The difference lies in method 'sort'" in found["sentence"]
+    assert (
+        "explains the step. By Python's own: The difference lies in method 'sort'"
+        in found["sentence"]
+    )
     assert "2 -> 6 calls" in found["sentence"]
 
 
 @pytest.mark.usefixtures("steps")
-def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so(command: Any) -> None:
-    words = ["--baseline-step", "fast.py", "--threads", "1", "--pairs", "7-7", "--store", "two.sqlite"]
+def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so(
+    command: Any,
+) -> None:
+    words = [
+        "--baseline-step",
+        "fast.py",
+        "--threads",
+        "1",
+        "--pairs",
+        "7-7",
+        "--store",
+        "two.sqlite",
+    ]
     words = ["--now", "--step", "slow.py", "--python", sys.executable, *words]
-    code, said, complaints = command("compare", *words, "--write", "comment.md", "--write", "junit.xml")
+    code, said, complaints = command(
+        "compare", *words, "--write", "comment.md", "--write", "junit.xml"
+    )
     assert code == 1, complaints
     assert "profiling 1 slower cell on both sides" in complaints
     assert "The difference lies in method 'sort'" in " ".join(said.split())
@@ -84,7 +110,9 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
         ("nothing==1.0", "nothing"),
     ],
 )
-def test_a_baseline_that_cannot_be_is_refused_before_anything_is_launched(command: Any, word: str, said: str) -> None:
+def test_a_baseline_that_cannot_be_is_refused_before_anything_is_launched(
+    command: Any, word: str, said: str
+) -> None:
     words = ["--step", "slow.py", "--python", sys.executable, "--threads", "1", "--against", word]
     code, _, complaints = command("explain", "slow", *words)
     assert code == 2

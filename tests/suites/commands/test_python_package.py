@@ -15,7 +15,11 @@ from dlbench.suites.from_python import _words
 
 def test_completion_lists_what_is_offered_and_nothing_else() -> None:
     names = subprocess.run(
-        [sys.executable, "-c", "import dlbench; print([name for name in dir(dlbench) if name[0] != '_'])"],
+        [
+            sys.executable,
+            "-c",
+            "import dlbench; print([name for name in dir(dlbench) if name[0] != '_'])",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -27,7 +31,9 @@ def test_completion_lists_what_is_offered_and_nothing_else() -> None:
 
 
 def test_the_package_runs_as_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "dlbench", "list", "--help"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "dlbench", "list", "--help"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "list" in done.stdout
 
@@ -40,12 +46,16 @@ def folder(tmp_path, monkeypatch):
     """A working folder with a suite of made-up times."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.002, protocol={"seconds": 0.02}))
+    (tmp_path / "mine.toml").write_text(
+        suite_of_null(step_seconds=0.002, protocol={"seconds": 0.02})
+    )
     return tmp_path
 
 
 def test_a_run_returns_its_cells_and_stores_its_launches(folder, capsys):
-    first = dlbench.run(folder / "mine.toml", threads=[1, 2], launches=1, env={"A": "x y", "B": "1"}, **QUICKLY)
+    first = dlbench.run(
+        folder / "mine.toml", threads=[1, 2], launches=1, env={"A": "x y", "B": "1"}, **QUICKLY
+    )
     assert list(first.threads) == [1, 2]
     assert first.seconds.between(0.0005, 0.02).all()
     assert first.variables.str.contains("x y").all()
@@ -57,7 +67,9 @@ def test_a_run_returns_its_cells_and_stores_its_launches(folder, capsys):
 
 def test_a_run_whose_cells_all_fail_returns_the_reasons(folder):
     (folder / "bad.py").write_text("def make_step():\n    raise RuntimeError('no data')\n")
-    cells = dlbench.run("quick", store="other.sqlite", step="bad.py", threads=1, launches=1, **QUICKLY)
+    cells = dlbench.run(
+        "quick", store="other.sqlite", step="bad.py", threads=1, launches=1, **QUICKLY
+    )
     assert set(cells.status) == {"crashed"} or "no data" in cells.reason.iloc[0]
     assert not (folder / "dlbench.sqlite").exists()
 
@@ -88,8 +100,13 @@ def test_options_become_words():
 
 
 def test_ctrl_c_that_reaches_the_caller_alone_ends_the_run_and_keeps_what_is_finished(folder):
-    code = "import dlbench; dlbench.run('mine.toml', launches=200, no_ceilings=True, no_quiet_gate=True)"
-    caller = subprocess.Popen([sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE, text=True)
+    code = (
+        "import dlbench; dlbench.run('mine.toml', launches=200, no_ceilings=True, "
+        "no_quiet_gate=True)"
+    )
+    caller = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE, text=True
+    )
     wait_until(lambda: len(records_in(folder)) > 1, "the second launch")
     (command,) = psutil.Process(caller.pid).children()
     time.sleep(0.1)

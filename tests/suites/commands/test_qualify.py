@@ -1,4 +1,5 @@
-"""`dlbench gate --qualify` over a launcher that only pretends: what it says of a machine whose noise is known."""
+"""`dlbench gate --qualify` over a launcher that only pretends: what it says of a machine whose
+noise is known."""
 
 import random
 import re
@@ -32,7 +33,9 @@ def machine(tmp_path, monkeypatch):
     def launch(request, tick):
         extra = seconds_of(request.variables.get("DLBENCH_EXTRA_PRODUCTS", "0x0"))
         step = 0.02 * rng.lognormvariate(0.0, made.deviation) + extra
-        outcome = Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3, gemm_flops_per_second=made.rate)
+        outcome = Outcome(
+            Status.OK, samples_ns=[round(step * 1e9)] * 3, gemm_flops_per_second=made.rate
+        )
         return Launched(outcome, 10.0)
 
     monkeypatch.setattr(runner, "launch_process", launch)
@@ -48,17 +51,25 @@ def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, com
     (minutes,) = re.findall(r"identical code passes in ([0-9.]+) min", said)
     assert 1.0 <= float(minutes) < 2.0
     assert "5% added work: found, 1.0" in said
-    assert not list(tmp_path.glob("*.sqlite")), "a slowdown put in would look like a regression of somebody's code"
+    assert not list(tmp_path.glob("*.sqlite")), (
+        "a slowdown put in would look like a regression of somebody's code"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         ("deviation", 0.3, "5% added work: "),
-        ("rate", None, "5% added work: could not be tried: this framework offers no matrix product"),
+        (
+            "rate",
+            None,
+            "5% added work: could not be tried: this framework offers no matrix product",
+        ),
     ],
 )
-def test_where_the_known_slowdown_is_not_found_the_exit_code_says_so(machine, command, name, value, words):
+def test_where_the_known_slowdown_is_not_found_the_exit_code_says_so(
+    machine, command, name, value, words
+):
     setattr(machine, name, value)
     code, said, complaints = command("gate", "mine.toml", "--qualify")
     assert code == 6, complaints

@@ -30,22 +30,39 @@ def night(tmp_path):
     command = tmp_path / "dlbench"
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dlbench.suites "$@"\n')
     command.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DLBENCH_", "PYTEST_"))
+    }
     own = {"DLBENCH": str(command), "SUITE": "nightly.toml", "DLBENCH_HOME": str(tmp_path / "home")}
     return tmp_path, {**kept, **own, "TMPDIR": str(tmp_path)}
 
 
-def shell(script: str, folder: Path, variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+def shell(
+    script: str, folder: Path, variables: dict[str, str]
+) -> "subprocess.CompletedProcess[str]":
     """Run a step as the runner of a workflow does."""
     given = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL, "timeout": 5 * PATIENCE}
-    return subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], capture_output=True, text=True, **given)
+    return subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script], capture_output=True, text=True, **given
+    )
 
 
-def carry_out(folder: Path, variables: dict[str, str], options: str) -> tuple[dict[str, int], list[str]]:
-    """Carry out the workflow's steps; return the exit codes by name, and what it would have uploaded."""
+def carry_out(
+    folder: Path, variables: dict[str, str], options: str
+) -> tuple[dict[str, int], list[str]]:
+    """Carry out the workflow's steps; return the exit codes by name, and what it would have
+    uploaded."""
     job = yaml.safe_load((RECIPES / "github-nightly.yml").read_text())["jobs"]["gate"]
     summary = folder / "summary.md"
-    settings = {**job["env"], **variables, "OPTIONS": options, "GITHUB_STEP_SUMMARY": str(summary), "CANDIDATE": "true"}
+    settings = {
+        **job["env"],
+        **variables,
+        "OPTIONS": options,
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "CANDIDATE": "true",
+    }
     settings["DLBENCH_STORE"] = job["env"]["DLBENCH_STORE"]
     codes: dict[str, int] = {}
     uploaded: list[str] = []
@@ -68,14 +85,23 @@ def test_the_workflow_gates_reports_and_keeps_its_store_from_night_to_night(nigh
     folder, variables = night
     codes, uploaded = carry_out(folder, variables, "--same")
     assert set(codes.values()) == {0}
-    assert {"gate.md", "gate.xml", "gate.json", "history.md", "site", ".dlbench/nightly.sqlite"} <= set(uploaded)
+    assert {
+        "gate.md",
+        "gate.xml",
+        "gate.json",
+        "history.md",
+        "site",
+        ".dlbench/nightly.sqlite",
+    } <= set(uploaded)
     codes, uploaded = carry_out(folder, variables, SLOWER)
     assert codes["Gate"] == 1
     assert codes["History"] == 0, "the report is shown although the gate failed"
     assert "REGRESSION" in (folder / "summary.md").read_text()
     assert json.loads((folder / "gate.json").read_text())["cells"][0]["verdict"] == "REGRESSION"
     assert ElementTree.parse(folder / "gate.xml").getroot().get("failures") == "1"
-    assert "fcn5, mini-batch 64, null, 1 thread: slower" in (folder / "site" / "feed.xml").read_text()
+    assert (
+        "fcn5, mini-batch 64, null, 1 thread: slower" in (folder / "site" / "feed.xml").read_text()
+    )
     with Store.open(folder / ".dlbench/nightly.sqlite", create=False) as store:
         assert [run.purpose for run in store.runs()] == ["gate", "gate"]
 
@@ -83,11 +109,17 @@ def test_the_workflow_gates_reports_and_keeps_its_store_from_night_to_night(nigh
 @pytest.mark.slow
 def test_the_script_reports_a_regression_and_ends_as_the_gate_does(night) -> None:
     folder, variables = night
-    settings = {**variables, "FOLDER": str(folder / "nights"), "SUITE": str(folder / "nightly.toml")}
+    settings = {
+        **variables,
+        "FOLDER": str(folder / "nights"),
+        "SUITE": str(folder / "nightly.toml"),
+    }
     script = shlex.quote(str(RECIPES / "nightly.sh"))
     quiet = shell(script, folder, {**settings, "OPTIONS": "--same"})
     assert (quiet.returncode, quiet.stdout) == (0, ""), quiet.stderr
-    loud = shell(script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee regression.txt"})
+    loud = shell(
+        script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee regression.txt"}
+    )
     assert loud.returncode == 1, loud.stderr
     assert "REGRESSION" in loud.stdout
     assert "REGRESSION" in (folder / "regression.txt").read_text()
@@ -105,7 +137,10 @@ def test_a_second_night_does_not_begin_while_the_first_runs(night) -> None:
     nights = folder / "nights"
     nights.mkdir()
     settings = {**variables, "FOLDER": str(nights), "OPTIONS": "--same"}
-    holding = f"exec 8> {shlex.quote(str(nights / 'lock'))}; flock 8; {shlex.quote(str(RECIPES / 'nightly.sh'))}"
+    holding = (
+        f"exec 8> {shlex.quote(str(nights / 'lock'))}; flock 8; "
+        f"{shlex.quote(str(RECIPES / 'nightly.sh'))}"
+    )
     done = shell(holding, folder, settings)
     assert done.returncode == 2
     assert "still running" in done.stderr
@@ -130,7 +165,11 @@ kept.write_text(json.dumps(comments))
 """
 PULL_REQUEST = {
     "github": {"GITHUB_REPOSITORY": "me/mine", "NUMBER": "7"},
-    "gitlab": {"CI_API_V4_URL": "http://127.0.0.1:9", "CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "7"},
+    "gitlab": {
+        "CI_API_V4_URL": "http://127.0.0.1:9",
+        "CI_PROJECT_ID": "1",
+        "CI_MERGE_REQUEST_IID": "7",
+    },
 }
 
 
@@ -156,7 +195,9 @@ def test_the_comment_of_a_pull_request_is_updated_in_place(tmp_path: Path, forge
     (tmp_path / "comments.json").write_text(json.dumps(others))
     own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DLBENCH_TOKEN": "t", **PULL_REQUEST[forge]}
     variables = {**os.environ, **own}
-    assert shell(comment_script(forge), tmp_path, variables).returncode == 0, "a gate that failed early has no comment"
+    assert shell(comment_script(forge), tmp_path, variables).returncode == 0, (
+        "a gate that failed early has no comment"
+    )
     for text in ("gate undecided", "gate passed"):
         (report / "comment.md").write_text(f"<!-- dlbench gate -->\n{text}\n")
         done = shell(comment_script(forge), tmp_path, variables)
@@ -183,7 +224,8 @@ SITE = '"$("$PYTHON" -c "import site; print(site.getsitepackages()[0])")"'
 
 @pytest.fixture
 def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """Return a clone of a package that a merged pull request makes slower, and the variables of its job."""
+    """Return a clone of a package that a merged pull request makes slower, and the variables of its
+    job."""
     project = tmp_path / "project"
     project.mkdir()
 
@@ -192,7 +234,10 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         subprocess.run(["git", *identity, *words], cwd=project, check=True, capture_output=True)
 
     git("init", "--initial-branch=main")
-    for name, text in (("package.py", PACKAGE.replace("SECONDS", "0.002")), ("benchmarks/train_step.py", STEP)):
+    for name, text in (
+        ("package.py", PACKAGE.replace("SECONDS", "0.002")),
+        ("benchmarks/train_step.py", STEP),
+    ):
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
     git("add", "--all")
@@ -202,7 +247,9 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     git("commit", "--all", "--message=head")
     git("switch", "main")
     git("merge", "--no-ff", "--no-edit", "faster")
-    (project / "benchmarks" / "pull-request.sh").write_bytes((RECIPES / "pull-request.sh").read_bytes())
+    (project / "benchmarks" / "pull-request.sh").write_bytes(
+        (RECIPES / "pull-request.sh").read_bytes()
+    )
     # No index is at hand: dlbench and NumPy are those of the tests.
     (project / ".dlbench" / "dlbench-venv" / "bin").mkdir(parents=True)
     for name, words in (("python", ""), ("dlbench", "-m dlbench.suites")):
@@ -211,14 +258,24 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         command.write_text(f'#!/bin/sh\n{skip}exec {shlex.quote(sys.executable)} {words} "$@"\n')
         command.chmod(0o755)
     packages = shlex.quote(str(Path(yaml.__file__).parents[1]))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DLBENCH_", "PYTEST_"))
+    }
     install = f"cp package.py {SITE} && echo {packages} > {SITE}/tests.pth"
-    own = {"OPTIONS": "--threads 1 --steps 3", "INSTALL": install, "DLBENCH_HOME": str(tmp_path / "home")}
+    own = {
+        "OPTIONS": "--threads 1 --steps 3",
+        "INSTALL": install,
+        "DLBENCH_HOME": str(tmp_path / "home"),
+    }
     return project, {**kept, **own, "TMPDIR": str(tmp_path)}
 
 
 @pytest.mark.slow
-def test_a_slower_pull_request_fails_with_a_comment_and_its_report(clone: tuple[Path, dict[str, str]]) -> None:
+def test_a_slower_pull_request_fails_with_a_comment_and_its_report(
+    clone: tuple[Path, dict[str, str]],
+) -> None:
     project, variables = clone
     job = yaml.safe_load((RECIPES / "github-gate.yml").read_text())["jobs"]["gate"]
     summary = project / "summary.md"
@@ -239,7 +296,12 @@ def test_a_slower_pull_request_fails_with_a_comment_and_its_report(clone: tuple[
 @pytest.mark.slow
 def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
     folder, variables = night
-    variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWINS), "ROWS": "null", "DEVICES": "cuda:0"}
+    variables = {
+        **variables,
+        "DLBENCH_NVML": stand_in(folder, TWINS),
+        "ROWS": "null",
+        "DEVICES": "cuda:0",
+    }
     parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
     done = shell(shlex.join(["bash", PROOF, *parts]), folder, variables)
     logs = {path.name: path.read_text() for path in (folder / "gpu-proof").glob("*.log")}

@@ -1,4 +1,5 @@
-"""Every report is asked in the same way; one that is added is a module (the tutorial in reports/README.md).
+"""Every report is asked in the same way; one that is added is a module (the tutorial in
+reports/README.md).
 
 Also: runs of two stores that share no cell are named, and those that would do.
 """
@@ -35,11 +36,17 @@ def store(tmp_path: Path) -> str:
         for network in ("fcn5", "lstm32"):
             for framework, seconds in (("torch", 1.0), ("mxnet", 2.0)):
                 for threads in (1, 2):
-                    opened.append(make.record([seconds] * 5, network=network, framework=framework, threads=threads))
+                    opened.append(
+                        make.record(
+                            [seconds] * 5, network=network, framework=framework, threads=threads
+                        )
+                    )
     return str(path)
 
 
-def test_the_tutorial_makes_a_report_as_it_stands(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_makes_a_report_as_it_stands(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     (name,) = re.findall(r"Make `reports/(\w+).py`", guide)
@@ -67,22 +74,32 @@ def test_every_report_of_a_store_is_a_command(store: str, command: Call) -> None
     assert all(each.option in help_text for each in AXIS_OPTIONS)
 
 
-def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(store: str, command: Call) -> None:
+def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(
+    store: str, command: Call
+) -> None:
     def rows(*words: str) -> list[tuple[str, str, str]]:
         code, out, err = command("report", "matrix", "--store", store, "--format", "csv", *words)
         assert code == 0, err
-        return [(row["network"], row["threads"], row["framework"]) for row in csv.DictReader(io.StringIO(out))]
+        return [
+            (row["network"], row["threads"], row["framework"])
+            for row in csv.DictReader(io.StringIO(out))
+        ]
 
     assert len(rows()) == len(rows("--run", "run-1")) == 8
     assert {network for network, _, _ in rows("--networks", "lstm*")} == {"lstm32"}
-    assert {row[1:] for row in rows("--threads", "2", "--frameworks", "torch:eager")} == {("2", "torch")}
+    assert {row[1:] for row in rows("--threads", "2", "--frameworks", "torch:eager")} == {
+        ("2", "torch")
+    }
     code, _, err = command("report", "matrix", "--store", store, "--networks", "fcn9")
     assert code == 2
     assert "named 'fcn9'. Did you mean 'fcn5'?" in err
 
 
 def test_words_for_runs() -> None:
-    runs = [make.run(id=name, started=make.START.replace(day=day)) for day, name in enumerate(("ab1", "ab2", "b3"), 1)]
+    runs = [
+        make.run(id=name, started=make.START.replace(day=day))
+        for day, name in enumerate(("ab1", "ab2", "b3"), 1)
+    ]
     words = {"latest": "b3", "previous": "ab2", "b": "b3", "ab1": "ab1", "unknown": "unknown"}
     assert {word: run_named(word, runs) for word in words} == words
     with pytest.raises(ReportError, match="2 runs begin with 'ab'"):
@@ -96,10 +113,14 @@ def keep(path: Path, name: str, day: int, threads: int) -> None:
     with Store.open(path) as store:
         store.begin_run(make.run(id=name, started=make.START.replace(day=day), plan=(cell,)))
         for launch in range(6):
-            store.append(make.record([1.0 + launch / 100], run=name, launch=launch, threads=threads))
+            store.append(
+                make.record([1.0 + launch / 100], run=name, launch=launch, threads=threads)
+            )
 
 
-def test_runs_that_share_no_cell_are_named_and_others_suggested(tmp_path: Path, command: Call) -> None:
+def test_runs_that_share_no_cell_are_named_and_others_suggested(
+    tmp_path: Path, command: Call
+) -> None:
     first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
     keep(first, "old-a", 1, threads=2)
     keep(first, "new-a", 2, threads=1)

@@ -1,4 +1,5 @@
-"""A suite whose launches take turns, as a user runs it: groups, rounds, and what reports make of them."""
+"""A suite whose launches take turns, as a user runs it: groups, rounds, and what reports make of
+them."""
 
 import pytest
 from processes import records_in, suite_of_null
@@ -10,7 +11,9 @@ from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import ratio, took_turns
 from dlbench.reports.results.storage.store import Store
 
-SUITE = suite_of_null(step_seconds=0.01, threads=[1, 2, 4], protocol={"launches": 2, "seconds": 0.05, "steps": 20})
+SUITE = suite_of_null(
+    step_seconds=0.01, threads=[1, 2, 4], protocol={"launches": 2, "seconds": 0.05, "steps": 20}
+)
 
 
 @pytest.fixture
@@ -33,7 +36,9 @@ def test_launches_of_a_block_form_a_group_and_their_ratios_come_from_it(folder, 
     assert len(set.union(*by_block.values())) == 2
     for launch in (0, 1):
         rounds = [
-            {turn.round for turn in record.outcome.outside.turns} for record in records if record.launch == launch
+            {turn.round for turn in record.outcome.outside.turns}
+            for record in records
+            if record.launch == launch
         ]
         assert rounds[0] == rounds[1] == rounds[2]
         assert len(rounds[0]) >= 4
@@ -72,13 +77,21 @@ def test_a_long_step_of_a_pair_is_cut_and_takes_as_long_as_it_computes(folder, c
         outcome = record.outcome
         turns = outcome.outside.turns
         assert max(turn.slices for turn in turns) >= 3
-        # Without its pauses a sample is what it computed, however long the other side ran in between.
-        running, computing = (sum(getattr(turn, name) for turn in turns) for name in ("seconds", "cpu_seconds"))
+        # Without its pauses a sample is what it computed, however long the other side ran in
+        # between.
+        running, computing = (
+            sum(getattr(turn, name) for turn in turns) for name in ("seconds", "cpu_seconds")
+        )
         assert outcome.median_seconds() == pytest.approx(0.15 * running / computing, rel=0.3)
         assert sum(outcome.paused_ns) > 0.5 * sum(outcome.samples_ns)
-        # Beside other tests one of the two was seen to differ by 15 %. A pause that counted would double them.
-        assert outcome.outside.timed_seconds == pytest.approx(sum(outcome.samples_ns) * 1e-9, rel=0.25)
-        assert outcome.threads.wall_seconds == pytest.approx(outcome.outside.timed_seconds, rel=0.25)
+        # Beside other tests one of the two was seen to differ by 15 %. A pause that counted would
+        # double them.
+        assert outcome.outside.timed_seconds == pytest.approx(
+            sum(outcome.samples_ns) * 1e-9, rel=0.25
+        )
+        assert outcome.threads.wall_seconds == pytest.approx(
+            outcome.outside.timed_seconds, rel=0.25
+        )
         assert outcome.outside.stopped_cpu_seconds < 0.03
 
 
@@ -91,7 +104,8 @@ def prepare(cell):
 
 
 def test_a_step_that_waits_is_not_cut_and_takes_as_long_as_it_waits(folder, command):
-    """What it waits for goes on while it stands still: a pause that was subtracted would make it shorter."""
+    """What it waits for goes on while it stands still: a pause that was subtracted would make it
+    shorter."""
     (folder / "wait.py").write_text(SLEEP)
     words = ("--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", "--threads", "1")
     code, said, complaints = command("compare", "--now", *words, "--step", "wait.py")

@@ -1,4 +1,5 @@
-"""`dlbench report site` of many nights: what is on it, what a new night changes, and what it refuses."""
+"""`dlbench report site` of many nights: what is on it, what a new night changes, and what it
+refuses."""
 
 import lzma
 import re
@@ -19,8 +20,11 @@ FIRST, SLOWER = 11, 5
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], list[tuple[Run, list[Record]]]]:
-    """12 real nights of a gate over two cells, their sides exchanged: the candidate is 11 % slower from `SLOWER` on."""
+def nights(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, object], list[tuple[Run, list[Record]]]]:
+    """12 real nights of a gate over two cells, their sides exchanged: the candidate is 11 % slower
+    from `SLOWER` on."""
     path = tmp_path_factory.mktemp("kept") / "gated.sqlite"
     path.write_bytes(lzma.decompress((STORES / "gated-nights.sqlite.xz").read_bytes()))
     with Store.open(path) as store:
@@ -49,7 +53,9 @@ def _no_pictures_of_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {str(each.relative_to(folder)): each.stat() for each in folder.rglob("*") if each.is_file()}
+    found = {
+        str(each.relative_to(folder)): each.stat() for each in folder.rglob("*") if each.is_file()
+    }
     return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in found.items()}
 
 
@@ -105,7 +111,10 @@ def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nig
 def _entries(folder: Path) -> list[tuple[str, ...]]:
     atom = "{http://www.w3.org/2005/Atom}"
     entries = ElementTree.parse(folder / "feed.xml").getroot().iter(f"{atom}entry")
-    found = [tuple(each.findtext(atom + name, "") for name in ("id", "title", "updated")) for each in entries]
+    found = [
+        tuple(each.findtext(atom + name, "") for name in ("id", "title", "updated"))
+        for each in entries
+    ]
     return sorted(found, key=lambda each: each[1])
 
 
@@ -114,18 +123,27 @@ def test_pages_of_runs_that_left_the_store_stay_and_lost_pages_come_back(tmp_pat
     for name, part in (("one", found[:2]), ("two", found[2:3])):
         with Store.open(tmp_path / f"{name}.sqlite") as opened:
             opened.append_runs(part)
-        assert command("report", "site", "--store", f"{name}.sqlite", "--url", "https://example.org/n")[0] == 0
+        assert (
+            command(
+                "report", "site", "--store", f"{name}.sqlite", "--url", "https://example.org/n"
+            )[0]
+            == 0
+        )
     folder = tmp_path / "site"
     assert len(list((folder / "runs").iterdir())) == 3
     assert len(re.findall(r'href="runs/', (folder / "index.html").read_text(encoding="utf-8"))) == 3
-    assert 'href="https://example.org/n/feed.xml"' in (folder / "feed.xml").read_text(encoding="utf-8")
+    assert 'href="https://example.org/n/feed.xml"' in (folder / "feed.xml").read_text(
+        encoding="utf-8"
+    )
     (folder / "runs" / f"{found[2][0].id}.html").unlink()
     assert command("report", "site", "--store", "two.sqlite")[0] == 0
     check_site(folder)
 
 
 def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command):
-    (tmp_path / "gates.sqlite").write_bytes(lzma.decompress((STORES / "gates.sqlite.xz").read_bytes()))
+    (tmp_path / "gates.sqlite").write_bytes(
+        lzma.decompress((STORES / "gates.sqlite.xz").read_bytes())
+    )
     assert command("report", "site", "--store", "gates.sqlite", "--out", "gates")[0] == 0
     folder = tmp_path / "gates"
     assert [title for _, title, _ in _entries(folder)] == [
@@ -133,7 +151,9 @@ def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command)
         for network in ("fcn5, mini-batch 64, null", "lstm32, mini-batch 128, null")
         for what in ("broken", "slower")
     ]
-    assert "gate failed: 2 of 2 cells are slower" in (folder / "index.html").read_text(encoding="utf-8")
+    assert "gate failed: 2 of 2 cells are slower" in (folder / "index.html").read_text(
+        encoding="utf-8"
+    )
     page = (folder / "runs" / "20261122T140656-32ed51.html").read_text(encoding="utf-8")
     assert '<section id="report-comparisons"' in page
     assert "gate failed: 2 of 2 cells are slower" in page
@@ -155,7 +175,13 @@ def test_what_is_no_site_of_ours_is_left_alone(tmp_path, command, store):
     Store.open(tmp_path / "empty.sqlite").close()
     before = files(tmp_path)
     for words, reason in (
-        (("--out", "mine"), "mine holds files but is not a site of dlbench; name a new or an empty folder with --out."),
+        (
+            ("--out", "mine"),
+            (
+                "mine holds files but is not a site of dlbench; name a new or an empty folder with "
+                "--out."
+            ),
+        ),
         (("--out", "other"), "site.json is not from a site that this dlbench can read"),
         (("--out", "file"), "The site file cannot be written"),
         (("--store", "empty.sqlite"), "holds no measured run yet"),

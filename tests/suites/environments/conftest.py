@@ -15,7 +15,8 @@ from dlbench.suites.environments import environment, interpreters
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """Give a DLBENCH_HOME of the test's own, no Python but those it makes, and a pip that reaches no index."""
+    """Give a DLBENCH_HOME of the test's own, no Python but those it makes, and a pip that reaches
+    no index."""
     folder = tmp_path / "home"
     monkeypatch.setenv("DLBENCH_HOME", str(folder))
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
@@ -40,7 +41,8 @@ def tiny(tmp_path, home):
 
 @pytest.fixture(scope="module")
 def virtual_environment(tmp_path_factory):
-    """Give a virtual environment with this one's pip: to install it takes 5 seconds of a CPU, to copy it a tenth."""
+    """Give a virtual environment with this one's pip: to install it takes 5 seconds of a CPU, to
+    copy it a tenth."""
     site = Path(pytest.importorskip("pip").__file__).parents[1]
     folder = tmp_path_factory.mktemp("environment") / "made"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -52,8 +54,14 @@ def virtual_environment(tmp_path_factory):
 
 @pytest.fixture
 def host_python(tmp_path, monkeypatch, virtual_environment):
-    """Let builds use an interpreter that is this one, but copies a virtual environment rather than make one."""
-    copy = f'case "$*" in "-m venv "*) exec cp -a {shlex.quote(str(virtual_environment))} "$3" ;; esac'
-    python = script(tmp_path / "host" / "python", f'#!/bin/sh\n{copy}\nexec {shlex.quote(sys.executable)} "$@"\n')
+    """Let builds use an interpreter that is this one, but copies a virtual environment rather than
+    make one."""
+    copy = (
+        f'case "$*" in "-m venv "*) exec cp -a {shlex.quote(str(virtual_environment))} "$3" ;; esac'
+    )
+    python = script(
+        tmp_path / "host" / "python",
+        f'#!/bin/sh\n{copy}\nexec {shlex.quote(sys.executable)} "$@"\n',
+    )
     monkeypatch.setattr(environment, "find_python", lambda version: python)
     return python

@@ -1,4 +1,5 @@
-"""Environments with Debian packages: real apt and dpkg-deb on a mirror of the tests, by the real command."""
+"""Environments with Debian packages: real apt and dpkg-deb on a mirror of the tests, by the real
+command."""
 
 import contextlib
 import hashlib
@@ -35,54 +36,84 @@ class Mirror:
     signing: Path  # gpg's home
 
     def add(self, name: str, version: str = "1.0", files: Mapping[str, bytes | str] = {}) -> None:
-        """Make a package with these files, of a text a link to it, and put it into the pool; ``publish`` lists it."""
+        """Make a package with these files, of a text a link to it, and put it into the pool;
+        ``publish`` lists it."""
         root = self.folder.parent / "build" / name
         shutil.rmtree(root, ignore_errors=True)
-        control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests\nDescription: for tests\n"
-        contents = {f"usr/share/{name}": os.urandom(PLENTY), "DEBIAN/control": control.encode(), **files}
+        control = (
+            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: "
+            "tests\nDescription: for tests\n"
+        )
+        contents = {
+            f"usr/share/{name}": os.urandom(PLENTY),
+            "DEBIAN/control": control.encode(),
+            **files,
+        }
         for path, content in contents.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, str):
                 (root / path).symlink_to(content)
             else:
                 (root / path).write_bytes(content)
-        made = self.folder / "pool" / f"{name}_{version.rpartition(':')[2]}_all.deb"  # a pool's names have no epoch
+        made = (
+            self.folder / "pool" / f"{name}_{version.rpartition(':')[2]}_all.deb"
+        )  # a pool's names have no epoch
         made.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, made], check=True, capture_output=True)
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-b", root, made], check=True, capture_output=True
+        )
 
     def publish(self, release: str = RELEASE, sign: bool = True) -> None:
         """Write the lists of what the pool holds, signed."""
         blocks = [
-            f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest(deb)}\n"
+            (
+                f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\nSHA256: "
+                f"{digest(deb)}\n"
+            )
             for deb, control in self._pool()
         ]
         lists = self.folder / "dists" / release / "main" / "binary-amd64" / "Packages"
         lists.parent.mkdir(parents=True, exist_ok=True)
         lists.write_text("\n".join(blocks))
         text = (
-            f"Origin: tests\nSuite: {release}\nCodename: {release}\nArchitectures: amd64\nComponents: main\n"
-            f"Date: Sat, 14 Aug 2021 09:00:00 UTC\nSHA256:\n {digest(lists)} {lists.stat().st_size} "
-            "main/binary-amd64/Packages\n"
+            f"Origin: tests\nSuite: {release}\nCodename: {release}\nArchitectures: "
+            "amd64\nComponents: main\nDate: Sat, 14 Aug 2021 09:00:00 UTC\nSHA256:\n "
+            f"{digest(lists)} {lists.stat().st_size} main/binary-amd64/Packages\n"
         )
         (self.folder / "dists" / release / "Release").write_text(text)
         signed = self.folder / "dists" / release / "InRelease"
         signed.unlink(missing_ok=True)
         if sign:
-            command = ["gpg", "--homedir", self.signing, "--batch", "--clearsign", "--output", signed]
+            command = [
+                "gpg",
+                "--homedir",
+                self.signing,
+                "--batch",
+                "--clearsign",
+                "--output",
+                signed,
+            ]
             subprocess.run(command, input=text, text=True, check=True, capture_output=True)
 
     def lock(self) -> str:
         """Return the lock of everything in the pool."""
         lines = ["# a mirror of the tests"]
         for deb, control in self._pool():
-            name, version, architecture = (line.partition(": ")[2] for line in control.splitlines()[:3])
+            name, version, architecture = (
+                line.partition(": ")[2] for line in control.splitlines()[:3]
+            )
             lines.append(f"{name} {version} {architecture} {deb.stat().st_size} {digest(deb)}")
         return "\n".join(lines) + "\n"
 
     def _pool(self) -> Iterator[tuple[Path, str]]:
         """Yield each package with what it says of itself."""
         for deb in sorted((self.folder / "pool").glob("*.deb")):
-            yield deb, subprocess.run(["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True).stdout
+            yield (
+                deb,
+                subprocess.run(
+                    ["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True
+                ).stdout,
+            )
 
 
 def digest(path: Path) -> str:
@@ -94,7 +125,15 @@ def make_key(folder: Path) -> tuple[Path, Path]:
     signing, keyring = folder / "gpg", folder / "keyring.gpg"
     signing.mkdir(parents=True, mode=0o700)
     command = ["gpg", "--homedir", signing, "--batch"]
-    named = ["--passphrase", "", "--quick-generate-key", "Tests <tests@example.invalid>", "ed25519", "sign", "never"]
+    named = [
+        "--passphrase",
+        "",
+        "--quick-generate-key",
+        "Tests <tests@example.invalid>",
+        "ed25519",
+        "sign",
+        "never",
+    ]
     subprocess.run([*command, *named], check=True, capture_output=True)
     subprocess.run([*command, "--output", keyring, "--export"], check=True, capture_output=True)
     return signing, keyring
@@ -141,7 +180,9 @@ class Recipe:
         """Start a build in a process of its own, in which ``first`` is called before it."""
         output, words = self.folder / "output", ("env", "build", "tiny")
         output.mkdir(exist_ok=True)
-        return Running(fork_command(self.folder, output, *words, first=first, variables=self.variables), output)
+        return Running(
+            fork_command(self.folder, output, *words, first=first, variables=self.variables), output
+        )
 
     def build(self, first: Callable[[], None] | None = None) -> tuple[int | None, str]:
         """Build; return the exit code and the last line said."""
@@ -175,7 +216,9 @@ class Recipe:
         return found
 
     def environments(self) -> list[Path]:
-        return [path for path in (self.folder / "home" / "environments").glob("tiny-*") if path.is_dir()]
+        return [
+            path for path in (self.folder / "home" / "environments").glob("tiny-*") if path.is_dir()
+        ]
 
     @property
     def kept(self) -> Path:
@@ -209,7 +252,8 @@ def key(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def first_mirror(tmp_path_factory, key) -> Mirror:
-    """Give a mirror with three packages: one has an epoch, and its file lies behind a link of another."""
+    """Give a mirror with three packages: one has an epoch, and its file lies behind a link of
+    another."""
     made = Mirror(tmp_path_factory.mktemp("first") / "mirror", key[1], key[0])
     made.add("tiny-a", files={"usr/lib/real/a": b"a", "lib": "usr/lib"})
     made.add("tiny-b", "1:2.0", {"lib/real/b": b"b"})
@@ -263,7 +307,9 @@ def test_a_line_of_the_lock_with_anything_else_is_refused(tmp_path, line):
 
 def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
     folder = recipe.succeeds()
-    assert (folder / "lib" / "libtiny.so.1").resolve() == (folder / "debian" / "usr" / "share" / "tiny-a")
+    assert (folder / "lib" / "libtiny.so.1").resolve() == (
+        folder / "debian" / "usr" / "share" / "tiny-a"
+    )
     assert not (folder / "lib" / "libtiny.so.1").readlink().is_absolute()
     assert (folder / "debian" / "lib" / "real" / "b").read_bytes() == b"b"
     noted = json.loads((folder / "dlbench-environment.json").read_text())
@@ -274,7 +320,10 @@ def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM))],
+    [
+        signal.SIGKILL,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM)),
+    ],
 )
 def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
     with over_http(recipe) as server:
@@ -282,7 +331,10 @@ def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
         process = recipe.start()
         assert server.stalled.wait(60)
         wait_until(lambda: (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists(), "the second package")
-        apts = [int(line) for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        apts = [
+            int(line)
+            for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        ]
         assert apts
         os.kill(process.pid, number)
         code, said = process.wait(), process.said()
@@ -308,10 +360,14 @@ def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
 
 
 def test_a_file_that_is_not_what_the_lock_names_is_refused(recipe):
-    recipe.mirror.add("tiny-b", "1:2.0")  # the same version with other content, rightly listed and signed
+    recipe.mirror.add(
+        "tiny-b", "1:2.0"
+    )  # the same version with other content, rightly listed and signed
     recipe.mirror.publish()
     message = recipe.refused()
-    assert "tiny-b_1%3a2.0_all.deb is not the file that debian.lock names (other content)" in message
+    assert (
+        "tiny-b_1%3a2.0_all.deb is not the file that debian.lock names (other content)" in message
+    )
     assert "DLBENCH_DEBIAN_MIRROR" in message
     assert not (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists()
     lock = recipe.adapter / "debian.lock"
@@ -358,12 +414,17 @@ def test_without_apt_it_is_unavailable(recipe, program, package):
     for each in {"apt-get", "dpkg-deb", "apt-config", "sh"} - {program}:
         (folder / each).symlink_to(shutil.which(each))
     recipe.variables["PATH"] = str(folder)
-    assert_unavailable(recipe, f"{program} (of the package {package}) is not on PATH", f"Install {package}")
+    assert_unavailable(
+        recipe, f"{program} (of the package {package}) is not on PATH", f"Install {package}"
+    )
 
 
 def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
     mirror, lock = recipe.variables.pop("DLBENCH_DEBIAN_MIRROR"), recipe.adapter / "debian.lock"
-    apt = script(recipe.folder / "path/apt-get", "#!/bin/sh\necho \"'http://a.example/ubuntu/dists/n/InRelease' 0\"\n")
+    apt = script(
+        recipe.folder / "path/apt-get",
+        "#!/bin/sh\necho \"'http://a.example/ubuntu/dists/n/InRelease' 0\"\n",
+    )
     recipe.variables["PATH"] = f"{apt.parent}:{recipe.variables['PATH']}"
     assert_unavailable(recipe, "apt sources name no Debian mirror", "Set DLBENCH_DEBIAN_MIRROR")
     recipe.variables |= {"DLBENCH_DEBIAN_MIRROR": mirror, "DLBENCH_DEBIAN_KEYRING": "/none.gpg"}
@@ -377,21 +438,36 @@ def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
     [
         (["http://deb.example/debian/dists/bookworm"], "http://deb.example/debian"),
         (
-            ["https://tool.example/apt/dists/any", "file:/srv/archive/debian/20250101T000000Z/dists/bookworm"],
+            [
+                "https://tool.example/apt/dists/any",
+                "file:/srv/archive/debian/20250101T000000Z/dists/bookworm",
+            ],
             "file:/srv/archive/debian/20250101T000000Z",
         ),
         (  # a vendor's, with Debian's name of a release
-            ["https://tool.example/linux/debian/dists/bookworm", "http://deb.example/debian//dists/bookworm"],
+            [
+                "https://tool.example/linux/debian/dists/bookworm",
+                "http://deb.example/debian//dists/bookworm",
+            ],
             "http://deb.example/debian",
         ),
         (
             [
                 "https://tool.example/debian/dists/stable",
-                *(f"http://mirror.example/pub/debian/dists/{suite}" for suite in ("bookworm", "bookworm-updates")),
+                *(
+                    f"http://mirror.example/pub/debian/dists/{suite}"
+                    for suite in ("bookworm", "bookworm-updates")
+                ),
             ],
             "http://mirror.example/pub/debian",
         ),
-        (["https://tool.example/debian/stable/dists/bookworm", "http://archive.example/ubuntu/dists/noble"], ""),
+        (
+            [
+                "https://tool.example/debian/stable/dists/bookworm",
+                "http://archive.example/ubuntu/dists/noble",
+            ],
+            "",
+        ),
     ],
 )
 def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, lists, expected):
@@ -428,13 +504,19 @@ def test_a_disk_that_is_full_while_unpacking(recipe):
             "debian/usr/share/none",
             "lack debian/usr/share/none, which lib/libtiny.so.1 should point to",
         ),
-        ("/tmp/dlbench-tests-out", "debian/usr/share/tiny-a", "leaves the environment. Correct framework.toml"),
+        (
+            "/tmp/dlbench-tests-out",
+            "debian/usr/share/tiny-a",
+            "leaves the environment. Correct framework.toml",
+        ),
         ("lib/it", "../../..", "the link lib/it to ../../.. leaves the environment"),
     ],
 )
 def test_a_link_to_nothing_or_out_of_the_environment_is_refused(recipe, link, target, reason):
     line = f'"{link}" = "{target}"'
-    (recipe.adapter / "framework.toml").write_text(TOML.replace('"lib/libtiny.so.1" = "debian/usr/share/tiny-a"', line))
+    (recipe.adapter / "framework.toml").write_text(
+        TOML.replace('"lib/libtiny.so.1" = "debian/usr/share/tiny-a"', line)
+    )
     assert reason in recipe.refused()
     assert not os.path.lexists("/tmp/dlbench-tests-out")
 

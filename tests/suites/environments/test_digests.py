@@ -31,13 +31,16 @@ def _own_home(tmp_path, monkeypatch):
 
 
 def make(root: Path, **changed: bytes | None) -> Inspection:
-    """Fill a package folder under ``root`` with FILES, and return what an interpreter there would answer."""
+    """Fill a package folder under ``root`` with FILES, and return what an interpreter there would
+    answer."""
     folder = root / "lib" / "site-packages"
     for name, text in {**FILES, **changed}.items():
         if text is not None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)
-    return Inspection("3.11.7", "CPython", {"torch": "2.13.0"}, (), root, Path(sys.executable), (folder,))
+    return Inspection(
+        "3.11.7", "CPython", {"torch": "2.13.0"}, (), root, Path(sys.executable), (folder,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,10 +54,14 @@ def make(root: Path, **changed: bytes | None) -> Inspection:
     ],
 )
 def test_what_installing_or_running_leaves_behind_is_no_part_of_it(tmp_path, name):
-    assert digests.build_digest(make(tmp_path / "a", **{name: b"other"})) == digests.build_digest(make(tmp_path / "b"))
+    assert digests.build_digest(make(tmp_path / "a", **{name: b"other"})) == digests.build_digest(
+        make(tmp_path / "b")
+    )
 
 
-def test_a_second_look_reads_no_file_unless_one_was_edited_even_with_size_and_time_as_before(tmp_path, monkeypatch):
+def test_a_second_look_reads_no_file_unless_one_was_edited_even_with_size_and_time_as_before(
+    tmp_path, monkeypatch
+):
     made = make(tmp_path)
     before = digests.build_digest(made)
     with monkeypatch.context() as patched:
@@ -73,7 +80,9 @@ def test_a_home_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
     assert digests.build_digest(make(tmp_path)) == digests.build_digest(make(tmp_path))
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.dictionaries(st.sampled_from(NAMES), st.binary(max_size=8), max_size=4),
     st.dictionaries(st.sampled_from(NAMES), st.binary(max_size=8), max_size=4),

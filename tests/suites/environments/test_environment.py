@@ -1,4 +1,5 @@
-"""Environments: their states, what is said before anything is downloaded, interrupted builds, and removal."""
+"""Environments: their states, what is said before anything is downloaded, interrupted builds, and
+removal."""
 
 import os
 import re
@@ -27,7 +28,9 @@ from dlbench.suites.planning.values import Build
 
 def source_of(framework, interpreter=None, name="tiny", build_missing=True):
     said = []
-    found = environment.prepare_sources([Build(name, framework, interpreter)], said.append, build_missing)
+    found = environment.prepare_sources(
+        [Build(name, framework, interpreter)], said.append, build_missing
+    )
     return found[name], said
 
 
@@ -56,7 +59,12 @@ def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
     tiny = make_framework(tmp_path, python="3.99")
     located = environment.locate(tiny)
     assert located.state is State.UNAVAILABLE
-    for part in ("Tiny needs a Python of version 3.99", "PATH", "pyenv install 3.99", "uv python install 3.99"):
+    for part in (
+        "Tiny needs a Python of version 3.99",
+        "PATH",
+        "pyenv install 3.99",
+        "uv python install 3.99",
+    ):
         assert part in located.reason
     assert "--python tiny=/path/to/python" in located.reason
     assert refused(tiny) == located.reason
@@ -66,7 +74,9 @@ def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
 def test_of_its_locks_that_of_the_first_python_that_is_there_is_taken(tiny, tmp_path):
     usual = environment.locate(tiny)
     (tmp_path / "newer.lock").write_text("# newer\n")
-    asked = tiny.model_copy(update={"python": ("3.98", *tiny.python), "locks": {"3.98": "newer.lock"}})
+    asked = tiny.model_copy(
+        update={"python": ("3.98", *tiny.python), "locks": {"3.98": "newer.lock"}}
+    )
     assert environment.locate(asked).directory == usual.directory
     make_python(tmp_path / "path" / "python3.98", "3.98")
     interpreters.find_python.cache_clear()
@@ -103,7 +113,9 @@ def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path,
 
 
 def test_room_is_needed_for_what_is_kept_beside_the_environment(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "free_megabytes", lambda folder: 2.5)  # 2 MB of environment, 1 MB of download
+    monkeypatch.setattr(
+        environment, "free_megabytes", lambda folder: 2.5
+    )  # 2 MB of environment, 1 MB of download
     hashed = make_framework(tmp_path, f"one==1 --hash=sha256:{'0' * 64}\n")
     assert "needs about 3 MB" in environment.locate(hashed).reason
     half = environment.locate(hashed).directory
@@ -124,7 +136,12 @@ def test_a_broken_interpreter_is_its_own_row_and_ends_no_list(tiny, monkeypatch)
     script(built.interpreter, "#!/bin/sh\nexit 1\n")
     broken, other = listing.list_frameworks()
     assert (broken["state"], broken["interpreter"], broken["python"]) == ("unavailable", None, None)
-    for part in (str(built.interpreter), "does not start", "dlbench env remove tiny", "dlbench env build tiny"):
+    for part in (
+        str(built.interpreter),
+        "does not start",
+        "dlbench env remove tiny",
+        "dlbench env build tiny",
+    ):
         assert part in broken["reason"]
     assert other["state"] == "ready"
 
@@ -202,11 +219,16 @@ def test_a_folder_that_may_not_be_used_is_named_with_the_remedy(monkeypatch, mod
         assert list(home.iterdir()) == []
 
 
-def test_removing_takes_the_environments_of_earlier_locks_and_of_no_other_framework(tiny, home, tmp_path):
+def test_removing_takes_the_environments_of_earlier_locks_and_of_no_other_framework(
+    tiny, home, tmp_path
+):
     earlier = environment.build(tiny).directory
     changed = make_framework(tmp_path, "numpy==1.0\n")
     now = environment.build(changed).directory
-    others = [home / "environments" / name for name in ("tiny-er-01234567", "tinyer-01234567", "tiny-012345678")]
+    others = [
+        home / "environments" / name
+        for name in ("tiny-er-01234567", "tinyer-01234567", "tiny-012345678")
+    ]
     kept = [folders.make_folder(folders.downloads(directory)) for directory in (earlier, others[0])]
     for other in others:
         other.mkdir()
@@ -255,14 +277,19 @@ def test_a_source_is_built_where_it_is_missing_and_wanted_and_announced_first(ti
     assert said[0] == environment.announce(tiny)
     assert source_of(tiny) == (source, [])
     given, _ = source_of(tiny, tmp_path / "path" / "python3.99", name="mine")
-    assert (given.name, given.interpreter) == ("FakePython 3.99.1", tmp_path / "path" / "python3.99")
+    assert (given.name, given.interpreter) == (
+        "FakePython 3.99.1",
+        tmp_path / "path" / "python3.99",
+    )
 
 
 def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIP_EXIT", "1")
     monkeypatch.setenv("FAKE_PIP_SAYS", "NewConnectionError")
     said = []
-    found = environment.prepare_sources([Build("tiny", tiny), Build("null", find("null"))], said.append)
+    found = environment.prepare_sources(
+        [Build("tiny", tiny), Build("null", find("null"))], said.append
+    )
     assert found["tiny"].interpreter is None
     assert "could not be reached" in found["tiny"].reason
     assert found["null"].interpreter == Path(sys.executable)
@@ -277,7 +304,9 @@ def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
     try:
         for same, changes in ((True, {}), (False, change)):
             folders.processor.cache_clear()
-            monkeypatch.setattr(folders, "probe_cpu", lambda changes=changes: replace(cpu, **changes))
+            monkeypatch.setattr(
+                folders, "probe_cpu", lambda changes=changes: replace(cpu, **changes)
+            )
             assert (folders.cache_directory(found) == here) is same
             assert folders.cache_directory(found).parent == here.parent
     finally:

@@ -12,7 +12,14 @@ NAMES = ["caffe", "cntk"]
 @pytest.mark.parametrize("given", [["-k", "lstm or 2"], ["-klstm or 2"]])
 def test_a_users_choice_of_tests_narrows_that_of_the_frameworks(given):
     words = bootstrap.narrowed(NAMES, ["-x", "-m", "slow or not slow", *given, "tests/adapters"])
-    assert words == ["-k", "(caffe or cntk) and (lstm or 2)", "-x", "-m", "slow or not slow", "tests/adapters"]
+    assert words == [
+        "-k",
+        "(caffe or cntk) and (lstm or 2)",
+        "-x",
+        "-m",
+        "slow or not slow",
+        "tests/adapters",
+    ]
 
 
 def test_frameworks_that_cannot_be_listed_end_it_in_one_line(monkeypatch, capfd):
@@ -26,7 +33,9 @@ def test_frameworks_that_cannot_be_listed_end_it_in_one_line(monkeypatch, capfd)
     assert line.startswith("dlbench: The frameworks could not be listed")
 
 
-@pytest.mark.parametrize("line", ["if (n := 1): pass", "f'{n=}'", "import dataclasses", "def f(a, /): pass"])
+@pytest.mark.parametrize(
+    "line", ["if (n := 1): pass", "f'{n=}'", "import dataclasses", "def f(a, /): pass"]
+)
 def test_syntax_that_is_too_new_for_a_guest_is_noticed(tmp_path, monkeypatch, line):
     monkeypatch.setattr(bootstrap, "PYTHON", sys.executable)
     own = tmp_path / "new"

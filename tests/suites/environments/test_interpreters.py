@@ -12,7 +12,8 @@ from dlbench.suites.errors import FrameworkEnvironmentError
 
 @pytest.fixture
 def places(home, tmp_path, monkeypatch):
-    """Give a machine with no Python on PATH, under pyenv or under uv, whose folders a test may fill."""
+    """Give a machine with no Python on PATH, under pyenv or under uv, whose folders a test may
+    fill."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return tmp_path
 
@@ -61,7 +62,9 @@ def test_one_that_does_not_start_or_is_another_is_passed_over(places, broken):
     assert interpreters.find_python("3.99") == made
 
 
-def test_an_interpreter_is_inspected_without_importing_anything_or_the_hosts_python_path(tmp_path, monkeypatch):
+def test_an_interpreter_is_inspected_without_importing_anything_or_the_hosts_python_path(
+    tmp_path, monkeypatch
+):
     (tmp_path / "sneaked_in.py").write_text("")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = interpreters.inspect(Path(sys.executable), ("numpy", "no_such_module", "sneaked_in"))
@@ -72,8 +75,17 @@ def test_an_interpreter_is_inspected_without_importing_anything_or_the_hosts_pyt
 
 @pytest.mark.parametrize("text", ["no script", "#!/bin/sh\necho hello\n", "#!/bin/sh\necho '[]'\n"])
 def test_what_is_no_python_is_refused(tmp_path, text):
-    for each in (Path("/no/such/python"), Path("/"), Path("/bin/cat"), Path("a\0b"), script(tmp_path / "python", text)):
-        with pytest.raises(FrameworkEnvironmentError, match=r"is not a Python interpreter that starts\. Give the path"):
+    for each in (
+        Path("/no/such/python"),
+        Path("/"),
+        Path("/bin/cat"),
+        Path("a\0b"),
+        script(tmp_path / "python", text),
+    ):
+        with pytest.raises(
+            FrameworkEnvironmentError,
+            match=r"is not a Python interpreter that starts\. Give the path",
+        ):
             interpreters.inspect(each)
 
 

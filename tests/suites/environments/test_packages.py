@@ -1,4 +1,5 @@
-"""Locked Python packages: verified by their checksums, downloads that continue, and failures that say why."""
+"""Locked Python packages: verified by their checksums, downloads that continue, and failures that
+say why."""
 
 import hashlib
 import json
@@ -8,7 +9,15 @@ import zipfile
 
 import pytest
 from file_server import serving
-from made_up_pythons import HOST, left_behind, make_framework, make_wheel, refused, script, start_build
+from made_up_pythons import (
+    HOST,
+    left_behind,
+    make_framework,
+    make_wheel,
+    refused,
+    script,
+    start_build,
+)
 
 from dlbench.suites.environments import environment, folders, interpreters, packages
 from dlbench.suites.environments.environment import State
@@ -28,7 +37,11 @@ LINE = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*(?:\+cpu)?( --hash=sha256:[0-9a-f
 
 @pytest.mark.parametrize("framework", LOCKED, ids=lambda each: f"{each.name}-{each.requirements}")
 def test_every_line_of_a_lock_has_a_version_and_checksums(framework):
-    lines = [line for line in framework.lock_file.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in framework.lock_file.read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     assert lines
     assert [line for line in lines if not LINE.fullmatch(line)] == []
     names = [line.split()[0] for line in lines]
@@ -39,7 +52,8 @@ def test_every_line_of_a_lock_has_a_version_and_checksums(framework):
 
 
 def test_one_version_has_the_same_checksums_in_every_lock():
-    """Of one version and the same Pythons: a lock that lacks a file another has would fail on that file's machine."""
+    """Of one version and the same Pythons: a lock that lacks a file another has would fail on that
+    file's machine."""
     by_line: dict[tuple[str, tuple[str, ...]], set[str]] = {}
     for framework in LOCKED:
         for line in framework.lock_file.read_text().splitlines():
@@ -82,7 +96,9 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path, host_python):
     assert manifest["distributions"]["tinymodule"] == "1.0"
 
 
-def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch, host_python):
+def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(
+    home, tmp_path, monkeypatch, host_python
+):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     served = tmp_path / "served"
     names = ("tinymodule", "othermodule")
@@ -92,7 +108,9 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         folder.mkdir(parents=True)
         wheel = make_wheel(folder, name)
         (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
-        lines.append(f"{name}==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+        lines.append(
+            f"{name}==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+        )
     framework = make_framework(tmp_path, "".join(lines), python=HOST, imports="othermodule")
     with serving(served) as server:
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.address}/simple")
@@ -114,7 +132,9 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
 
 
 @pytest.mark.parametrize(("found", "taken"), [("1.0", [1]), ("cpu 1.0", [0]), ("", None)])
-def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(tiny, tmp_path, found, taken):
+def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(
+    tiny, tmp_path, found, taken
+):
     kept = tmp_path / "kept"
     lines = [f"one==1.0+cpu --hash=sha256:{'0' * 64}", f"one==1.0 --hash=sha256:{'1' * 64}"]
     tiny.lock_file.write_text("\n".join(lines))
@@ -124,7 +144,12 @@ def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(tiny, tmp
 
     def asked():
         return packages._download(
-            tiny, [str(pip)], kept / "python", tmp_path / "environment", tmp_path / "log", lambda line: None
+            tiny,
+            [str(pip)],
+            kept / "python",
+            tmp_path / "environment",
+            tmp_path / "log",
+            lambda line: None,
         )
 
     if taken is None:
@@ -134,11 +159,15 @@ def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(tiny, tmp
         assert asked() == [lines[number] for number in taken]
 
 
-def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(home, tmp_path, monkeypatch):
+def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(
+    home, tmp_path, monkeypatch
+):
     """As Debian's is without python3-venv."""
     pytest.importorskip("pip")
     refusal = 'case "$*" in *without-pip*) ;; "-m venv "*) echo no ensurepip; exit 1 ;; esac'
-    python = script(tmp_path / "path" / "python", f'#!/bin/sh\n{refusal}\nexec {sys.executable} "$@"\n')
+    python = script(
+        tmp_path / "path" / "python", f'#!/bin/sh\n{refusal}\nexec {sys.executable} "$@"\n'
+    )
     monkeypatch.setattr(environment, "find_python", lambda version: python)
     lock = f"tinymodule @ {make_wheel(tmp_path, 'tinymodule').as_uri()}\n"
     built = environment.build(make_framework(tmp_path, lock, imports="tinymodule"))
@@ -148,9 +177,15 @@ def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(home,
 @pytest.mark.parametrize(
     ("says", "parts"),
     [
-        ("NewConnectionError: refused", ["index could not be reached", "dlbench env build tiny", "--python"]),
+        (
+            "NewConnectionError: refused",
+            ["index could not be reached", "dlbench env build tiny", "--python"],
+        ),
         ("OSError: [Errno 28] No space left on device", ["no space", "DLBENCH_HOME"]),
-        ("ERROR: No matching distribution found for tiny==9", ["No matching distribution found for tiny==9", "log"]),
+        (
+            "ERROR: No matching distribution found for tiny==9",
+            ["No matching distribution found for tiny==9", "log"],
+        ),
     ],
 )
 def test_a_failed_installation_says_why_and_leaves_nothing(tiny, home, monkeypatch, says, parts):
@@ -205,4 +240,6 @@ def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_pa
     log.write_text(f"{RETRIED}\n")  # of an earlier command
     said = f"{RETRIED}\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
     with pytest.raises(FrameworkEnvironmentError, match=r"not match its checksum"):
-        packages.run_pip(tiny, ["sh", "-c", f'echo "{said}"; exit 1'], log, "Tiny", lambda line: None)
+        packages.run_pip(
+            tiny, ["sh", "-c", f'echo "{said}"; exit 1'], log, "Tiny", lambda line: None
+        )

@@ -1,4 +1,5 @@
-"""Releases on the package index: which are for a Python here, environments with what fits them, and measuring them."""
+"""Releases on the package index: which are for a Python here, environments with what fits them, and
+measuring them."""
 
 import json
 import os
@@ -46,7 +47,12 @@ def _nothing_stays(monkeypatch):
 
 def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
     files = [
-        {"filename": "tiny-1.0-py3-none-any.whl", "upload-time": "2024-05-06T07:08:09.1Z", "size": 7, "yanked": False},
+        {
+            "filename": "tiny-1.0-py3-none-any.whl",
+            "upload-time": "2024-05-06T07:08:09.1Z",
+            "size": 7,
+            "yanked": False,
+        },
         {"filename": "tiny-1.1-py3-none-any.whl", "yanked": "broken"},
         {"filename": "tiny-1.2rc1-py3-none-any.whl"},
         {"filename": "tiny-1.3.tar.gz"},
@@ -65,8 +71,12 @@ def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
         f"{' data-yanked' if each.get('yanked') else ''}>x</a>"
         for each in files
     ).replace(">=", "&gt;=")
-    shown = list(index.read_page("tiny", "text/html; charset=utf-8", f"<html><body>{anchors}</body></html>"))
-    assert [(each.file, each.requires) for each in shown] == [(each.file, each.requires) for each in found]
+    shown = list(
+        index.read_page("tiny", "text/html; charset=utf-8", f"<html><body>{anchors}</body></html>")
+    )
+    assert [(each.file, each.requires) for each in shown] == [
+        (each.file, each.requires) for each in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +108,11 @@ def test_a_wheel_of_this_machine_and_this_python_fits_it():
 VERSIONS = [Version(f"1.{minor}.{patch}") for minor in range(3) for patch in range(3)]
 
 
-@given(st.dictionaries(st.sampled_from(VERSIONS), st.lists(st.sampled_from(["3.8", "3.9", "3.10"]), unique=True)))
+@given(
+    st.dictionaries(
+        st.sampled_from(VERSIONS), st.lists(st.sampled_from(["3.8", "3.9", "3.10"]), unique=True)
+    )
+)
 def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_all(fitting):
     found = releases.fewest_pythons(fitting)
     assert found.keys() == {version for version, pythons in fitting.items() if pythons}
@@ -119,7 +133,9 @@ def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_al
 )
 def test_of_minor_versions_the_last_and_the_first_that_is_named(first, last, every, chosen):
     low, high = (None if word is None else Version(word) for word in (first, last))
-    assert [str(each) for each in releases.chosen_versions(reversed(VERSIONS), low, high, every)] == chosen
+    assert [
+        str(each) for each in releases.chosen_versions(reversed(VERSIONS), low, high, every)
+    ] == chosen
 
 
 def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python(monkeypatch):
@@ -136,7 +152,9 @@ def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python
 
 
 def test_dependencies_are_no_prereleases(monkeypatch):
-    known = {"early": [wheel(f"early-{v}-py3-none-any.whl", "2021-01-01") for v in ("1.0", "2.0rc1")]}
+    known = {
+        "early": [wheel(f"early-{v}-py3-none-any.whl", "2021-01-01") for v in ("1.0", "2.0rc1")]
+    }
     monkeypatch.setattr(index, "wheels", lambda names: {name: tuple(known[name]) for name in names})
     assert str(releases.limits_of(known, date(2021, 12, 28), "3.12")["early"]) == "1.0"
 
@@ -159,7 +177,9 @@ def publish(tmp_path: Path, module: str, version: str, text: str = "", requires:
     folder = tmp_path / "simple" / module
     folder.mkdir(parents=True, exist_ok=True)
     make_wheel(folder, module, version, text, requires)
-    links = "".join(f'<a href="{each.name}">{each.name}</a>' for each in sorted(folder.glob("*.whl")))
+    links = "".join(
+        f'<a href="{each.name}">{each.name}</a>' for each in sorted(folder.glob("*.whl"))
+    )
     (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
 
 
@@ -178,7 +198,9 @@ def locked(tiny, version: str, ready: bool = False) -> Release:
 
 
 @pytest.mark.slow  # builds two environments
-def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_has_by_then(tiny, tmp_path, home):
+def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_has_by_then(
+    tiny, tmp_path, home
+):
     publish(tmp_path, "numpy", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="numpy")
     first, *others = releases.releases_on_index(tiny)
@@ -198,7 +220,9 @@ def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_ha
 
 
 def test_a_release_shares_the_python_of_those_that_are_resolved(tiny, monkeypatch, host_python):
-    monkeypatch.setattr(releases, "pythons_at_hand", lambda: {"3.8": host_python, HOST: host_python})
+    monkeypatch.setattr(
+        releases, "pythons_at_hand", lambda: {"3.8": host_python, HOST: host_python}
+    )
     files = tuple(wheel(f"tiny-{version}-py3-none-any.whl") for version in ("1.0", "1.1", "1.2"))
     monkeypatch.setattr(index, "wheels", lambda names: dict.fromkeys(names, files))
     either = tiny.model_copy(update={"python": ("3.8", HOST)})
@@ -244,7 +268,10 @@ def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, 
     wanted = [locked(tiny, "1.0"), locked(tiny, "1.1")]
     monkeypatch.setattr(environment, "free_megabytes", lambda folder: 24.0)
     said = []
-    with pytest.raises(FrameworkEnvironmentError, match=r"2 releases of Tiny take about 25 MB, and .* has 24 MB free"):
+    with pytest.raises(
+        FrameworkEnvironmentError,
+        match=r"2 releases of Tiny take about 25 MB, and .* has 24 MB free",
+    ):
         releases.sources(tiny, wanted, report=said.append)
     assert "2 releases to build; downloads about 10 MB, takes about 25 MB" in said[0]
     assert left_behind(home) == []
@@ -264,28 +291,40 @@ def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tm
 def test_releases_that_are_not_built_and_are_not_to_be_built_have_one_sentence_and_the_remedy(tiny):
     unresolved = Release("1.2", None, (HOST,))
     with pytest.raises(FrameworkEnvironmentError) as caught:
-        releases.sources(tiny, [locked(tiny, "1.0"), unresolved], report=lambda line: None, build_missing=False)
+        releases.sources(
+            tiny, [locked(tiny, "1.0"), unresolved], report=lambda line: None, build_missing=False
+        )
     assert str(caught.value) == (
-        "No environment of these releases of Tiny is built on this machine. Leave --no-build out to build them."
+        "No environment of these releases of Tiny is built on this machine. Leave --no-build out "
+        "to build them."
     )
 
 
 @pytest.mark.slow
 def test_the_reason_why_no_release_could_be_built_is_a_sentence(tiny, tmp_path):
     publish(tmp_path, "tiny", "1.0", requires="nowhere")
-    with pytest.raises(FrameworkEnvironmentError, match=r"^No release of Tiny could be built\. [A-Z]"):
+    with pytest.raises(
+        FrameworkEnvironmentError, match=r"^No release of Tiny could be built\. [A-Z]"
+    ):
         releases.sources(tiny, releases.releases_on_index(tiny), report=lambda line: None)
 
 
-@pytest.mark.parametrize(("limit", "why"), [(None, "it said nothing for"), (0.1, "it took more than 0.1 s")])
+@pytest.mark.parametrize(
+    ("limit", "why"), [(None, "it said nothing for"), (0.1, "it took more than 0.1 s")]
+)
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch, limit, why):
     monkeypatch.setattr(packages, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(packages, "_LOOK_SECONDS", 0.05)
-    code, said = packages.run(["sh", "-c", "sleep 600 & echo $!; wait"], tmp_path / "log", limit=limit)
+    code, said = packages.run(
+        ["sh", "-c", "sleep 600 & echo $!; wait"], tmp_path / "log", limit=limit
+    )
     assert code != 0
     assert why in packages.last_line(said)
     pid = int(said.split()[0])
-    ended = lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # noqa: E731
+
+    def ended() -> bool:
+        return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
     wait_until(ended, "the end of what it started")
 
 
@@ -349,7 +388,9 @@ def measured(tiny, tmp_path, virtual_environment, monkeypatch):
     return ("releases", "tiny", "--adapter", f"tiny={folder}", *QUIET)
 
 
-def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured, command, tmp_path, monkeypatch):
+def test_releases_are_built_measured_resumed_without_an_index_and_shown(
+    measured, command, tmp_path, monkeypatch
+):
     code, out, said = command(*measured, "--network", "small", "--budget", "100ms")
     assert code in (0, 1), said  # the first launch may be of the broken one
     assert "3 releases to build; downloads about" in said
@@ -377,7 +418,9 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
     assert f"--adapter tiny={tmp_path}" in line
     assert line.endswith("--good 1.0 --bad 1.1")
-    (tmp_path / "train_step.py").write_text("import tiny\ndef prepare(cell):\n    return lambda: sum(range(10000))\n")
+    (tmp_path / "train_step.py").write_text(
+        "import tiny\ndef prepare(cell):\n    return lambda: sum(range(10000))\n"
+    )
     words = ("--step", "train_step.py", "--launches", "1", "--to", "1.1")
     code, out, said = command(*measured, *words, "--no-build", "--json")
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
@@ -393,13 +436,19 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
 
 
 @pytest.mark.slow  # builds environments and measures pairs; the simulated searches cover the rest
-def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apart(measured, command, tmp_path):
+def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apart(
+    measured, command, tmp_path
+):
     publish(tmp_path, "tiny", "1.0.1", "raise ImportError('broken here')")
     ends = ("--good", "1.0", "--bad", "tiny-1.1")
     code, out, said = command("bisect", *measured[1:], "--network", "small", *ends, "--json")
     assert code in (1, 6), said  # this machine may be too busy
     found = json.loads(out)
-    assert (found["kind"], found["good"], found["candidates"]) == ("release", "tiny-1.0", ["tiny-1.0.1", "tiny-1.1"])
+    assert (found["kind"], found["good"], found["candidates"]) == (
+        "release",
+        "tiny-1.0",
+        ["tiny-1.0.1", "tiny-1.1"],
+    )
     if code == 1:
         assert found["suspects"] == ["tiny-1.0.1", "tiny-1.1"]
         assert "broken here" in found["tried"][0]["problem"]
@@ -413,15 +462,21 @@ def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
         ("0.9", "1.1", "There is no release named '0.9'"),
         ("2.0", "3.0", "has no wheels of tiny in this range"),
     ):
-        code, _, said = command("bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad)
+        code, _, said = command(
+            "bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad
+        )
         assert (code, complaint in said) == (2, True), said
 
 
 @pytest.mark.parametrize(("good", "bad"), [("1.20.0", "1.21.0"), ("1.19.2", "1.21.0")])
-def test_releases_of_the_package_of_another_row_lead_to_that_row(tiny, tmp_path, command, good, bad):
+def test_releases_of_the_package_of_another_row_lead_to_that_row(
+    tiny, tmp_path, command, good, bad
+):
     for version in ("1.18.0", "1.19.2"):
         publish(tmp_path, "onnxruntime-training-cpu", version)
-    code, _, said = command("bisect", "onnxruntime", *NETWORK_AND_THREAD, "--good", good, "--bad", bad)
+    code, _, said = command(
+        "bisect", "onnxruntime", *NETWORK_AND_THREAD, "--good", good, "--bad", bad
+    )
     assert code == 2
     assert "the releases of the package onnxruntime are those of the row onnx." in said
     assert said.count("\n") == 1
@@ -436,7 +491,14 @@ def test_a_step_for_a_framework_without_an_example_names_its_row(command):
 
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
-    words = ("--network", "small", "--launches", "1", "--python", f"newer={sys.executable},older={sys.executable}")
+    words = (
+        "--network",
+        "small",
+        "--launches",
+        "1",
+        "--python",
+        f"newer={sys.executable},older={sys.executable}",
+    )
     code, out, said = command("releases", "null", *QUIET, *words, "--json", "--plot", "drawn.svg")
     assert code == 0, said
     assert [each["release"] for each in json.loads(out)["rows"]] == ["newer", "older"]
@@ -454,7 +516,10 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
         (["jax:nosuch", "--network", "small"], "jax has no mode 'nosuch'"),
         (["jax", "--network", "small", "--every", "year"], "--every"),
         (["jax", "--network", "small", "--resume"], "no"),
-        (["null", "--network", "small", "--python", "a=/x", "--from", "1.0"], "--from and --to choose"),
+        (
+            ["null", "--network", "small", "--python", "a=/x", "--from", "1.0"],
+            "--from and --to choose",
+        ),
         (["null", "--network", "small", "--plot", "x.gif", "--python", "a=/x"], "PNG or SVG"),
     ],
 )
@@ -471,4 +536,7 @@ def test_prereleases_are_offered_on_request_alone(tmp_path, tiny):
     for version in ("1.0", "1.1rc1"):
         publish(tmp_path, "tiny", version)
     assert [each.version for each in releases.releases_on_index(tiny)] == ["1.0"]
-    assert [each.version for each in releases.releases_on_index(tiny, pre=True)] == ["1.0", "1.1rc1"]
+    assert [each.version for each in releases.releases_on_index(tiny, pre=True)] == [
+        "1.0",
+        "1.1rc1",
+    ]

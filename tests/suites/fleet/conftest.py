@@ -1,6 +1,8 @@
-"""A Slurm cluster of a test's own: controller and nodes on this machine, in a folder of its own, on the loopback.
+"""A Slurm cluster of a test's own: controller and nodes on this machine, in a folder of its own, on
+the loopback.
 
-It has no accounting: `sacct` fails, as on many clusters. Its nodes share the machine and have names of their own.
+It has no accounting: `sacct` fails, as on many clusters. Its nodes share the machine and have names
+of their own.
 """
 
 import contextlib
@@ -22,7 +24,8 @@ import pytest
 _PATIENCE = 30.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _NEEDED = ("munged", "munge", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
-# Jobs begin within half a second and not two; a finished job stays in the queue; a job that lost its node is over.
+# Jobs begin within half a second and not two; a finished job stays in the queue; a job that lost
+# its node is over.
 _SETTINGS = """\
 ClusterName=dlbench
 SlurmctldHost={host}(127.0.0.1)
@@ -51,7 +54,8 @@ SlurmdParameters=config_overrides
 
 
 class Cluster:
-    """Nodes n1, n2, ... in the partition `main`, and `all` of the same nodes, which is not the default."""
+    """Nodes n1, n2, ... in the partition `main`, and `all` of the same nodes, which is not the
+    default."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
@@ -64,16 +68,27 @@ class Cluster:
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
         with contextlib.ExitStack() as held:
-            sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(nodes + 1)]
+            sockets = [
+                held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(nodes + 1)
+            ]
             port, *ports = [each.getsockname()[1] for each in sockets]
         host = socket.gethostname().split(".")[0]
-        text = _SETTINGS.format(host=host, user=pwd.getpwuid(os.getuid()).pw_name, folder=folder, port=port)
+        text = _SETTINGS.format(
+            host=host, user=pwd.getpwuid(os.getuid()).pw_name, folder=folder, port=port
+        )
         for name, of_node in zip(self.names, ports, strict=True):
-            text += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={of_node} CPUs=2 RealMemory=1000\n"
+            text += (
+                f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={of_node} CPUs=2 "
+                "RealMemory=1000\n"
+            )
         for partition, default in (("main", "YES"), ("all", "NO")):
-            text += f"PartitionName={partition} Nodes={','.join(self.names)} Default={default} State=UP\n"
+            text += (
+                f"PartitionName={partition} Nodes={','.join(self.names)} Default={default} "
+                "State=UP\n"
+            )
         (folder / "slurm.conf").write_text(text)
-        # Who asks a controller that is away waits for twenty seconds, else; who asks a busy one must have patience.
+        # Who asks a controller that is away waits for twenty seconds, else; who asks a busy one
+        # must have patience.
         (folder / "impatient.conf").write_text(f"{text}MessageTimeout=1\n")
         self.impatient = {**self.environment, "SLURM_CONF": str(folder / "impatient.conf")}
 
@@ -83,7 +98,9 @@ class Cluster:
         return done.stdout.strip()
 
     def _ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        return subprocess.run(
+            words, env=self.environment, cwd=self.folder, capture_output=True, text=True
+        )
 
     def submit(self, script: str, *options: str) -> str:
         return self.command("sbatch", "--parsable", *options, "--wrap", script)
@@ -95,9 +112,15 @@ class Cluster:
 
     def start(self) -> None:
         """Start what does not run, and wait until the nodes take jobs."""
-        own = {name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")}
-        options = [f"--{'socket' if name == 'sock' else f'{name}-file'}={path}" for name, path in own.items()]
-        # A parent folder that not everybody may enter, such as a temporary folder of one user, is only a warning then.
+        own = {
+            name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")
+        }
+        options = [
+            f"--{'socket' if name == 'sock' else f'{name}-file'}={path}"
+            for name, path in own.items()
+        ]
+        # A parent folder that not everybody may enter, such as a temporary folder of one user, is
+        # only a warning then.
         self._spawn("munged", "munged", "--foreground", "--force", "--num-threads=2", *options)
         self._wait(lambda: self._ask("munge", "-n", "-S", str(own["sock"])).stdout != "", "munged")
         self.start_controller()
@@ -118,14 +141,20 @@ class Cluster:
 
     def resume(self, node: str) -> None:
         self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
-        self._end(f"slurmd-{node}", signal.SIGTERM)  # a daemon that starts reports at once; else it is asked in seconds
+        self._end(
+            f"slurmd-{node}", signal.SIGTERM
+        )  # a daemon that starts reports at once; else it is asked in seconds
         self._start_nodes(node)
 
     def _start_nodes(self, *names: str) -> None:
         for name in names:
             self._spawn(f"slurmd-{name}", "slurmd", "-D", "-N", name)
         for name in names:
-            answers = lambda name=name: not self.states()[name].endswith("*") and self.states()[name] != "unknown"  # noqa: E731
+
+            def answers(name: str = name) -> bool:
+                state = self.states()[name]
+                return not state.endswith("*") and state != "unknown"
+
             self._wait(answers, f"slurmd-{name}")
 
     def stop_controller(self) -> None:
@@ -138,7 +167,9 @@ class Cluster:
     def stop(self) -> None:
         """End jobs, daemons, and every process that is left of either."""
         if "slurmctld" in self._daemons:
-            with contextlib.suppress(AssertionError):  # a cluster that a test broke is ended all the same
+            with contextlib.suppress(
+                AssertionError
+            ):  # a cluster that a test broke is ended all the same
                 self._end_jobs()
             self._ask("scontrol", "shutdown")  # the nodes too, but for the processes of jobs
         for name in [*self._daemons][::-1]:
@@ -153,7 +184,11 @@ class Cluster:
         try:
             if process.environ().get("SLURM_CONF", "").startswith(f"{self.folder}/"):
                 return process.pid != os.getpid()
-            words = [process.cwd(), *process.cmdline(), *(each.path for each in process.open_files())]
+            words = [
+                process.cwd(),
+                *process.cmdline(),
+                *(each.path for each in process.open_files()),
+            ]
         except (psutil.Error, OSError):
             return False
         return any(str(self.folder) in word for word in words)
@@ -162,8 +197,14 @@ class Cluster:
         running = self._daemons.get(name)
         if running is None or running.poll() is not None:
             with (self.folder / f"{name}.out").open("ab") as output:
-                streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-                self._daemons[name] = subprocess.Popen(words, cwd=self.folder, env=self.environment, **streams)
+                streams = {
+                    "stdin": subprocess.DEVNULL,
+                    "stdout": output,
+                    "stderr": subprocess.STDOUT,
+                }
+                self._daemons[name] = subprocess.Popen(
+                    words, cwd=self.folder, env=self.environment, **streams
+                )
 
     def _end(self, name: str, how: signal.Signals) -> None:
         daemon = self._daemons.pop(name, None)
@@ -176,7 +217,14 @@ class Cluster:
                 daemon.wait()
 
     def _end_jobs(self) -> None:
-        unfinished = "squeue", "-h", "-t", "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING", "-o", "%A"
+        unfinished = (
+            "squeue",
+            "-h",
+            "-t",
+            "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING",
+            "-o",
+            "%A",
+        )
         if jobs := self.command(*unfinished).split():
             self._ask("scancel", "-Q", *jobs)
             self._wait(lambda: not self.command(*unfinished), "slurmctld")
@@ -191,9 +239,12 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def started_slurm() -> Iterator[Cluster]:
-    """Give a Slurm cluster of the tests' own, or skip; its tests are of one group, so that one worker starts it."""
+    """Give a Slurm cluster of the tests' own, or skip; its tests are of one group, so that one
+    worker starts it."""
     if missing := [name for name in _NEEDED if shutil.which(name, path=_PATH) is None]:
-        pytest.skip(f"no {missing[0]} here (Debian: apt-get install slurmctld slurmd slurm-client munge)")
+        pytest.skip(
+            f"no {missing[0]} here (Debian: apt-get install slurmctld slurmd slurm-client munge)"
+        )
     folder = Path(tempfile.mkdtemp(prefix="dlbench-slurm-"))
     folder.chmod(0o755)  # munge refuses a socket that not everybody reaches
     made = Cluster(folder, nodes=2)

@@ -1,4 +1,5 @@
-"""`dlbench fleet` with processes of this machine as nodes, a job's own node, and options that are refused."""
+"""`dlbench fleet` with processes of this machine as nodes, a job's own node, and options that are
+refused."""
 
 import itertools
 import json
@@ -32,9 +33,12 @@ URL = "postgresql+psycopg://me@db.cluster/results"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder with a suite that takes some seconds; jobs that are left at the end are killed."""
+    """Give a folder with a suite that takes some seconds; jobs that are left at the end are
+    killed."""
     protocol = {"seconds": 0.8, "steps": 8, "launches": LAUNCHES}
-    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.1, protocol=protocol, threads=[1, 2]))
+    (tmp_path / "mine.toml").write_text(
+        suite_of_null(step_seconds=0.1, protocol=protocol, threads=[1, 2])
+    )
     yield tmp_path
     for each in jobs_of(tmp_path):
         each.kill()
@@ -61,13 +65,17 @@ def measured(folder: Path) -> Counter[tuple[str, int, int]]:
     """Return how often each node measured each launch of each thread count."""
     with Store.open(folder / STORE) as store:
         records = store.records()
-    return Counter((record.node.name, record.cell.threads, record.launch) for record in records if record.node)
+    return Counter(
+        (record.node.name, record.cell.threads, record.launch) for record in records if record.node
+    )
 
 
 EVERY_LAUNCH = Counter(itertools.product(("local-1", "local-2"), (1, 2), range(LAUNCHES)))
 
 
-def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_their_runs(folder: Path) -> None:
+def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_their_runs(
+    folder: Path,
+) -> None:
     words = ("--on", "local", "--nodes", "2", "--store", STORE, "--seed", "7")
     begun = fleet(folder, "run", "mine.toml", *words)
     assert begun.returncode == 0, begun.stderr
@@ -81,7 +89,10 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
     assert waited.stdout.count("ended early") == 2
     assert "fleet run mine.toml --resume --fleet" in waited.stdout
     assert "No job" in fleet(folder, "cancel").stderr
-    assert "Ended by SIGTERM. Every finished launch is stored" in fleet(folder, "logs", "--node", "local-1").stdout
+    assert (
+        "Ended by SIGTERM. Every finished launch is stored"
+        in fleet(folder, "logs", "--node", "local-1").stdout
+    )
     assert max(measured(folder).values()) == 1
     other = fleet(folder, "run", "mine.toml", "--resume", "--launches", "9", "--store", STORE)
     assert (other.returncode, "other options: --seed 7" in other.stderr) == (2, True)
@@ -95,22 +106,35 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
     assert (again.returncode, "nothing to resume" in again.stderr) == (0, True)
     # The same command once more measures nothing: a scheduler may requeue a job.
     node = f"{status['id']}/local-1"
-    once_more = run_command(folder, "run", "mine.toml", "--seed", "7", "--store", STORE, "--node", node)
-    assert (once_more.returncode, "has finished already" in once_more.stderr) == (0, True), once_more.stderr
+    once_more = run_command(
+        folder, "run", "mine.toml", "--seed", "7", "--store", STORE, "--node", node
+    )
+    assert (once_more.returncode, "has finished already" in once_more.stderr) == (0, True), (
+        once_more.stderr
+    )
     assert measured(folder) == EVERY_LAUNCH
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", "mine.toml", "--on", "slurm"), "dlbench.sqlite is a file, and several machines cannot"),
+        (
+            ("run", "mine.toml", "--on", "slurm"),
+            "dlbench.sqlite is a file, and several machines cannot",
+        ),
         (("run", "mine.toml", "--on", "nowhere"), "no scheduler named 'nowhere'"),
-        (("run", "mine.toml", "--on", "local", "--partition", "p"), "--on local takes no partition"),
+        (
+            ("run", "mine.toml", "--on", "local", "--partition", "p"),
+            "--on local takes no partition",
+        ),
         (("run", "mine.toml", "--on", "local", "--nodelist", "n1"), "There is no node 'n1'"),
         (("run", "mine.toml", "--on", "local", "--fleet", "x"), "Give it together with --resume"),
         (("run", "mine.toml", "--resume"), "No fleet of mine.toml was submitted from here"),
         (("run", "mine.toml", "--resume", "--nodes", "2"), "are not for --resume"),
-        (("run", "mine.toml", "--store", "postgresql://me:hunter2@host/db"), "A password in --store"),
+        (
+            ("run", "mine.toml", "--store", "postgresql://me:hunter2@host/db"),
+            "A password in --store",
+        ),
         (("status", "nonesuch"), "No fleet was submitted from here"),
     ],
 )
@@ -125,7 +149,10 @@ def test_what_is_refused_in_one_line(tmp_path: Path, words: tuple[str, ...], mes
 
 def test_states() -> None:
     assert job_state(None, "refused", finished=False) == ("not submitted", "refused")
-    assert job_state(("gone", ""), "", finished=False) == ("ended early", "the scheduler no longer knows it")
+    assert job_state(("gone", ""), "", finished=False) == (
+        "ended early",
+        "the scheduler no longer knows it",
+    )
     assert job_state(("unknown", "away"), "", finished=False) == ("unknown", "away")
 
 
@@ -133,21 +160,29 @@ def test_states() -> None:
 def machine() -> Machine:
     found = probe()
     cpu = replace(found.cpu, affinity=tuple(range(8)), logical_cpus=8, quota_cpus=None)
-    return replace(found, cpu=cpu, memory=replace(found.memory, total_bytes=64 * 1024**3, limit_bytes=None))
+    return replace(
+        found, cpu=cpu, memory=replace(found.memory, total_bytes=64 * 1024**3, limit_bytes=None)
+    )
 
 
 def test_a_job_knows_which_part_of_its_node_it_has(machine: Machine) -> None:
     assert lacking(machine) == lacking(machine, gpus_given=0) == []
     cpu, memory = machine.cpu, machine.memory
-    assert lacking(replace(machine, cpu=replace(cpu, affinity=(0, 1)))) == ["it may use 2 of 8 CPUs"]
-    assert lacking(replace(machine, cpu=replace(cpu, quota_cpus=2.5))) == ["a quota of 2.5 of 8 CPUs' time"]
+    assert lacking(replace(machine, cpu=replace(cpu, affinity=(0, 1)))) == [
+        "it may use 2 of 8 CPUs"
+    ]
+    assert lacking(replace(machine, cpu=replace(cpu, quota_cpus=2.5))) == [
+        "a quota of 2.5 of 8 CPUs' time"
+    ]
     tight = replace(machine, memory=replace(memory, limit_bytes=16 * 1024**3))
     assert lacking(tight) == ["it may use 16 of 64 GiB of memory"]
     assert lacking(replace(machine, memory=replace(memory, limit_bytes=61 * 1024**3))) == []
     assert (gpus_of_job({}), gpus_of_job({"SLURM_JOB_GPUS": "0,3"})) == (None, 2)
 
 
-def test_other_jobs_are_looked_for_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_jobs_are_looked_for_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert other_jobs("n1", {}) is None
     script(tmp_path / "squeue", "#!/bin/sh\necho 7\necho 8\necho 7\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -162,7 +197,10 @@ def test_other_jobs_are_looked_for_now_and_then(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_name_of_a_node_is_slurms_first(machine: Machine) -> None:
-    found = [fleet_node("f/asked", machine, print, variables) for variables in ({}, {"SLURMD_NODENAME": "n1"})]
+    found = [
+        fleet_node("f/asked", machine, print, variables)
+        for variables in ({}, {"SLURMD_NODENAME": "n1"})
+    ]
     assert [node.name for node in found if node] == ["asked", "n1"]
     assert fleet_node(None, machine, print) is None
     with pytest.raises(UsageError, match="Write FLEET/NODE"):
@@ -178,9 +216,15 @@ def test_options_of_sbatch_are_read_as_it_writes_them() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((text, "is not an option of sbatch") for text in ("", "=5", "Mem=5", "a b=5", "comment=two\nlines", "-c=5")),
+        *(
+            (text, "is not an option of sbatch")
+            for text in ("", "=5", "Mem=5", "a b=5", "comment=two\nlines", "-c=5")
+        ),
         *((text, "its own option") for text in ("partition=p", "time=5", "--qos=q", "exclusive")),
-        *((text, "dlbench sets it") for text in ("array=0-3", "nodelist=n1", "no-requeue", "output=x", "wrap=true")),
+        *(
+            (text, "dlbench sets it")
+            for text in ("array=0-3", "nodelist=n1", "no-requeue", "output=x", "wrap=true")
+        ),
     ],
 )
 def test_options_of_sbatch_that_are_refused(text: str, message: str) -> None:
@@ -189,7 +233,8 @@ def test_options_of_sbatch_that_are_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("PARTITION", {"partition": "short"}), ("TIMELIMIT", {"minutes": "5"}), ("REQUEUE", {})]
+    ("name", "settings"),
+    [("PARTITION", {"partition": "short"}), ("TIMELIMIT", {"minutes": "5"}), ("REQUEUE", {})],
 )
 def test_variables_that_sbatch_prefers_to_its_script(
     name: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -204,7 +249,9 @@ def test_nodes_that_take_jobs() -> None:
     assert [state for state in states if takes_jobs(state)] == ["idle", "idle~", "mixed"]
 
 
-def test_a_cluster_whose_squeue_refuses_a_list_for_one_unknown_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_whose_squeue_refuses_a_list_for_one_unknown_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refusing(*words: str) -> str:
         jobs = words[words.index("-j") + 1].split(",")
         if "999999" in jobs:
@@ -213,22 +260,45 @@ def test_a_cluster_whose_squeue_refuses_a_list_for_one_unknown_job(monkeypatch: 
 
     monkeypatch.setattr(slurm, "ask", refusing)
     seen = Slurm(Path(), {}).seen(["1", "999999", "2"])
-    assert seen == {"1": ("running", "RUNNING"), "999999": ("gone", ""), "2": ("running", "RUNNING")}
+    assert seen == {
+        "1": ("running", "RUNNING"),
+        "999999": ("gone", ""),
+        "2": ("running", "RUNNING"),
+    }
 
 
 def recipe(folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run the recipe for a cluster with programs that print their arguments."""
     for name in ("dlbench", "sbatch", "squeue", "sinfo"):
-        script(folder / "bin" / name, "#!/bin/sh\nprintf '%s|' \"$DLBENCH_STORE\"\nprintf '[%s]' \"$@\"\necho\n")
-    given = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": str(folder), "STORE": URL, **variables}
-    return subprocess.run(["sh", RECIPE, *words], cwd=folder, env=given, capture_output=True, text=True)
+        script(
+            folder / "bin" / name,
+            "#!/bin/sh\nprintf '%s|' \"$DLBENCH_STORE\"\nprintf '[%s]' \"$@\"\necho\n",
+        )
+    given = {
+        "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
+        "HOME": str(folder),
+        "STORE": URL,
+        **variables,
+    }
+    return subprocess.run(
+        ["sh", RECIPE, *words], cwd=folder, env=given, capture_output=True, text=True
+    )
 
 
 def test_the_recipe_builds_once_and_submits(tmp_path: Path) -> None:
-    done = recipe(tmp_path, PARTITION="long one", NODES="9", FRAMEWORKS="torch jax", OPTIONS="--frameworks torch,jax")
+    done = recipe(
+        tmp_path,
+        PARTITION="long one",
+        NODES="9",
+        FRAMEWORKS="torch jax",
+        OPTIONS="--frameworks torch,jax",
+    )
     assert done.returncode == 0, done.stderr
     run = f"[fleet][run][quick][--on][slurm][--partition][long one][--nodes][9][--store][{URL}]"
-    assert done.stdout.splitlines() == [f"{URL}|[env][build][torch][jax]", f"{URL}|{run}[--frameworks][torch,jax]"]
+    assert done.stdout.splitlines() == [
+        f"{URL}|[env][build][torch][jax]",
+        f"{URL}|{run}[--frameworks][torch,jax]",
+    ]
     assert recipe(tmp_path, "status").stdout == f"{URL}|[fleet][status][--store][{URL}]\n"
 
 

@@ -41,14 +41,18 @@ class Lab:
         self.slurm, self.url, self.folder = slurm, url, folder
 
     def dlbench(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command as a user of the cluster does: the password is in the environment alone."""
+        """Run the command as a user of the cluster does: the password is in the environment
+        alone."""
         given = {name: self.slurm.environment[name] for name in ("SLURM_CONF", "PATH")}
         done = run_command(self.folder, *words, DLBENCH_STORE=self.url, **given)
         assert SECRET not in done.stdout + done.stderr
         return done
 
     def states(self) -> list[str]:
-        return [job["state"] for job in json.loads(self.dlbench("fleet", "status", "--json").stdout)["jobs"]]
+        return [
+            job["state"]
+            for job in json.loads(self.dlbench("fleet", "status", "--json").stdout)["jobs"]
+        ]
 
     def measured(self) -> Counter[tuple[str, int]]:
         """Return how often each node measured each thread count."""
@@ -70,7 +74,9 @@ def lab(slurm: Any, postgresql: Server, database: str, tmp_path: Path) -> Lab:
 
 @pytest.mark.slow  # Slurm takes half a minute to give a node up; test_fleet.py loses jobs in every run
 def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
-    begun = lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2")
+    begun = lab.dlbench(
+        "fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2"
+    )
     assert begun.returncode == 0, begun.stderr
     assert "for n1, n2" in begun.stderr
     wait_until(lambda: lab.of_node("n2") >= 1, "a record of n2")
@@ -86,7 +92,9 @@ def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
     resumed = lab.dlbench("fleet", "run", "mine.toml", "--resume", "--wait")
     assert resumed.returncode == 0, resumed.stderr
     assert lab.states() == ["finished", "finished"]
-    assert lab.measured() == Counter({(node, n): 1 for node in ("n1", "n2") for n in range(1, THREADS + 1)})
+    assert lab.measured() == Counter(
+        {(node, n): 1 for node in ("n1", "n2") for n in range(1, THREADS + 1)}
+    )
     shown = lab.dlbench("report", "fleet")
     assert shown.returncode == 0, shown.stderr
     assert all(node in shown.stdout for node in ("n1", "n2"))
@@ -94,19 +102,37 @@ def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
 
 def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own(lab: Lab) -> None:
     other = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
-    wait_until(lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING", "the other job")
-    words = ("--on", "slurm", "--nodelist", "n1", "--shared", "--slurm-option", "mem=100", "--launches", "50")
+    wait_until(
+        lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING",
+        "the other job",
+    )
+    words = (
+        "--on",
+        "slurm",
+        "--nodelist",
+        "n1",
+        "--shared",
+        "--slurm-option",
+        "mem=100",
+        "--launches",
+        "50",
+    )
     done = lab.dlbench("fleet", "run", "mine.toml", *words)
     assert done.returncode == 0, done.stderr
     wait_until(lambda: lab.of_node("n1") >= 1, "the first record")
     assert "cancelled on n1" in lab.dlbench("fleet", "cancel", "--node", "n1").stderr
     wait_until(lambda: lab.states() == ["ended early"], "the job to end")
-    wait_until(lambda: "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout, "the end of its log")
+    wait_until(
+        lambda: "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout, "the end of its log"
+    )
     with Store.open(lab.url, create=False) as store:
         shared = [record.node.shared for record in store.records() if record.node]
     assert shared
     assert all(f"other jobs are on it: {other}" in each for each in shared)
-    assert "measured on a node of a fleet that the job did not have" in lab.dlbench("report", "matrix").stdout
+    assert (
+        "measured on a node of a fleet that the job did not have"
+        in lab.dlbench("report", "matrix").stdout
+    )
 
 
 class Jobs(Slurm):
@@ -142,15 +168,32 @@ def test_a_job_runs_on_its_node_as_this_process_would(
 ) -> None:
     monkeypatch.setenv("DLBENCH_GIVEN", "to the job")
     monkeypatch.setenv("SQUEUE_STATES", "FAILED")  # set by a user for their own eyes
-    shows = "import os, sys; print(os.getcwd(), os.environ['DLBENCH_GIVEN'], os.environ['SLURMD_NODENAME'])"
-    handle = jobs.submit("n2", [sys.executable, "-c", f"{shows}; print('an error', file=sys.stderr)"])
+    shows = (
+        "import os, sys; print(os.getcwd(), os.environ['DLBENCH_GIVEN'], "
+        "os.environ['SLURMD_NODENAME'])"
+    )
+    handle = jobs.submit(
+        "n2", [sys.executable, "-c", f"{shows}; print('an error', file=sys.stderr)"]
+    )
     assert jobs.wait_for(handle, "ended") == ("ended", "COMPLETED")
     assert f"{tmp_path} to the job n2\n" in jobs.said(handle)
     assert "an error\n" in jobs.said(handle)
     given = {"partition": "all", "minutes": "2.5", "shared": "yes", "account": "physics"}
-    handle = Slurm(tmp_path / "jobs", {**given, "further.nice": "7", "further.hold": ""}).submit("n2", ["true"])
-    shown = dict(word.split("=", 1) for word in slurm.command("scontrol", "show", "job", handle).split() if "=" in word)
-    wanted = {"JobName": "dlbench-n2", "Partition": "all", "TimeLimit": "00:03:00", "Account": "physics", "Nice": "7"}
+    handle = Slurm(tmp_path / "jobs", {**given, "further.nice": "7", "further.hold": ""}).submit(
+        "n2", ["true"]
+    )
+    shown = dict(
+        word.split("=", 1)
+        for word in slurm.command("scontrol", "show", "job", handle).split()
+        if "=" in word
+    )
+    wanted = {
+        "JobName": "dlbench-n2",
+        "Partition": "all",
+        "TimeLimit": "00:03:00",
+        "Account": "physics",
+        "Nice": "7",
+    }
     wanted |= {"ReqNodeList": "n2", "Requeue": "0", "OverSubscribe": "OK", "Reason": "JobHeldUser"}
     assert {name: shown[name] for name in wanted} == wanted
 
@@ -159,7 +202,9 @@ def test_jobs_wait_end_and_fail(jobs: Jobs) -> None:
     first = jobs.running()
     assert jobs.state(first) == ("running", "RUNNING")
     second = jobs.submit("n1", ["sh", "-c", "echo so sorry; exit 5"])
-    wait_until(lambda: jobs.state(second) == ("waiting", "PENDING (Resources)"), "its reason to wait")
+    wait_until(
+        lambda: jobs.state(second) == ("waiting", "PENDING (Resources)"), "its reason to wait"
+    )
     assert jobs.nodes(None, ()) == ["n2", "n1"]  # idle ones first
     jobs.cancel([first, NOWHERE])
     wait_until(lambda: "ended in order" in jobs.said(first), "its last words")
@@ -178,30 +223,44 @@ def test_nodes(jobs: Jobs, slurm: Any, tmp_path: Path) -> None:
     slurm.set_down("n1")
     assert jobs.wait_for(handle, "ended") == ("ended", "NODE_FAIL (NodeDown)")
     assert jobs.nodes(None, ()) == ["n2"]
-    wrong, strange = Slurm(tmp_path, {"partition": "mian"}), Slurm(tmp_path / "jobs", {"further.no-such-option": "1"})
+    wrong, strange = (
+        Slurm(tmp_path, {"partition": "mian"}),
+        Slurm(tmp_path / "jobs", {"further.no-such-option": "1"}),
+    )
     for refused, message in (
         (lambda: jobs.nodes(2, ()), r"^2 nodes asked for, 1 can be used: 1 down, 1 idle\.$"),
         (lambda: jobs.nodes(None, ("n2", "n1")), r"No job can run on n1: it is down \(test\)\."),
         (lambda: jobs.nodes(None, ("n11",)), r"There is no node named 'n11'\. Did you mean 'n1'\?"),
         (lambda: wrong.nodes(None, ()), r"no Slurm partition named 'mian'\. Did you mean 'main'\?"),
-        (lambda: jobs.submit("n9", ["true"]), r"^Slurm refused the job on n9: Invalid node name specified\. [^\n]+$"),
+        (
+            lambda: jobs.submit("n9", ["true"]),
+            r"^Slurm refused the job on n9: Invalid node name specified\. [^\n]+$",
+        ),
         (lambda: strange.submit("n1", ["true"]), r"^Slurm refused the job on n1: .*no-such-option"),
     ):
         with pytest.raises(UsageError, match=message):
             refused()
 
 
-def test_a_controller_that_is_away(jobs: Jobs, slurm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_controller_that_is_away(
+    jobs: Jobs, slurm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     handle = jobs.running()
     slurm.stop_controller()
     monkeypatch.setenv("SLURM_CONF", slurm.impatient["SLURM_CONF"])
     seen = jobs.seen([handle, NOWHERE])
     assert {(state, AWAY in text) for state, text in seen.values()} == {("unknown", True)}
-    for refused in (lambda: jobs.submit("n1", ["true"]), lambda: jobs.cancel([handle]), lambda: jobs.nodes(None, ())):
+    for refused in (
+        lambda: jobs.submit("n1", ["true"]),
+        lambda: jobs.cancel([handle]),
+        lambda: jobs.nodes(None, ()),
+    ):
         with pytest.raises(FrameworkEnvironmentError, match=AWAY):
             refused()
     slurm.start_controller()
     assert jobs.state(handle) == ("running", "RUNNING")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found here[^\n]+$"):
+    with pytest.raises(
+        FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found here[^\n]+$"
+    ):
         jobs.nodes(None, ())

@@ -1,4 +1,5 @@
-"""The pytest plugin in sessions of its own: cells as benchmarks, missing cells as skips and failures, verdicts."""
+"""The pytest plugin in sessions of its own: cells as benchmarks, missing cells as skips and
+failures, verdicts."""
 
 import ast
 import json
@@ -18,8 +19,8 @@ pytest_plugins = ["pytester"]
 
 HEAVY = {"numpy", "pandas", "pydantic", "rich", "scipy", "sqlalchemy", "typer"}
 FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
-# Launches that were made up: verdicts must not depend on other programs. Reading a file of them checks that replaying
-# two steps a sample gave the times that were recorded.
+# Launches that were made up: verdicts must not depend on other programs. Reading a file of them
+# checks that replaying two steps a sample gave the times that were recorded.
 MADE_UP = """
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.suites.run import runner
@@ -44,8 +45,13 @@ def session(pytester, monkeypatch, tmp_path):
 
 
 def test_who_does_not_use_it_hardly_pays_for_it():
-    code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    code = (
+        f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     roots = {name.partition(".")[0] for name in ast.literal_eval(loaded)}
     assert not roots & HEAVY
     assert len(ast.literal_eval(loaded)) < 40
@@ -60,7 +66,9 @@ def test_a_session_of_others_is_left_alone(session, pytester):
 def test_without_pytest_benchmark_it_says_what_is_missing(session):
     found = session(suite="quick", benchmark=False)
     assert found.ret == pytest.ExitCode.USAGE_ERROR
-    found.stderr.fnmatch_lines(["*needs pytest-benchmark. Install it: pip install pytest-benchmark*"])
+    found.stderr.fnmatch_lines(
+        ["*needs pytest-benchmark. Install it: pip install pytest-benchmark*"]
+    )
 
 
 @pytest.mark.slow
@@ -70,10 +78,19 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         (run,) = store.runs()
         records = store.records()
     content = json.loads(pytester.path.joinpath("out.json").read_text())
-    assert [each["fullname"] for each in content["benchmarks"]] == [f"dlbench::{SLOW}", f"dlbench::{FAST}"]
+    assert [each["fullname"] for each in content["benchmarks"]] == [
+        f"dlbench::{SLOW}",
+        f"dlbench::{FAST}",
+    ]
     for benchmark in content["benchmarks"]:
-        own = [r for r in records if r.cell.threads == benchmark["extra_info"]["dlbench"]["cell"]["threads"]]
-        expected = [ns * 1e-9 for r in sorted(own, key=lambda r: r.launch) for ns in r.outcome.samples_ns]
+        own = [
+            r
+            for r in records
+            if r.cell.threads == benchmark["extra_info"]["dlbench"]["cell"]["threads"]
+        ]
+        expected = [
+            ns * 1e-9 for r in sorted(own, key=lambda r: r.launch) for ns in r.outcome.samples_ns
+        ]
         assert len(expected) == 6
         assert benchmark["stats"]["data"] == pytest.approx(expected, rel=1e-9)
         assert benchmark["group"] == "fcn5, mini-batch 64"
@@ -90,7 +107,11 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
     ("fault", "kind", "said"),
     [
         ("crash", "failed", "crashed: ended by signal 11 (SIGSEGV)"),
-        ("unsupported", "skipped", "unsupported: the null framework was set not to support this cell"),
+        (
+            "unsupported",
+            "skipped",
+            "unsupported: the null framework was set not to support this cell",
+        ),
     ],
 )
 def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
@@ -125,7 +146,10 @@ def test_tests_of_ones_own_are_run_over_the_cells(session, pytester):
     )
     found = session("--benchmark-json", "out.json", "--benchmark-max-time", "0.01")
     found.assert_outcomes(passed=7)
-    by_name = {each["name"]: each for each in json.loads(pytester.path.joinpath("out.json").read_text())["benchmarks"]}
+    by_name = {
+        each["name"]: each
+        for each in json.loads(pytester.path.joinpath("out.json").read_text())["benchmarks"]
+    }
     assert set(by_name) == {
         f"test_{what}[fcn5-b64-null-null-cpu-{n}]" for what in ("step", "real_time") for n in (1, 2)
     }
@@ -161,7 +185,9 @@ def test_what_cannot_be_meant_is_one_line(session, words, part):
 
 @pytest.mark.slow
 def test_tests_spread_over_processes_are_refused(session, pytester):
-    session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(passed=1)
+    session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(
+        passed=1
+    )
     found = session("--dist", "load")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines(["*run it without pytest-xdist (-n 0)*"])
@@ -183,19 +209,43 @@ def prepare(cell):
 def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     pytester.path.joinpath("train_step.py").write_text(OWN_STEP)
     # Where an existing path is a word of its own, pytest looks for its root folder there.
-    words = ("--dlbench-step=train_step.py", f"--dlbench-python={sys.executable}", "--dlbench-loss-tolerance=1%")
-    found = session(*words, "-v", "--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-batch-sizes", "8")
+    words = (
+        "--dlbench-step=train_step.py",
+        f"--dlbench-python={sys.executable}",
+        "--dlbench-loss-tolerance=1%",
+    )
+    found = session(
+        *words,
+        "-v",
+        "--dlbench-no-quiet-gate",
+        "--dlbench-threads",
+        "1",
+        "--dlbench-batch-sizes",
+        "8",
+    )
     found.assert_outcomes(passed=1)
-    found.stdout.fnmatch_lines(["dlbench::dlbench[[]train_step-*-b8-train_step-file-cpu-1[]] PASSED*"])
+    found.stdout.fnmatch_lines(
+        ["dlbench::dlbench[[]train_step-*-b8-train_step-file-cpu-1[]] PASSED*"]
+    )
 
 
 def test_launches_of_a_session_get_environment_variables(session, tmp_path):
-    words = ("--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-store", str(tmp_path / "s.sqlite"))
+    words = (
+        "--dlbench-no-quiet-gate",
+        "--dlbench-threads",
+        "1",
+        "--dlbench-store",
+        str(tmp_path / "s.sqlite"),
+    )
     session(*words, "--dlbench-env", "A=1", "--dlbench-env=B=2").assert_outcomes(passed=1)
     with Store.open(tmp_path / "s.sqlite", create=False) as store:
-        assert {tuple(record.variables.items()) for record in store.records()} == {(("A", "1"), ("B", "2"))}
+        assert {tuple(record.variables.items()) for record in store.records()} == {
+            (("A", "1"), ("B", "2"))
+        }
     found = session(*words, "--dlbench-env", "NOT_SET_ANYWHERE")
-    assert "--dlbench-env NOT_SET_ANYWHERE: NOT_SET_ANYWHERE is not set in this shell" in str(found.stderr)
+    assert "--dlbench-env NOT_SET_ANYWHERE: NOT_SET_ANYWHERE is not set in this shell" in str(
+        found.stderr
+    )
 
 
 @pytest.mark.slow
@@ -203,7 +253,10 @@ def test_neither_names_nor_reasons_do_anything(session, tmp_path):
     word = write_hostile_adapter(tmp_path / "adapter")
     store, file = str(tmp_path / "s.sqlite"), str(tmp_path / "out.json")
     words = "-rs", "-v", "--dlbench-adapter", word
-    for further in (("--dlbench-store", store, "--benchmark-json", file), ("--dlbench-baseline", store)):
+    for further in (
+        ("--dlbench-store", store, "--benchmark-json", file),
+        ("--dlbench-baseline", store),
+    ):
         found = session(*words, *further, suite=str(tmp_path / "mine.toml"))
         found.assert_outcomes(passed=1, skipped=1)
         check_seen("\n".join((*found.outlines, *found.errlines)))
@@ -222,10 +275,18 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def base(session, pytester, saved):
-    """Save what the made-up launches of the suite give, as a file, in a store, and by --benchmark-save."""
+    """Save what the made-up launches of the suite give, as a file, in a store, and by
+    --benchmark-save."""
     if not saved.exists():
         pytester.makeconftest(MADE_UP)
-        words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
+        words = (
+            "--benchmark-json",
+            "base.json",
+            "--dlbench-store",
+            "base.sqlite",
+            "--benchmark-save",
+            "base",
+        )
         session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
         shutil.copytree(pytester.path, saved)
     shutil.copytree(saved, pytester.path, dirs_exist_ok=True)
@@ -240,17 +301,43 @@ def slower(pytester, by):
     ("words", "factor", "code", "verdict", "said", "ending"),
     [
         ("4 base.json", 1.25, 1, "REGRESSION", "2* % slower *", "failed"),
-        pytest.param("4 base.sqlite", 1.25, 1, "REGRESSION", "2* % slower *", "failed", marks=pytest.mark.slow),
-        pytest.param("4 base.json", 0.75, 0, "IMPROVEMENT", "2* % faster *", "passed", marks=pytest.mark.slow),
         pytest.param(
-            *("2 base.json", 1.25, 0, "INCONCLUSIVE", "2*% slower; too few launches: 2, and 3 *", "undecided"),
+            "4 base.sqlite",
+            1.25,
+            1,
+            "REGRESSION",
+            "2* % slower *",
+            "failed",
             marks=pytest.mark.slow,
         ),
-        ("2 base.json --dlbench-undecided=fail", 1.0, 6, "INCONCLUSIVE", "*too few launches: 2*", "undecided"),
+        pytest.param(
+            "4 base.json", 0.75, 0, "IMPROVEMENT", "2* % faster *", "passed", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            *(
+                "2 base.json",
+                1.25,
+                0,
+                "INCONCLUSIVE",
+                "2*% slower; too few launches: 2, and 3 *",
+                "undecided",
+            ),
+            marks=pytest.mark.slow,
+        ),
+        (
+            "2 base.json --dlbench-undecided=fail",
+            1.0,
+            6,
+            "INCONCLUSIVE",
+            "*too few launches: 2*",
+            "undecided",
+        ),
     ],
 )
 @pytest.mark.usefixtures("base")
-def test_only_a_regression_fails_the_session(session, pytester, words, factor, code, verdict, said, ending):
+def test_only_a_regression_fails_the_session(
+    session, pytester, words, factor, code, verdict, said, ending
+):
     launches, baseline, *more = words.split()
     given = "--dlbench-launches", launches, "--dlbench-baseline", baseline, *more
     found = session(*given, suite=slower(pytester, factor))
@@ -275,9 +362,20 @@ def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pyteste
 
 @pytest.mark.slow
 def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
-    benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
-    pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")
-    content = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
+    benchmark = {
+        "name": "test_sum",
+        "fullname": "test_mine.py::test_sum",
+        "stats": {"median": 1e-9},
+    }
+    pytester.makepyfile(
+        test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)"
+    )
+    content = {
+        "benchmarks": [benchmark],
+        "datetime": "2026-01-01T00:00:00",
+        "version": "5.0.0",
+        "machine_info": {},
+    }
     pytester.path.joinpath("other.json").write_text(json.dumps(content))
     found = session("--dlbench-baseline", "other.json", suite=None)
     assert found.ret == pytest.ExitCode.OK

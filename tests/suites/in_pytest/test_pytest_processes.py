@@ -1,7 +1,8 @@
-"""A session's own benchmarks in several fresh processes: saved as a baseline, judged against it, and what can go wrong.
+"""A session's own benchmarks in several fresh processes: saved as a baseline, judged against it,
+and what can go wrong.
 
-The benchmarks read a clock of their own, so that verdicts do not depend on other programs: seconds of a step are in a
-file, and processes differ by a thousandth.
+The benchmarks read a clock of their own, so that verdicts do not depend on other programs: seconds
+of a step are in a file, and processes differ by a thousandth.
 """
 
 import json
@@ -77,7 +78,10 @@ def project(pytester):
     pytester.path.joinpath("conftest.py").write_text(QUIET)
     write(pytester.path, "test_a.py", "sum")
     write(pytester.path, "test_b.py", "sum")
-    plain = "from clock import PLACE\n\ndef test_plain(): (PLACE / 'log.txt').open('a').write('plain 0 0\\n')\n"
+    plain = (
+        "from clock import PLACE\n\ndef test_plain(): (PLACE / 'log.txt').open('a').write('plain 0 "
+        "0\\n')\n"
+    )
     pytester.path.joinpath("test_plain.py").write_text(plain)
     return pytester.path
 
@@ -118,7 +122,9 @@ def saved(session, project):
         ("0.1", 6, "INCONCLUSIVE", "*"),
     ],
 )
-def test_one_command_saves_a_baseline_and_one_gives_a_verdict(session, project, saved, seconds, code, verdict, ending):
+def test_one_command_saves_a_baseline_and_one_gives_a_verdict(
+    session, project, saved, seconds, code, verdict, ending
+):
     (project / "log.txt").unlink()
     (project / "seconds.txt").write_text(seconds)
     words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-undecided=fail"
@@ -126,7 +132,9 @@ def test_one_command_saves_a_baseline_and_one_gives_a_verdict(session, project, 
     assert found.ret == code
     found.assert_outcomes(passed=3)
     # Two files with a test of one name are two benchmarks.
-    found.stdout.fnmatch_lines([f"{verdict}  test_a.py::test_sum: *", f"{verdict}  test_b.py::test_sum: *"])
+    found.stdout.fnmatch_lines(
+        [f"{verdict}  test_a.py::test_sum: *", f"{verdict}  test_b.py::test_sum: *"]
+    )
     found.stdout.fnmatch_lines([f"2 {verdict}", f"verdict {ending}"])
     ran = calls(project)
     assert [name for name, _ in ran].count("plain") == 1
@@ -139,9 +147,17 @@ def test_a_process_beside_other_programs_does_not_count(session, project, saved)
     """Else an editor's search beside the candidate would be a regression of every benchmark."""
     (project / "conftest.py").write_text("")
     (project / "seconds.txt").write_text("0.125")
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
     try:
-        words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-undecided=fail"
+        words = (
+            "--dlbench-processes",
+            "3",
+            "--dlbench-baseline=base.json",
+            "--dlbench-undecided=fail",
+        )
         found = plain(session, *words)
     finally:
         for process in spinning:
@@ -149,7 +165,10 @@ def test_a_process_beside_other_programs_does_not_count(session, project, saved)
             process.wait()
     assert found.ret == 6
     found.stdout.fnmatch_lines([
-        "Other programs used up to * of the CPUs beside 3 of 3 processes, whose times do not count. *",
+        (
+            "Other programs used up to * of the CPUs beside 3 of 3 processes, whose times do not "
+            "count. *"
+        ),
         "CONTENDED  test_a.py::test_sum: other programs interfered with 3 of 6 launches; *",
         "verdict undecided: *",
     ])  # fmt: skip
@@ -164,12 +183,16 @@ def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_la
     assert imported.run.launches == 3
     by_cell = {}
     for record in imported.records:
-        by_cell.setdefault(record.cell.network, []).append((record.launch, len(record.outcome.samples_ns)))
+        by_cell.setdefault(record.cell.network, []).append(
+            (record.launch, len(record.outcome.samples_ns))
+        )
     launches = [(0, 3), (1, 3), (2, 3)]
     assert by_cell == {"test_a.py::test_sum": launches, "test_b.py::test_sum": launches}
     content["benchmarks"][0]["stats"]["data"].pop()
     saved.write_text(json.dumps(content))
-    with pytest.raises(FileError, match=r"the samples of test_a.py::test_sum are not those of its processes"):
+    with pytest.raises(
+        FileError, match=r"the samples of test_a.py::test_sum are not those of its processes"
+    ):
         runs_of([read(saved)], "9.9")
 
 
@@ -178,7 +201,10 @@ def test_one_session_shows_the_ratio_and_how_to_get_a_verdict(session, project, 
     found = plain(session, "--dlbench-baseline", "base.json")
     assert found.ret == 0
     found.stdout.fnmatch_lines([
-        "INCONCLUSIVE  test_a.py::test_sum: [23].[0-9][0-9] times as long; too few launches: 1, and 3 *",
+        (
+            "INCONCLUSIVE  test_a.py::test_sum: [23].[0-9][0-9] times as long; too few launches: "
+            "1, and 3 *"
+        ),
         "2 INCONCLUSIVE",
         "1 process on this side: no verdict; `--dlbench-processes 5` measures enough.",
     ])  # fmt: skip
@@ -190,7 +216,10 @@ def test_copies_of_a_file_are_one_process(session, project):
     found = plain(session, "--dlbench-baseline=here.json", "--dlbench-baseline=copy.json")
     found.stdout.fnmatch_lines([
         "copy.json repeats measurements of an earlier file; they count once.",
-        "1 process in the baseline: no verdict; `--dlbench-processes 5 --dlbench-save=FILE` saves enough.",
+        (
+            "1 process in the baseline: no verdict; `--dlbench-processes 5 --dlbench-save=FILE` "
+            "saves enough."
+        ),
     ])  # fmt: skip
 
 
@@ -227,7 +256,11 @@ def test_new_and_missing_benchmarks_are_named(session, pytester, project, saved)
         (["--benchmark-disable"], "with --benchmark-disable nothing is measured", 6),
         (["--benchmark-skip"], "--benchmark-skip leaves out every benchmark", 6),
         (["test_plain.py"], "no benchmark was measured in this session", 6),
-        (["-n", "1"], "with pytest-xdist pytest-benchmark measures nothing. Leave it out (-n 0), or *", 6),
+        (
+            ["-n", "1"],
+            "with pytest-xdist pytest-benchmark measures nothing. Leave it out (-n 0), or *",
+            6,
+        ),
         (["-k", "nothing"], "no benchmark was measured in this session", 5),
     ],
 )
@@ -237,7 +270,9 @@ def test_why_there_is_no_verdict(session, project, words, said, code):
     for processes in ([], ["--dlbench-processes", "2"]):
         if words[0] == "-n" and processes:
             continue
-        found = plain(session, "--dlbench-baseline=base.json", "--dlbench-undecided=fail", *words, *processes)
+        found = plain(
+            session, "--dlbench-baseline=base.json", "--dlbench-undecided=fail", *words, *processes
+        )
         assert found.ret == code
         assert "dlbench: process" not in found.stdout.str()
         if said is None:
@@ -248,7 +283,15 @@ def test_why_there_is_no_verdict(session, project, words, said, code):
 
 @pytest.mark.slow
 def test_beside_xdist_processes_measure_one_after_another(session, project, saved):
-    words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "-n", "2", "--dist", "loadgroup"
+    words = (
+        "--dlbench-processes",
+        "3",
+        "--dlbench-baseline=base.json",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+    )
     found = plain(session, *words)
     found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
     assert len(calls(project)) == 9 + 3 + 6
@@ -265,7 +308,9 @@ def test_beside_xdist_processes_measure_one_after_another(session, project, save
         ),
     ],
 )
-def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(session, project, content, said):
+def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(
+    session, project, content, said
+):
     (project / "base.json").write_text(content)
     found = plain(session, "--dlbench-baseline", "base.json")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
@@ -278,9 +323,15 @@ def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(session, 
     ("words", "said"),
     [
         (["--dlbench-processes", "3"], "--dlbench-processes needs a baseline or a file to save"),
-        (["--dlbench-processes", "no"], "--dlbench-processes is 'no'; it takes a number, such as 5."),
+        (
+            ["--dlbench-processes", "no"],
+            "--dlbench-processes is 'no'; it takes a number, such as 5.",
+        ),
         (["--dlbench-processes", "0", "--dlbench-save=x.json"], "--dlbench-processes is '0'"),
-        (["--dlbench-save=x.json"], "--dlbench-save keeps several processes: add --dlbench-processes 5."),
+        (
+            ["--dlbench-save=x.json"],
+            "--dlbench-save keeps several processes: add --dlbench-processes 5.",
+        ),
         (["--dlbench-processes=3", "--dlbench-save=no/x.json"], "there is no folder"),
         (["--dlbench-processes=3", "--dlbench-save=."], "is a folder"),
         (["--dlbench-processes=3", "--dlbench-suite=mine.toml"], "write --dlbench-launches"),
@@ -303,12 +354,23 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
     write(pytester.path, "inner/test_a.py", "sum")
     plain(session, "--benchmark-json", "../base.json", folder="inner")
     for words, said in ((["../base.json"], "under inner/"), (["../other.json"], "without inner/")):
-        found = plain(session, "--dlbench-baseline", *words, "--benchmark-json", "../other.json", folder="inner")
+        found = plain(
+            session,
+            "--dlbench-baseline",
+            *words,
+            "--benchmark-json",
+            "../other.json",
+            folder="inner",
+        )
         if said.startswith("under"):
             found.stdout.fnmatch_lines(["INCONCLUSIVE  inner/test_a.py::test_sum: *"])
-            found.stdout.fnmatch_lines([f"pytest's root folder is not that of the baseline*looked up {said}. *"])
+            found.stdout.fnmatch_lines(
+                [f"pytest's root folder is not that of the baseline*looked up {said}. *"]
+            )
     found = plain(session, "--dlbench-baseline=../other.json", folder="inner")
-    found.stdout.fnmatch_lines(["INCONCLUSIVE  test_a.py::test_sum: *", "*looked up without inner/. *"])
+    found.stdout.fnmatch_lines(
+        ["INCONCLUSIVE  test_a.py::test_sum: *", "*looked up without inner/. *"]
+    )
 
 
 def test_what_fails_in_a_process_is_named_and_fails_the_session(session, pytester, project):
@@ -317,7 +379,9 @@ def test_what_fails_in_a_process_is_named_and_fails_the_session(session, pyteste
     (project / "test_b.py").unlink()
     found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines(["FAILED in process 2 of 3: test_a.py::test_sum: AssertionError: the second process"])
+    found.stdout.fnmatch_lines(
+        ["FAILED in process 2 of 3: test_a.py::test_sum: AssertionError: the second process"]
+    )
     found.stdout.fnmatch_lines(["saved 1 benchmark of 3 processes in *"])
 
 
@@ -328,7 +392,10 @@ def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, 
     found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
     found.stdout.fnmatch_lines([
-        "FAILED in process 2 of 3: test_a.py::test_sum: the process ended by SIGKILL before it reported",
+        (
+            "FAILED in process 2 of 3: test_a.py::test_sum: the process ended by SIGKILL before it "
+            "reported"
+        ),
         "    *test session starts*",
         "saved 1 benchmark of 2 processes in *",
     ])  # fmt: skip
@@ -339,7 +406,9 @@ def test_what_failed_in_the_session_is_not_run_again(session, pytester, project)
     write(pytester.path, "test_a.py", "sum", "assert 0")
     found = plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
-    assert [each.fullname for each in read(project / "base.json").benchmarks] == ["test_b.py::test_sum"]
+    assert [each.fullname for each in read(project / "base.json").benchmarks] == [
+        "test_b.py::test_sum"
+    ]
     assert len(calls(project)) == 1 + 2 + 2
 
 
@@ -364,7 +433,9 @@ def test_files_of_the_session_are_written_once(session, project):
 
 @pytest.mark.slow
 def test_the_ini_file_may_name_the_number(session, project, saved):
-    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_processes = 3\ndlbench_verdict = true\n")
+    (project / "pytest.ini").write_text(
+        "[pytest]\npythonpath = .\ndlbench_processes = 3\ndlbench_verdict = true\n"
+    )
     assert "dlbench verdicts" not in plain(session).stdout.str()  # nothing to judge
     found = plain(session, "--dlbench-baseline=base.json")
     found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
@@ -386,17 +457,24 @@ def start(project, *words):
     return subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_a_session_that_is_ended_leaves_no_process(session, pytester, project, number):
     then = "if len((PLACE / 'log.txt').read_text().split('sum')) > 2: import time; time.sleep(3)"
     write(pytester.path, "test_a.py", "sum", then)
-    running = start(project, "test_a.py", "test_b.py", "--dlbench-processes", "2", "--dlbench-save=base.json")
+    running = start(
+        project, "test_a.py", "test_b.py", "--dlbench-processes", "2", "--dlbench-save=base.json"
+    )
     log = project / "log.txt"
     wait_until(lambda: log.exists() and len(calls(project)) > 2, "the first process")
     (child,) = psutil.Process(running.pid).children()
     running.send_signal(number)
     out, _ = running.communicate(timeout=60)
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of the process")
+    wait_until(
+        lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE,
+        "the end of the process",
+    )
     assert len(calls(project)) == 3  # it did not come to the second test
     assert not (project / "base.json").exists()
     if number is signal.SIGINT:
@@ -408,10 +486,15 @@ def test_a_session_that_is_ended_leaves_no_process(session, pytester, project, n
 
 def test_an_idle_session_loads_nothing_that_a_verdict_needs(project):
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_verdict = true\n")
-    code = "import sys, pytest; pytest.main(sys.argv[1:]); print('LOADED', *{n.partition('.')[0] for n in sys.modules})"
+    code = (
+        "import sys, pytest; pytest.main(sys.argv[1:]); print('LOADED', *{n.partition('.')[0] for "
+        "n in sys.modules})"
+    )
     for words in ([], ["--dlbench-baseline=base.json", "--collect-only"]):
         command = sys.executable, "-c", code, *ARGUMENTS, "--benchmark-quiet", *words
-        out = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True).stdout
+        out = subprocess.run(
+            command, cwd=project, capture_output=True, text=True, check=True
+        ).stdout
         loaded = set(out.rpartition("LOADED")[2].split())
         assert "pytest_benchmark" in loaded
         assert not loaded & {"numpy", "pandas", "pydantic", "scipy", "sqlalchemy"}
@@ -425,7 +508,10 @@ def test_a_process_loads_nothing_that_a_verdict_needs(session, project):
     plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
     loaded = [set(file.read_text().split()) for file in project.glob("*.loaded")]
     assert len(loaded) == 3
-    assert sum(not names & {"numpy", "pandas", "pydantic", "scipy", "sqlalchemy"} for names in loaded) == 2
+    assert (
+        sum(not names & {"numpy", "pandas", "pydantic", "scipy", "sqlalchemy"} for names in loaded)
+        == 2
+    )
 
 
 # Two checkouts that take turns.
@@ -468,7 +554,12 @@ def test_checkouts_that_do_not_differ_pass(session, project, other):
     # As no saved baseline can show: the machine may have changed since.
     package(project, 0.1)
     package(other, 0.1)
-    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}", "--dlbench-undecided=fail"
+    words = (
+        "--dlbench-processes",
+        "3",
+        f"--dlbench-baseline-checkout={other}",
+        "--dlbench-undecided=fail",
+    )
     found = plain(session, *words)
     assert found.ret == 0
     found.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
@@ -482,7 +573,10 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
     found = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
     found.stdout.fnmatch_lines([
-        f"FAILED in process 1 of 3 of the baseline: it loaded {project}/*, which is not its own code. Install each *",
+        (
+            f"FAILED in process 1 of 3 of the baseline: it loaded {project}/*, which is not its own "
+            "code. Install each *"
+        ),
         "no verdict: *",
     ])  # fmt: skip
 
@@ -490,13 +584,26 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--dlbench-baseline-checkout=.", "--dlbench-processes=3"], "is this folder. Name another checkout."),
+        (
+            ["--dlbench-baseline-checkout=.", "--dlbench-processes=3"],
+            "is this folder. Name another checkout.",
+        ),
         (["--dlbench-baseline-checkout=no", "--dlbench-processes=3"], "there is no such folder"),
         (["--dlbench-baseline-checkout", "..", "--dlbench-processes=3"], "with an equals sign"),
         (["--dlbench-baseline-checkout=.."], "goes with --dlbench-processes 5. Add it."),
-        (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline=x"], "Choose one."),
+        (
+            ["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline=x"],
+            "Choose one.",
+        ),
         (["--dlbench-baseline-python=x"], "goes with --dlbench-baseline-checkout=FOLDER. Add it."),
-        (["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline-python=x"], "is no program"),
+        (
+            [
+                "--dlbench-baseline-checkout=..",
+                "--dlbench-processes=3",
+                "--dlbench-baseline-python=x",
+            ],
+            "is no program",
+        ),
     ],
 )
 def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, said):
@@ -538,4 +645,6 @@ def test_times_below_the_clock_give_no_ratio(session, project):
     (project / "seconds.txt").write_text("0")
     plain(session, "--benchmark-json", "base.json")
     found = plain(session, "--dlbench-baseline=base.json")
-    found.stdout.fnmatch_lines(["INCONCLUSIVE  test_a.py::test_sum: shorter than the clock resolves: no ratio. *"])
+    found.stdout.fnmatch_lines(
+        ["INCONCLUSIVE  test_a.py::test_sum: shorter than the clock resolves: no ratio. *"]
+    )

@@ -1,4 +1,5 @@
-"""The suite `claims`: which cells the papers' claims still need from a machine, and in which order."""
+"""The suite `claims`: which cells the papers' claims still need from a machine, and in which
+order."""
 
 from pathlib import Path
 
@@ -23,7 +24,14 @@ def claim(name: str, measure: str, **more: object) -> Claim:
     return Claim(name, "own", "", "words", measure=measure, **more)
 
 
-def planned(*claims: Claim, place: Capacity = SMALL, measured=(), known=None, say=lambda line: None, **words: str):
+def planned(
+    *claims: Claim,
+    place: Capacity = SMALL,
+    measured=(),
+    known=None,
+    say=lambda line: None,
+    **words: str,
+):
     return plan_of_claims(claims, SuiteOverrides(**words), place, 1, measured, known or {}, say)
 
 
@@ -55,7 +63,11 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
     fits = claim("fits", f"{RUN} fcn5")
     others = (
         claim("cores", f"{RUN} lstm32", cores=16),
-        claim("gpu", "dlbench run quick --frameworks null --networks lstm32 --devices cuda:all", gpus=1),
+        claim(
+            "gpu",
+            "dlbench run quick --frameworks null --networks lstm32 --devices cuda:all",
+            gpus=1,
+        ),
         claim(
             "old",
             "dlbench run quick --frameworks null --networks lstm32 --devices cuda:all",
@@ -80,7 +92,9 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
 
 
 def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
-    asked = [each for each in list_of_claims() if each.measure and each.paper != "gurari2021"]  # who trains
+    asked = [
+        each for each in list_of_claims() if each.measure and each.paper != "gurari2021"
+    ]  # who trains
     place = Capacity(16, 32, gpus(TWO))
     for each in asked:
         plan = planned(Claim("any", "own", "", "", measure=each.measure), place=place)
@@ -104,12 +118,17 @@ def test_nothing_can_be_narrowed_but_launches_may_be_asked_for() -> None:
     assert (plan.launches, plan.launches_most, plan.cell_seconds) == (5, 9, 60.0)
 
 
-def test_a_run_measures_what_is_missing_and_then_nothing_is(command, monkeypatch, tmp_path: Path) -> None:
+def test_a_run_measures_what_is_missing_and_then_nothing_is(
+    command, monkeypatch, tmp_path: Path
+) -> None:
     Path("mine.toml").write_text(suite_of_null(threads=[1, 2]))
 
-    # Null computes nothing, so the claims stay without a verdict: its cells are measured all the same, once.
+    # Null computes nothing, so the claims stay without a verdict: its cells are measured all the
+    # same, once.
     ours = Claim("N1", "own", "", "words", measure="dlbench run mine.toml --threads 1,2")
-    theirs = Claim("N2", "own", "", "words", measure="dlbench run mine.toml --devices cuda:all", gpus=99)
+    theirs = Claim(
+        "N2", "own", "", "words", measure="dlbench run mine.toml --devices cuda:all", gpus=99
+    )
     monkeypatch.setattr("dlbench.reports.claims.report.claims", lambda: (ours, theirs))
     code, out, said = command("plan", "claims", "--json")
     assert code == 0

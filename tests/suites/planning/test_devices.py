@@ -1,4 +1,5 @@
-"""Devices: which words mean which, what a launch on one sees, and the command on machines with and without GPUs."""
+"""Devices: which words mean which, what a launch on one sees, and the command on machines with and
+without GPUs."""
 
 import pytest
 from fake_nvml import (
@@ -53,9 +54,17 @@ def test_words_mean_devices_of_this_machine(source, words, names):
 @pytest.mark.parametrize(
     ("source", "words", "parts"),
     [
-        (TWO, "cuda:2", ["no GPU 2", "cpu", f"cuda:0 ({A100}) = {FIRST}", f"cuda:1 ({H200}) = {SECOND}"]),
+        (
+            TWO,
+            "cuda:2",
+            ["no GPU 2", "cpu", f"cuda:0 ({A100}) = {FIRST}", f"cuda:1 ({H200}) = {SECOND}"],
+        ),
         (TWO, "GPU-c", ["begins with GPU-c", FIRST, SECOND]),
-        (TWO.replace("bbbb", "aaaa", 1), "GPU-aaaa", ["matches several GPUs", FIRST, "GPU-aaaabbbb"]),
+        (
+            TWO.replace("bbbb", "aaaa", 1),
+            "GPU-aaaa",
+            ["matches several GPUs", FIRST, "GPU-aaaabbbb"],
+        ),
         (TWO, "cuda:0:1", ["not in MIG mode", "cuda:0"]),
         (TWO, "gpu", ["'gpu' is not a device", "cuda:0", "gpus"]),
         (PARTED, "cuda:0", ["MIG mode", "as a whole", f"= {PART}", f"= {OTHER_PART}"]),
@@ -93,7 +102,10 @@ def test_all_are_those_that_a_batch_system_leaves(visible, names):
         assert f"CUDA_VISIBLE_DEVICES={visible} leaves none" in refused("cuda:all", visible=visible)
 
 
-THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid='GPU-eeeeeeee'))"
+THREE = (
+    f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), "
+    "fake.board(uuid='GPU-eeeeeeee'))"
+)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +116,14 @@ THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}),
         (THREE, "cuda:0", 2, ("cuda:0",), "0,2", ["cuda:0", "cuda:2"]),
         (THREE, "cuda:0", 3, (), "0,2", "there are 2"),
         (TWO, "cuda:1", 2, (), None, "2 workers need 2 GPUs from cuda:1 on, and there are 1"),
-        (TWO, "cuda:0", 2, (), None, "differ: cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200); name others"),
+        (
+            TWO,
+            "cuda:0",
+            2,
+            (),
+            None,
+            "differ: cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200); name others",
+        ),
         (PARTED, "cuda:0:1", 2, (), None, "MIG devices (cuda:0:1) cannot reach one another"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Adapters outside the package: how they are named, and what they may do wrong without harm to anything else."""
+"""Adapters outside the package: how they are named, and what they may do wrong without harm to
+anything else."""
 
 import sys
 from pathlib import Path
@@ -58,7 +59,8 @@ def test_a_folder_that_is_no_such_adapter_is_refused(tmp_path, name, declared, w
 
 
 def install(site: Path, project: str, module: str, name: str = "mine") -> Path:
-    """Lay out an installed package that declares its module as an adapter; return the entry points' file."""
+    """Lay out an installed package that declares its module as an adapter; return the entry points'
+    file."""
     about = site / f"{project}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
@@ -128,7 +130,9 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     both = ["--adapter", f"mine={mine}", "--adapter", f"other={other}"]
     assert "has no row of other" in refused(*both)
     # Until a launch of it has answered there is nothing that a change could make unlike.
-    done = run_command(tmp_path, "run", "s.toml", *both[:2], "--frameworks", "mine", "--budget", "0.001s")
+    done = run_command(
+        tmp_path, "run", "s.toml", *both[:2], "--frameworks", "mine", "--budget", "0.001s"
+    )
     assert "launches left" in done.stderr, done.stderr
     with (mine / "adapter.py").open("a") as code:
         code.write("# another speed\n")
@@ -139,17 +143,28 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
     """Carry out one launch of the adapter in this folder."""
     cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
-    asked = Launch(cell, protocol, {}, str(folder), adapter_directory=str(folder), network=data_of(cell.network))
+    asked = Launch(
+        cell,
+        protocol,
+        {},
+        str(folder),
+        adapter_directory=str(folder),
+        network=data_of(cell.network),
+    )
     return launch_process(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
 
 
 def test_a_copy_that_it_forks_answers_for_nobody(tmp_path):
     """Both processes go on as if each were the launch; the copy is the faster one to end."""
     more = (
-        "def prepare(self, network, weights, batch):\n    self.copy = os.fork() == 0\n    self.held = weights.copy()\n"
+        "def prepare(self, network, weights, batch):\n    self.copy = os.fork() == 0\n    "
+        "self.held = weights.copy()\n"
     )
     more += "def step(self): time.sleep(0 if self.copy else 0.2)\n"
-    more += "def describe(self): return {'framework': 'the copy' if self.copy else 'mine', 'version': '1'}"
+    more += (
+        "def describe(self): return {'framework': 'the copy' if self.copy else 'mine', 'version': "
+        "'1'}"
+    )
     outcome = launch(write_adapter(tmp_path / "a", more))
     assert outcome.status is Status.OK
     assert outcome.software["framework"] == "mine"

@@ -1,4 +1,5 @@
-"""The catalogue of frameworks: what a description may say, and what one that cannot be used does to the others."""
+"""The catalogue of frameworks: what a description may say, and what one that cannot be used does to
+the others."""
 
 import re
 from datetime import UTC, date, datetime
@@ -29,7 +30,9 @@ def describe(folder: Path, name: str = "good", more: str = "") -> Path:
         (None, "cannot be read: it is not a file"),
     ],
 )
-def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(tmp_path, monkeypatch, content, words):
+def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(
+    tmp_path, monkeypatch, content, words
+):
     monkeypatch.setattr(framework, "GUEST_DIRECTORY", tmp_path)
     describe(tmp_path / "whole", "whole")
     broken = tmp_path / "half" / "framework.toml"
@@ -54,7 +57,12 @@ def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path
     made = framework.read(describe(tmp_path / "a"))
     (tmp_path / "a" / "inner").mkdir()
     seen = set()
-    for part, content in (("adapter.py", "x"), ("inner/b.py", "x"), ("inner/b.py", "y"), ("framework.toml", "z")):
+    for part, content in (
+        ("adapter.py", "x"),
+        ("inner/b.py", "x"),
+        ("inner/b.py", "y"),
+        ("framework.toml", "z"),
+    ):
         (tmp_path / "a" / part).write_text(content)
         seen.add(adapter_digest(made))
         (tmp_path / "a" / "notes.txt").write_text(content)
@@ -69,7 +77,9 @@ def test_each_lock_has_its_pythons(tmp_path):
     path = describe(tmp_path)
     text = path.read_text()
     assert framework.read(path).by_lock == (framework.read(path),)
-    path.write_text('python = ["3.13", "3.11", "3.12"]\nlocks = { "3.13" = "b", "3.12" = "b" }\n' + text)
+    path.write_text(
+        'python = ["3.13", "3.11", "3.12"]\nlocks = { "3.13" = "b", "3.12" = "b" }\n' + text
+    )
     pythons = {each.requirements: each.python for each in framework.read(path).by_lock}
     assert pythons == {"b": ("3.13", "3.12"), "requirements.lock": ("3.11",)}
     assert list(pythons) == ["b", "requirements.lock"]
@@ -104,14 +114,19 @@ def test_what_is_installed_is_a_release_whose_date_is_known(made):
     assert made.project is not None
     releases, first = made.project.releases, made.project.first_release or date.min
     assert all(first <= release.date <= datetime.now(UTC).date() for release in releases)
-    assert {(made.folder, release.version) for release in releases} <= set(framework.release_dates())
+    assert {(made.folder, release.version) for release in releases} <= set(
+        framework.release_dates()
+    )
     versions = "|".join(re.escape(release.version) for release in releases)
     # Of Debian's packages the version is followed by Debian's own.
-    assert re.search(rf"^{PACKAGES.get(made.name, made.name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)
+    assert re.search(
+        rf"^{PACKAGES.get(made.name, made.name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(
-    ("package", "row"), [("onnxruntime", "onnx"), ("paddlepaddle", "paddle"), ("tensorflow-cpu", "tensorflow")]
+    ("package", "row"),
+    [("onnxruntime", "onnx"), ("paddlepaddle", "paddle"), ("tensorflow-cpu", "tensorflow")],
 )
 def test_a_package_of_another_name_leads_to_its_row(package, row):
     assert framework.row_of_package(package).name == row

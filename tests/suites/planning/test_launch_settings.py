@@ -1,4 +1,5 @@
-"""Launch settings: which are possible, what they change of a launch, and that nothing else changes."""
+"""Launch settings: which are possible, what they change of a launch, and that nothing else
+changes."""
 
 import re
 import shutil
@@ -46,7 +47,9 @@ def planned(framework, tuning):
     return [cell.tuning for cell in found.cells]
 
 
-@pytest.mark.parametrize("name", [name for name, each in known_launch_settings().items() if each.libraries])
+@pytest.mark.parametrize(
+    "name", [name for name, each in known_launch_settings().items() if each.libraries]
+)
 def test_a_setting_without_its_library_is_refused_with_the_name_of_the_package(name):
     if lacking(name):
         with pytest.raises(UsageError, match=re.escape(known_launch_settings()[name].package)):
@@ -129,12 +132,16 @@ def test_memory_stays_in_huge_pages_too_but_not_under_another_allocator(installe
     check_launch_settings(["keep_heap"])
     if not lacking("huge_pages"):
         check_launch_settings(["keep_heap", "huge_pages"])
-    with pytest.raises(UsageError, match="keep_heap and jemalloc exclude each other: one allocator can be in force"):
+    with pytest.raises(
+        UsageError, match="keep_heap and jemalloc exclude each other: one allocator can be in force"
+    ):
         check_launch_settings(["keep_heap", "jemalloc"])
 
 
 def test_a_system_with_another_c_library_has_the_reason(musl):
-    with pytest.raises(UsageError, match=r"keep_heap is not possible here: it is for glibc's malloc.* is musl"):
+    with pytest.raises(
+        UsageError, match=r"keep_heap is not possible here: it is for glibc's malloc.* is musl"
+    ):
         check_launch_settings(["keep_heap"])
 
 
@@ -142,7 +149,9 @@ def test_a_framework_cannot_be_tuned_with_a_setting_that_does_not_exist(tmp_path
     (tmp_path / "framework.toml").write_text(
         'name = "mine"\ntitle = ""\nsummary = ""\n[modes.a]\nsummary = ""\n[tuned_with]\nkeep_heaps = []\n'
     )
-    with pytest.raises(SuiteError, match=r"tuned_with: There is no launch setting named 'keep_heaps'.*keep_heap"):
+    with pytest.raises(
+        SuiteError, match=r"tuned_with: There is no launch setting named 'keep_heaps'.*keep_heap"
+    ):
         read(tmp_path / "framework.toml")
 
 
@@ -166,13 +175,18 @@ def test_a_search_tries_tensorflow_with_onednn_and_without(name):
 
 def records_of(folder, *words, **variables):
     """Run the null framework and return the records."""
-    common = "--frameworks null --networks fcn5 --threads 1 --launches 1 --steps 5 --no-quiet-gate --no-ceilings"
+    common = (
+        "--frameworks null --networks fcn5 --threads 1 --launches 1 --steps 5 --no-quiet-gate "
+        "--no-ceilings"
+    )
     done = run_command(folder, "run", "quick", *common.split(), *words, **variables)
     return done, records_in(folder)
 
 
 def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path, installed):
-    done, records = records_of(tmp_path, "--tuning", "tuned,tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent))
+    done, records = records_of(
+        tmp_path, "--tuning", "tuned,tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent)
+    )
     assert done.returncode == 0, done.stderr
     found = {record.cell.tuning: record.outcome for record in records}
     assert {outcome.status for outcome in found.values()} == {Status.OK}
@@ -184,6 +198,8 @@ def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path
 
 def test_a_library_that_the_loader_skips_gives_no_number(tmp_path, installed):
     installed.write_text("no library at all")
-    _, (record,) = records_of(tmp_path, "--tuning", "tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent))
+    _, (record,) = records_of(
+        tmp_path, "--tuning", "tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent)
+    )
     assert record.outcome.status is Status.UNSUPPORTED
     assert JEMALLOC in record.outcome.reason

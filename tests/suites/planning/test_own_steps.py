@@ -41,7 +41,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(folder: Path, name: str = "train_step.py", returned: str = WITH_LOSS, work: int = 100_000) -> str:
+def write(
+    folder: Path, name: str = "train_step.py", returned: str = WITH_LOSS, work: int = 100_000
+) -> str:
     (folder / name).write_text(STEP.format(work=work, returned=returned))
     return name
 
@@ -54,7 +56,17 @@ def run(folder: Path, *words: str, order: str = "sequential"):
 def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     written = run_command(folder, "new", "step", "train_step.py")
     assert written.returncode == 0, written.stderr
-    done = run(folder, "--step", "train_step.py", "--threads", "1,2", "--launches", "2", "--batch-sizes", "8")
+    done = run(
+        folder,
+        "--step",
+        "train_step.py",
+        "--threads",
+        "1,2",
+        "--launches",
+        "2",
+        "--batch-sizes",
+        "8",
+    )
     assert done.returncode == 0, done.stderr
     assert "train_step" in done.stdout
     assert "train_step, mini-batch 8" in done.stdout
@@ -100,7 +112,9 @@ def test_the_example_of_inference_runs_as_it_is(folder):
     assert "try answer.py --task inference" in written.stderr
     tried = run_command(folder, "try", "answer.py", "--task", "inference", "--threads", "1")
     assert tried.returncode == 0, tried.stderr
-    assert "Outputs of the first 3 calls, which launches must agree on, begin with: " in tried.stdout
+    assert (
+        "Outputs of the first 3 calls, which launches must agree on, begin with: " in tried.stdout
+    )
     assert "The outputs repeat in a second process." in tried.stdout
     assert "run threads --step answer.py --task inference" in tried.stdout
     wrong = run_command(folder, "new", "step", "other.py", "--task", "answering")
@@ -110,11 +124,19 @@ def test_the_example_of_inference_runs_as_it_is(folder):
 @pytest.mark.parametrize(
     ("returned", "status", "said"),
     [
-        ("lambda: None", Status.CRASHED, "the step of answer.py returned None. For inference return its outputs"),
+        (
+            "lambda: None",
+            Status.CRASHED,
+            "the step of answer.py returned None. For inference return its outputs",
+        ),
         ("lambda: []", Status.CRASHED, "For inference return its outputs"),
         ('lambda: "text"', Status.CRASHED, "returned a str"),
         ("(lambda: inputs, lambda: 1.0)", Status.CRASHED, "returned a function for the loss too"),
-        ("lambda: inputs * np.nan", Status.PARITY_FAILED, "the outputs of the first steps are not finite"),
+        (
+            "lambda: inputs * np.nan",
+            Status.PARITY_FAILED,
+            "the outputs of the first steps are not finite",
+        ),
     ],
 )
 def test_outputs_that_are_none_are_no_number(folder, returned, status, said):
@@ -122,7 +144,9 @@ def test_outputs_that_are_none_are_no_number(folder, returned, status, said):
     done = run(folder, "--step", "answer.py", "--task", "inference", "--launches", "1")
     assert done.returncode == 1
     (record,) = records_in(folder)
-    assert (record.outcome.status, said in record.outcome.reason) == (status, True), record.outcome.reason
+    assert (record.outcome.status, said in record.outcome.reason) == (status, True), (
+        record.outcome.reason
+    )
 
 
 def test_a_gate_of_inference_names_a_candidate_with_other_outputs(folder):
@@ -136,7 +160,8 @@ def test_a_gate_of_inference_names_a_candidate_with_other_outputs(folder):
 
 def test_losses_that_differ_between_launches_are_no_number(folder):
     (folder / "train_step.py").write_text(
-        "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"
+        "import random\ndef prepare(cell):\n    return (lambda: None), "
+        "random.SystemRandom().random\n"
     )
     done = run(folder, "--step", "train_step.py", "--launches", "2")
     assert done.returncode == 0, done.stderr
@@ -144,7 +169,10 @@ def test_losses_that_differ_between_launches_are_no_number(folder):
     assert first.outcome.status is Status.OK
     assert second.outcome.status is Status.PARITY_FAILED
     assert "from those of the run's first launch (tolerance 1e-03)" in second.outcome.reason
-    assert "Seed what is random in the file, or allow more with --loss-tolerance" in second.outcome.reason
+    assert (
+        "Seed what is random in the file, or allow more with --loss-tolerance"
+        in second.outcome.reason
+    )
 
 
 def of_prepare(body):
@@ -153,7 +181,11 @@ def of_prepare(body):
 
 FILES = {
     "unchecked": (of_prepare("return lambda: None"), Status.OK, ""),
-    "raises": (of_prepare("return 1 / 0"), Status.CRASHED, "raises.py, line 2: ZeroDivisionError: division"),
+    "raises": (
+        of_prepare("return 1 / 0"),
+        Status.CRASHED,
+        "raises.py, line 2: ZeroDivisionError: division",
+    ),
     "late": (
         "def prepare(cell):\n    def step():\n        raise KeyError('weights')\n    return step\n",
         Status.CRASHED,
@@ -162,7 +194,10 @@ FILES = {
     "asynchronous": (
         "def prepare(cell):\n    async def step():\n        pass\n    return step\n",
         Status.CRASHED,
-        "the step of asynchronous.py is asynchronous (async def), so calling it does no work. Make it a plain function",
+        (
+            "the step of asynchronous.py is asynchronous (async def), so calling it does no work. "
+            "Make it a plain function"
+        ),
     ),
     "generator": (
         "def prepare(cell):\n    def step():\n        yield\n    return step\n",
@@ -182,11 +217,16 @@ FILES = {
     "vector": (
         "import numpy\n" + of_prepare("return (lambda: None), (lambda: numpy.ones(32))"),
         Status.CRASHED,
-        "the loss that vector.py returns has shape [32]. Return one number, the mean over the mini-batch",
+        (
+            "the loss that vector.py returns has shape [32]. Return one number, the mean over the "
+            "mini-batch"
+        ),
     ),
     "arguments": (
-        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--rate', required=True)\n"
-        "parser.parse_args()\n",
+        (
+            "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--rate', "
+            "required=True)\nparser.parse_args()\n"
+        ),
         Status.CRASHED,
         "arguments.py, line 4: the file ended its process. It is given no arguments",
     ),
@@ -200,7 +240,11 @@ FILES = {
     ),
     "syntax": ("def prepare(cell:\n", Status.CRASHED, "syntax.py, line 1: SyntaxError: "),
     "empty": ("x = 1\n", Status.CRASHED, "empty.py defines no function prepare"),
-    "nothing": (of_prepare("pass"), Status.CRASHED, "returned None, not a call that does one training step"),
+    "nothing": (
+        of_prepare("pass"),
+        Status.CRASHED,
+        "returned None, not a call that does one training step",
+    ),
     "diverges": (
         of_prepare("return (lambda: None), (lambda: float('nan'))"),
         Status.PARITY_FAILED,
@@ -209,8 +253,11 @@ FILES = {
     "leaves": (of_prepare("import os; os._exit(3)"), Status.CRASHED, "exit code 3"),
     "hangs": (of_prepare("import time; time.sleep(600)"), Status.TIMED_OUT, "during build"),
     "prints": (
-        "import sys\ndef prepare(cell):\n    for _ in range(64):\n        sys.stderr.write('x' * 2**20)\n"
-        "        sys.stdout.write('\\x1b[31m' * 2**18)\n    return lambda: print('y')\n",
+        (
+            "import sys\ndef prepare(cell):\n    for _ in range(64):\n        sys.stderr.write('x' "
+            "* 2**20)\n        sys.stdout.write('\\x1b[31m' * 2**18)\n    return lambda: "
+            "print('y')\n"
+        ),
         Status.OK,
         "",
     ),
@@ -231,7 +278,10 @@ def test_each_file_is_a_row_and_a_bad_one_has_its_reason_and_the_line(folder):
         assert (folder / f"{name}.py").read_text() == text
     assert not any("adapter" in outcome.reason for outcome in found.values())
     unchecked = found["unchecked"]
-    assert (unchecked.parity.verdict, unchecked.parity.reason) == ("unchecked", "the step reports no loss")
+    assert (unchecked.parity.verdict, unchecked.parity.reason) == (
+        "unchecked",
+        "the step reports no loss",
+    )
     assert (unchecked.final_loss, unchecked.final_loss_finite) == (None, None)
     assert "not checked against" in done.stdout
 
@@ -243,7 +293,9 @@ def test_a_module_that_is_missing_ends_the_run_and_names_the_option(folder):
     records = records_in(folder)
     assert len(records) == 2  # both were launched together, and nothing else
     for record in records:
-        assert "train_step.py, line 1: ModuleNotFoundError: No module named" in record.outcome.reason
+        assert (
+            "train_step.py, line 1: ModuleNotFoundError: No module named" in record.outcome.reason
+        )
 
 
 def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
@@ -258,7 +310,9 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     prepared = sides.prepare(plan, both, print, build_missing=False)
     run = preparation.new_run(plan, machine)
     runners = (
-        LaunchRunner(plan, run, launch_process, prepared[side.name], lambda cell: None, machine=machine)
+        LaunchRunner(
+            plan, run, launch_process, prepared[side.name], lambda cell: None, machine=machine
+        )
         for side in both
     )
     (planned,) = plan.order()
@@ -280,7 +334,9 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
         ("loader = None\ndef length():\n    return loader.batch_size", None),
     ],
 )
-def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatch, lines, batch_size):
+def test_the_examples_of_a_step_are_those_that_its_file_names(
+    folder, monkeypatch, lines, batch_size
+):
     monkeypatch.chdir(folder)
     monkeypatch.setattr(framework, "_added", {})
     write(folder)
@@ -297,7 +353,13 @@ def test_the_examples_of_a_step_are_those_that_its_file_names(folder, monkeypatc
     [
         ("def prepare(cell):\n    return build(cell.batch_size)", True),
         ("def prepare(c):\n    return size(c)\ndef size(c):\n    return c.batch_size", True),
-        ("def prepare(cell):\n    model = Model(cell)\nclass Model:\n    def f(self): self.cell.batch_size", True),
+        (
+            (
+                "def prepare(cell):\n    model = Model(cell)\nclass Model:\n    def f(self): "
+                "self.cell.batch_size"
+            ),
+            True,
+        ),
         ("from mine import prepare", False),
         ("def prepare(cell):\n    return loader.batch_size", False),
         ("def prepare(cell):\n    return build(cell, loader.batch_size)", False),
@@ -329,7 +391,9 @@ def test_sizes_stay_whole_numbers_beside_an_unknown_one(folder):
     write(folder)
     path = folder / "train_step.py"
     (folder / "sized.py").write_text(f"BATCH_SIZE = 8\n{path.read_text()}")
-    done = run(folder, "--step", "train_step.py", "--step", "sized.py", "--launches", "1", order="turns")
+    done = run(
+        folder, "--step", "train_step.py", "--step", "sized.py", "--launches", "1", order="turns"
+    )
     assert done.returncode == 0
     for read in (dlbench.launches, dlbench.cells):
         sizes = read(folder / "dlbench.sqlite").set_index("network")["batch_size"]
@@ -361,7 +425,11 @@ def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
 
 
 def test_unrelated_files_are_not_ranked_against_each_other_and_variants_are(folder):
-    one, other, variant = write(folder, "one.py"), write(folder, "other.py"), write(folder, "faster_one.py")
+    one, other, variant = (
+        write(folder, "one.py"),
+        write(folder, "other.py"),
+        write(folder, "faster_one.py"),
+    )
     path = folder / variant
     path.write_text(f'VARIANT_OF = "one"\n{path.read_text()}')
     steps = [word for name in (one, other, variant) for word in ("--step", name)]
@@ -391,20 +459,41 @@ def test_a_run_is_not_resumed_with_another_file(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--step", "missing.py"], "there is no file missing.py. `dlbench new step missing.py` writes one"),
+        (
+            ["--step", "missing.py"],
+            "there is no file missing.py. `dlbench new step missing.py` writes one",
+        ),
         (["--step", "step.txt"], "is not a Python file that can be imported"),
         (["--step", "my-step.py"], "Name it with letters, digits and underscores"),
         (["--step", "torch.py"], "torch is the name of a framework of dlbench"),
         (["--step", "fcn5.py"], "fcn5 is the name of a network of dlbench"),
         (["--step", "no_size.py"], "BATCH_SIZE is 'large'. Write a whole number"),
         (["--step", "no_name.py"], "VARIANT_OF is 3. Write the name of the other file"),
-        (["--step", "train_step.py", "--networks", "fcn5"], "--networks and --step exclude each other"),
-        (["--step", "train_step.py", "--frameworks", "torch"], "--frameworks torch and --step exclude each other"),
-        (["--step", "train_step.py", "--python", "null=/usr/bin/python3"], "for a row that is not here"),
-        (["--step", "train_step.py", "--batch-sizes", "8"], "--batch-sizes changes nothing in train_step.py"),
+        (
+            ["--step", "train_step.py", "--networks", "fcn5"],
+            "--networks and --step exclude each other",
+        ),
+        (
+            ["--step", "train_step.py", "--frameworks", "torch"],
+            "--frameworks torch and --step exclude each other",
+        ),
+        (
+            ["--step", "train_step.py", "--python", "null=/usr/bin/python3"],
+            "for a row that is not here",
+        ),
+        (
+            ["--step", "train_step.py", "--batch-sizes", "8"],
+            "--batch-sizes changes nothing in train_step.py",
+        ),
         (["--step", "train_step.py", "--precisions", "float16"], "does not read cell.precision"),
-        (["--step", "helped.py"], "--step helped.py: HELPERS is os.cpu_count(). Write a whole number"),
-        (["--step", "train_step.py", "--loss-tolerance", "200%"], "--loss-tolerance 200% is out of range"),
+        (
+            ["--step", "helped.py"],
+            "--step helped.py: HELPERS is os.cpu_count(). Write a whole number",
+        ),
+        (
+            ["--step", "train_step.py", "--loss-tolerance", "200%"],
+            "--loss-tolerance 200% is out of range",
+        ),
         (["--loss-tolerance", "2%"], "Give one with --step FILE"),
         (["--python", "/usr/bin/python3"], "--python '/usr/bin/python3' cannot be read"),
         (["--step", "train_step.py", "--step", "other/train_step.py"], "have the same name"),
@@ -428,7 +517,9 @@ def test_rows_of_files_may_be_named(folder, monkeypatch):
     monkeypatch.setattr(framework, "_added", {})
     files = [write(folder, "first.py"), write(folder, "second.py")]
     own.register_steps(files)
-    given = Given(step=files, frameworks="second", loss_tolerance=None, python=None, adapter=None, steps=None)
+    given = Given(
+        step=files, frameworks="second", loss_tolerance=None, python=None, adapter=None, steps=None
+    )
     (row,) = plan_of("mine.toml", choices(given), probe(), seed=1).rows
     assert row.build.name == "second"
 
@@ -437,7 +528,9 @@ def test_what_a_file_reads_of_its_cell(tmp_path):
     """An option is refused only where the file certainly does not follow it."""
     cases = {
         "def prepare(cell):\n    return cell.batch_size, cell.threads\n": {"batch_size", "threads"},
-        "def prepare(it):\n    def step():\n        return it.device\n    return step\n": {"device"},
+        "def prepare(it):\n    def step():\n        return it.device\n    return step\n": {
+            "device"
+        },
         "def prepare(cell):\n    return make(cell)\n": None,
         "def prepare(cell):\n    return make(cell.threads, **vars(cell))\n": None,
         "from other import prepare\n": None,
@@ -488,7 +581,9 @@ def test_declared_helpers_are_among_the_threads_asked_for(folder):
 
 
 def test_a_loss_that_never_changes_is_marked(folder):
-    (folder / "still.py").write_text(of_prepare("return (lambda: sum(range(10000))), (lambda: 2.5)"))
+    (folder / "still.py").write_text(
+        of_prepare("return (lambda: sum(range(10000))), (lambda: 2.5)")
+    )
     done = run(folder, "--step", "still.py")
     assert done.returncode == 0, done.stderr
     assert "the loss is 2.5 after every step: does the step train?" in " ".join(done.stdout.split())
@@ -507,7 +602,8 @@ def test_the_file_is_imported_in_the_import_phase_and_a_search_for_a_steady_stat
 
 def test_what_a_launch_compiles_is_kept_for_the_next(folder):
     text = "import os\n" + of_prepare(
-        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['JAX_COMPILATION_CACHE_DIR'])\n    return lambda: None"
+        "print(os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['JAX_COMPILATION_CACHE_DIR'])\n   "
+        " return lambda: None"
     )
     (folder / "train_step.py").write_text(text)
     done = run_command(folder, "try", "train_step.py", "--threads", "1")
@@ -526,20 +622,25 @@ def test_a_timeout_says_how_long_a_step_takes(folder):
 
 
 def test_a_trial_shows_the_output_and_what_dlbench_sees(folder):
-    text = STEP.format(work=1000, returned=WITH_LOSS).replace("    state =", "    print('built')\n    state =")
+    text = STEP.format(work=1000, returned=WITH_LOSS).replace(
+        "    state =", "    print('built')\n    state ="
+    )
     (folder / "train_step.py").write_text("import sys\nprint('hello', file=sys.stderr)\n" + text)
     done = run_command(folder, "try", "train_step.py", "--threads", "1")
     assert done.returncode == 0, done.stderr
     # Both streams are shown as they come, one perhaps within a line of the other.
     assert done.stdout.count("hello") == done.stdout.count("built") == 2
-    assert "Losses of the first 3 steps, which launches must agree on: 0.5, 0.25, 0.125" in done.stdout
+    assert (
+        "Losses of the first 3 steps, which launches must agree on: 0.5, 0.25, 0.125" in done.stdout
+    )
     assert "The losses repeat in a second process." in done.stdout
     assert "Threads: 1 asked for" in done.stdout
     assert "whether other threads or processes load its data" in done.stdout
     assert done.stdout.endswith("run threads --step train_step.py\n")
     assert not (folder / "dlbench.sqlite").exists()
     (folder / "wild.py").write_text(
-        "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"
+        "import random\ndef prepare(cell):\n    return (lambda: None), "
+        "random.SystemRandom().random\n"
     )
     wild = run_command(folder, "try", "wild.py", "--threads", "1")
     assert wild.returncode == 1
@@ -556,11 +657,15 @@ def test_a_trial_shows_the_output_and_what_dlbench_sees(folder):
 
 def test_a_trial_says_which_variables_it_does_not_get_and_keeps_those_given(folder, monkeypatch):
     (folder / "train_step.py").write_text(
-        "import os\nLAYERS = os.environ.get('MY_LAYERS')\n" + of_prepare("print(LAYERS)\n    return lambda: None")
+        "import os\nLAYERS = os.environ.get('MY_LAYERS')\n"
+        + of_prepare("print(LAYERS)\n    return lambda: None")
     )
     monkeypatch.setenv("MY_LAYERS", "20")
     dropped = run_command(folder, "try", "train_step.py", "--threads", "1")
-    assert "MY_LAYERS (read by train_step.py) is set in this shell and is not passed to launches" in dropped.stderr
+    assert (
+        "MY_LAYERS (read by train_step.py) is set in this shell and is not passed to launches"
+        in dropped.stderr
+    )
     assert dropped.stdout.count("None\n") == 2
     given = run_command(folder, "try", "train_step.py", "--threads", "1", "--env", "MY_LAYERS")
     assert "not passed" not in given.stderr
@@ -570,7 +675,9 @@ def test_a_trial_says_which_variables_it_does_not_get_and_keeps_those_given(fold
 
 def test_a_step_is_explained_by_its_functions(folder):
     write(folder, work=1_000_000)
-    done = run_command(folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1", "--json")
+    done = run_command(
+        folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1", "--json"
+    )
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
     assert "cProfile" in reported["profiler"]
@@ -578,7 +685,9 @@ def test_a_step_is_explained_by_its_functions(folder):
     named = {each["name"] for each in reported["operators"]}
     assert "step (the step's file)" in named
     assert not any("timing.py" in name for name in named)
-    shown = run_command(folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1")
+    shown = run_command(
+        folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1"
+    )
     assert "under Python's cProfile" in " ".join(shown.stdout.split())
     assert "calls of functions" in shown.stdout
     assert "launches" not in shown.stdout
@@ -604,7 +713,17 @@ def prepare(cell):
 
 def test_freed_memory_stays_with_a_step_unless_it_is_measured_as_installed(folder):
     (folder / "train_step.py").write_text(ALLOCATING)
-    done = run(folder, "--step", "train_step.py", "--tuning", "installed,tuned", "--threads", "1", "--launches", "1")
+    done = run(
+        folder,
+        "--step",
+        "train_step.py",
+        "--tuning",
+        "installed,tuned",
+        "--threads",
+        "1",
+        "--launches",
+        "1",
+    )
     assert done.returncode == 0, done.stderr
     assert "Freed memory stays with the process (keep_heap)" in done.stderr
     launches = dlbench.launches(folder / "dlbench.sqlite").set_index("tuning")
@@ -619,6 +738,16 @@ def test_freed_memory_stays_with_a_step_unless_it_is_measured_as_installed(folde
 
 def test_a_step_as_installed_is_said_to_be_nothing_else(folder):
     (folder / "train_step.py").write_text(ALLOCATING)
-    done = run(folder, "--step", "train_step.py", "--tuning", "installed", "--threads", "1", "--launches", "1")
+    done = run(
+        folder,
+        "--step",
+        "train_step.py",
+        "--tuning",
+        "installed",
+        "--threads",
+        "1",
+        "--launches",
+        "1",
+    )
     assert done.returncode == 0, done.stderr
     assert "keep_heap" not in done.stderr

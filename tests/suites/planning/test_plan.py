@@ -92,7 +92,11 @@ def values_of(plan, field):
 @pytest.mark.parametrize(
     ("choices", "field", "expected"),
     [
-        (SuiteOverrides(networks="resnet50"), "network", {"resnet50"}),  # beyond the suite's own networks too
+        (
+            SuiteOverrides(networks="resnet50"),
+            "network",
+            {"resnet50"},
+        ),  # beyond the suite's own networks too
         (SuiteOverrides(frameworks="torch:compile"), "mode", {"compile"}),
         (SuiteOverrides(threads="3,5-6"), "threads", {3, 5, 6}),
         (SuiteOverrides(threads="2*cpus"), "threads", {8}),
@@ -101,8 +105,16 @@ def values_of(plan, field):
         (SuiteOverrides(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
         (SuiteOverrides(devices="cuda:0"), "threads", {2}),  # the cores
         (SuiteOverrides(devices="cuda:0", device_threads="1"), "threads", {1}),
-        (SuiteOverrides(devices="cuda:0", precisions="tf32,float16"), "precision", {"tf32", "float16"}),
-        (SuiteOverrides(devices="cuda:0", placements="pinned,pageable"), "placement", {"pinned", "pageable"}),
+        (
+            SuiteOverrides(devices="cuda:0", precisions="tf32,float16"),
+            "precision",
+            {"tf32", "float16"},
+        ),
+        (
+            SuiteOverrides(devices="cuda:0", placements="pinned,pageable"),
+            "placement",
+            {"pinned", "pageable"},
+        ),
         (SuiteOverrides(placements="fed,prefetched"), "placement", {"fed", "prefetched"}),
         (SuiteOverrides(placements="loader", loader_workers="0,cpus"), "loader_workers", {0, 4}),
         (SuiteOverrides(placements="loader", storage="disk,cache"), "storage", {"disk", "cache"}),
@@ -128,7 +140,9 @@ def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_blo
 
 
 def test_a_mode_of_gpus_only_has_cells_there_alone():
-    plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="torch:*", devices="cpu,gpus", threads="1"))
+    plan = plan_of(
+        SuiteOverrides(networks="fcn5", frameworks="torch:*", devices="cpu,gpus", threads="1")
+    )
     modes = find("torch").modes
     for mode, about in modes.items():
         kinds = {"cpu" if cell.on_cpu else "gpu" for cell in plan.cells if cell.mode == mode}
@@ -140,7 +154,9 @@ def test_a_mode_of_gpus_only_has_cells_there_alone():
 
 def test_the_suites_threads_keep_to_its_limit():
     assert values_of(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
-    assert values_of(plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
+    assert values_of(
+        plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads"
+    ) == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
         plan_of(SuiteOverrides(threads="8", threads_limit="4"))
 
@@ -157,7 +173,9 @@ def test_threads_follow_the_quota_of_their_cell():
     plan, found = counts_by_quota(threads="default,quota,cpus", cpu_quota="none,0.5..cpus")
     halves = {0.5: [0, 1, 4], 1.0: [0, 1, 4], 1.5: [0, 2, 4], 2.0: [0, 2, 4]}
     assert found == {0.0: [0, 4], **halves, 3.0: [0, 3, 4], 4.0: [0, 4]}
-    unlimited, limited = (next(cell for cell in plan.cells if bool(cell.cpu_quota) is has) for has in (False, True))
+    unlimited, limited = (
+        next(cell for cell in plan.cells if bool(cell.cpu_quota) is has) for has in (False, True)
+    )
     assert plan.protocol_of(unlimited) == plan.protocol
     assert plan.protocol_of(limited).sample_seconds == QUOTA_SAMPLE_SECONDS
     assert counts_by_quota(threads="default,2", affinity="bound")[1] == {0.0: [2]}
@@ -195,7 +213,9 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
         ("threads", None, None, (3, 10, 0.02)),
     ],
 )
-def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, launches, interval, expected):
+def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(
+    name, launches, interval, expected
+):
     plan = plan_of(SuiteOverrides(launches=launches, interval=interval), of=suite.load(name))
     assert (plan.launches, plan.most, plan.interval) == expected
 
@@ -206,20 +226,31 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
         (SuiteOverrides(frameworks="null:fast"), "It has: null"),
         (SuiteOverrides(frameworks="reference"), "There is no framework"),
         (
-            SuiteOverrides(frameworks="torch-nightl", builds=(values.build("torch-nightly:torch=/x"),)),
+            SuiteOverrides(
+                frameworks="torch-nightl", builds=(values.build("torch-nightly:torch=/x"),)
+            ),
             "'torch-nightly'?",
         ),
         (SuiteOverrides(batch_sizes="1000001"), "1000000"),
         (SuiteOverrides(devices="cuda:0", threads="1"), "--device-threads"),
         (SuiteOverrides(placements="pinned"), "Name a GPU"),
-        (SuiteOverrides(placements="loader", loader_workers="1,5"), "--loader-workers 5 is more than the 4 CPUs"),
+        (
+            SuiteOverrides(placements="loader", loader_workers="1,5"),
+            "--loader-workers 5 is more than the 4 CPUs",
+        ),
         (SuiteOverrides(loader_workers="1"), "Add --placements loader"),
         (SuiteOverrides(placements="fed", storage="disk"), "Add --placements loader"),
-        (SuiteOverrides(placements="loader", loader_workers="few"), "is not a number of loader workers"),
+        (
+            SuiteOverrides(placements="loader", loader_workers="few"),
+            "is not a number of loader workers",
+        ),
         (SuiteOverrides(launches=0), "1 to 1000000"),
         (SuiteOverrides(interval="1%", launches="5"), "needs a range of launches"),
         (SuiteOverrides(interval="fastet"), "or fastest"),
-        (SuiteOverrides(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
+        (
+            SuiteOverrides(affinity="bound", threads="5,6"),
+            "This machine has 4 CPUs to bind threads to",
+        ),
         (SuiteOverrides(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
         (SuiteOverrides(steps=0), "from 1"),
     ],
@@ -232,14 +263,25 @@ def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
 
 def test_only_a_loader_has_workers_and_a_storage():
     wanted = SuiteOverrides(
-        networks="fcn5", frameworks="null", threads="1,4", loader_workers="0,2", storage="cache,disk"
+        networks="fcn5",
+        frameworks="null",
+        threads="1,4",
+        loader_workers="0,2",
+        storage="cache,disk",
     )
     plan = plan_of(wanted.but(placements="resident,pinned,fed,loader"))
     found = {}
     for cell in plan.cells:
-        found.setdefault(cell.placement, set()).add((cell.threads, cell.loader_workers, cell.storage))
+        found.setdefault(cell.placement, set()).add(
+            (cell.threads, cell.loader_workers, cell.storage)
+        )
     usual = {(1, 0, "cache"), (4, 0, "cache")}
-    loaders = {(threads, workers, where) for threads in (1, 4) for workers in (0, 2) for where in ("cache", "disk")}
+    loaders = {
+        (threads, workers, where)
+        for threads in (1, 4)
+        for workers in (0, 2)
+        for where in ("cache", "disk")
+    }
     assert found == {"resident": usual, "fed": usual, "loader": loaders}
     # Bound, each thread and each loader worker has a CPU; what does not fit is left out.
     bound = plan_of(wanted.but(placements="prefetched,loader", storage="cache", affinity="bound"))
@@ -253,7 +295,9 @@ def test_only_a_loader_has_workers_and_a_storage():
     for cell in plan_of(of=feed, machine=Capacity(2, 2)).cells:
         words = shlex.split(suite.rerun_command(cell, "feed"))[3:]
         options = {option.option: option.key for option in AXIS_OPTIONS}
-        choices = {options[name]: value for name, value in zip(words[::2], words[1::2], strict=True)}
+        choices = {
+            options[name]: value for name, value in zip(words[::2], words[1::2], strict=True)
+        }
         assert plan_of(SuiteOverrides(**choices), of=feed, machine=Capacity(2, 2)).cells == (cell,)
 
 
@@ -273,7 +317,10 @@ def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
 @pytest.mark.parametrize(
     ("frameworks", "rows"),
     [
-        ("torch", {("torch", "eager"), ("torch-nightly", "eager")}),  # typed, so never ignored in silence
+        (
+            "torch",
+            {("torch", "eager"), ("torch-nightly", "eager")},
+        ),  # typed, so never ignored in silence
         ("torch-nightly", {("torch-nightly", "eager")}),
         ("torch-nightly:compile,null", {("torch-nightly", "compile"), ("null", "null")}),
     ],
@@ -313,9 +360,13 @@ order = "bipartite"
 
 
 def machine(gigabytes, limit=None, board=None):
-    memory = replace(MACHINE_FEASIBLE.memory, total_bytes=gigabytes * GIB, limit_bytes=limit and limit * GIB)
+    memory = replace(
+        MACHINE_FEASIBLE.memory, total_bytes=gigabytes * GIB, limit_bytes=limit and limit * GIB
+    )
     boards = gpus(TWO)
-    reported = tuple(replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices)
+    reported = tuple(
+        replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices
+    )
     return replace(MACHINE_FEASIBLE, memory=memory, gpus=replace(boards, devices=reported))
 
 
@@ -341,20 +392,28 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
     ],
 )
 def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported):
-    plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64"))
+    plan = plan_of(
+        SuiteOverrides(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64")
+    )
     why = too_large(plan, plan.cells[0], of)
     assert reported in why
     assert bool(reported) == bool(why)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "needed"), [(DENSE, "weights, gradients and mini-batch"), (MACHINE, "weights and chains")]
+    ("numbers", "needed"),
+    [(DENSE, "weights, gradients and mini-batch"), (MACHINE, "weights and chains")],
 )
-def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(numbers, needed, command, tmp_path, monkeypatch):
+def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(
+    numbers, needed, command, tmp_path, monkeypatch
+):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments
     (tmp_path / "large.toml").write_text(LARGE + numbers)
     _, planned, _ = command("plan", "large.toml")
-    said = f"1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: {needed}"
+    said = (
+        "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: "
+        f"{needed}"
+    )
     assert said in " ".join(planned.split())
     _, _, complaint = command("run", "large.toml", "--no-ceilings", "--no-quiet-gate", "--no-build")
     assert said in " ".join(complaint.split())
@@ -364,7 +423,16 @@ def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(numbers, ne
 
 
 def test_run_asks_for_yes(command, tmp_path):
-    words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--batch-sizes", "1-10001")
+    words = (
+        "--frameworks",
+        "null",
+        "--networks",
+        "fcn5",
+        "--threads",
+        "1",
+        "--batch-sizes",
+        "1-10001",
+    )
     assert "--yes" in refusal(command, "run", "quick", *words)
     assert not (tmp_path / "dlbench.sqlite").exists()
 
@@ -380,18 +448,28 @@ SUITE = suite_of_null(
 
 
 def cells(source=NO_GPU, cpus=8, **chosen):
-    return expand(parse(SUITE, "here"), SuiteOverrides(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
+    return expand(
+        parse(SUITE, "here"), SuiteOverrides(**chosen), Capacity(cpus, cpus, gpus(source)), 1
+    ).cells
 
 
 def test_a_plan_has_each_number_of_workers_and_on_gpus_from_the_first_one_on():
     found = [(cell.device, cell.world_size) for cell in cells(TWO)]
     assert found == [("cpu", 1), ("cpu", 2), ("cuda:0", 1), ("cuda:0", 2), ("cuda:1", 1)]
-    assert [(cell.device, cell.world_size) for cell in cells(TWO, devices="cuda:1", world_sizes="2")] == [("cuda:1", 2)]
+    assert [
+        (cell.device, cell.world_size) for cell in cells(TWO, devices="cuda:1", world_sizes="2")
+    ] == [("cuda:1", 2)]
 
 
 def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
     found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
-    assert [(cell.threads, cell.world_size) for cell in found] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
+    assert [(cell.threads, cell.world_size) for cell in found] == [
+        (1, 1),
+        (2, 1),
+        (4, 1),
+        (1, 2),
+        (2, 2),
+    ]
     assert {cell.all_threads for cell in found} == {1, 2, 4}
 
 
@@ -403,9 +481,15 @@ def test_one_worker_exchanges_with_none():
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ({"sync": "async", "world_sizes": "1"}, "--sync async is for several workers, and there is one"),
+        (
+            {"sync": "async", "world_sizes": "1"},
+            "--sync async is for several workers, and there is one",
+        ),
         ({"sync": "step,local:2", "world_sizes": "1"}, "--sync local:2 is for several workers"),
-        ({"sync": "local:4"}, "local:4 has more local steps than the 3 steps that a launch times. Give --steps 4"),
+        (
+            {"sync": "local:4"},
+            "local:4 has more local steps than the 3 steps that a launch times. Give --steps 4",
+        ),
         ({"sync": "local:0"}, "'local:0' is not a known sync"),
         ({"sync": "local:1000000"}, "'local:1000000' is not a known sync"),
     ],
@@ -443,14 +527,19 @@ EAGER = CELLS["eager", "fcn5", 1]
         ({("null", "fcn5", 1): 2.0}, None),  # it computes nothing: that says nothing about others
         ({("eager", "lstm32", 1): 2.0}, None),
         ({("compile", "fcn5", 1): 30.0}, 30.0),
-        ({("compile", "fcn5", 1): 30.0, ("eager", "fcn5", 2): 20.0, ("eager", "fcn5", 4): 10.0}, 15.0),
+        (
+            {("compile", "fcn5", 1): 30.0, ("eager", "fcn5", 2): 20.0, ("eager", "fcn5", 4): 10.0},
+            15.0,
+        ),
         ({("eager", "fcn5", 1): 40.0, ("eager", "fcn5", 2): 20.0}, 40.0),
     ],
 )
 def test_the_launches_most_alike_count(earlier, expected):
     durations = LaunchDurations(PLAN, {CELLS[key]: seconds for key, seconds in earlier.items()})
     assert durations.by_launches(EAGER) == expected
-    assert durations.launch_duration(EAGER) == (expected or rough_duration(EAGER, PLAN.networks["fcn5"], PLAN.protocol))
+    assert durations.launch_duration(EAGER) == (
+        expected or rough_duration(EAGER, PLAN.networks["fcn5"], PLAN.protocol)
+    )
 
 
 def test_a_rough_estimate_is_scaled_by_how_long_the_launches_so_far_took_of_theirs():
@@ -462,13 +551,20 @@ def test_a_rough_estimate_is_scaled_by_how_long_the_launches_so_far_took_of_thei
 
 def test_the_time_for_samples_is_expected_of_a_step_of_unknown_arithmetic():
     own = of_family("own", Own(), 64, "")
-    assert rough_duration(EAGER._replace(network="own"), own, PLAN.protocol) >= PLAN.protocol.seconds
+    assert (
+        rough_duration(EAGER._replace(network="own"), own, PLAN.protocol) >= PLAN.protocol.seconds
+    )
 
 
 def keep_launches(**chosen):
     """Store launches of 90 s of what is chosen of the suite quick."""
     machine = probe()
-    plan = expand(suite.load("quick"), SuiteOverrides(frameworks="null", **chosen), preparation.capacity(machine), 1)
+    plan = expand(
+        suite.load("quick"),
+        SuiteOverrides(frameworks="null", **chosen),
+        preparation.capacity(machine),
+        1,
+    )
     with Store.open("dlbench.sqlite") as store:
         run = preparation.begin(plan, store, machine)
         for cell in plan.cells:
@@ -484,8 +580,14 @@ def keep_launches(**chosen):
     ("chosen", "said"),
     [
         ({}, "About 18 min, by earlier launches of these cells; at most "),
-        ({"threads": "1"}, "About 18 min, by earlier launches of 2 of these cells and of others; at"),
-        ({"networks": "fcn5"}, "No estimate: the store has no launches of some of these networks on this"),
+        (
+            {"threads": "1"},
+            "About 18 min, by earlier launches of 2 of these cells and of others; at",
+        ),
+        (
+            {"networks": "fcn5"},
+            "No estimate: the store has no launches of some of these networks on this",
+        ),
     ],
 )
 def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said):
@@ -512,9 +614,15 @@ def plan(names, **chosen):
     ("text", "words"),
     [
         ('[tuning.a]\nreplaces = ""\nwhy = ""\n', "the setting a needs settings or variables"),
-        ('[tuning.a]\nreplaces = ""\nwhy = ""\nmodes = ["none"]\nsettings = { b = 1 }\n', "unknown mode 'none'"),
+        (
+            '[tuning.a]\nreplaces = ""\nwhy = ""\nmodes = ["none"]\nsettings = { b = 1 }\n',
+            "unknown mode 'none'",
+        ),
         ('[tuning."a+b"]\nreplaces = ""\nwhy = ""\nsettings = { b = 1 }\n', "tuning"),
-        ('[tuning.a]\nreplaces = ""\nwhy = ""\nvariables = { B = "{nosuch}" }\n', "unknown placeholder {nosuch}"),
+        (
+            '[tuning.a]\nreplaces = ""\nwhy = ""\nvariables = { B = "{nosuch}" }\n',
+            "unknown placeholder {nosuch}",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
@@ -536,9 +644,16 @@ def test_settings_of_one_task_are_no_choice_in_the_other():
 
 
 def test_each_setting_is_in_force_alone_and_left_out():
-    words = [cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells]
+    words = [
+        cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells
+    ]
     names = ("keep_heap", "fused_update", "channels_last")
-    assert words == [INSTALLED, *(f"installed+{name}" for name in names), *(f"tuned-{name}" for name in names), TUNED]
+    assert words == [
+        INSTALLED,
+        *(f"installed+{name}" for name in names),
+        *(f"tuned-{name}" for name in names),
+        TUNED,
+    ]
 
 
 def test_words_that_mean_nothing_are_refused():
@@ -546,7 +661,10 @@ def test_words_that_mean_nothing_are_refused():
         ("quick", "'quick' is not one of installed, tuned"),
         ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: keep_heap"),
         ("each", "No row here has such settings"),
-        ("tuned-channels_last", r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)"),
+        (
+            "tuned-channels_last",
+            r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)",
+        ),
         ("installed,tuned,installed+channels_last", "No cell here has the setting channels_last"),
     ):
         with pytest.raises(UsageError, match=reported):

@@ -1,4 +1,5 @@
-"""Suite files: a wrong one gives one SuiteError with the key; their networks; commands that measure a cell again."""
+"""Suite files: a wrong one gives one SuiteError with the key; their networks; commands that measure
+a cell again."""
 
 import json
 import math
@@ -38,7 +39,11 @@ def toml(content):
 
     def value(of):
         if isinstance(of, dict):
-            return "{" + ", ".join(f"{json.dumps(key)} = {value(each)}" for key, each in of.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{json.dumps(key)} = {value(each)}" for key, each in of.items())
+                + "}"
+            )
         return "inf" if of == math.inf else json.dumps(of)
 
     return "\n".join(f"{json.dumps(key)} = {value(each)}" for key, each in content.items())
@@ -65,23 +70,41 @@ def refused(text, where="my.toml"):
         ({"device_threads": "1,2"}, ["key device_threads", "Give one"]),
         ({"batch_sizes": {"fcn9": [1]}}, ["key batch_sizes", "Did you mean"]),
         ({"protocol": {"launches": "9-3"}}, ["key protocol.launches", "the smaller first"]),
-        ({"protocol": {"launches": "5-20", "interval": "fine"}}, ["key protocol.interval", "such as 2%"]),
-        ({"protocol": {"launches": 5, "interval": "2%"}}, ["key protocol.interval", "range of launches"]),
+        (
+            {"protocol": {"launches": "5-20", "interval": "fine"}},
+            ["key protocol.interval", "such as 2%"],
+        ),
+        (
+            {"protocol": {"launches": 5, "interval": "2%"}},
+            ["key protocol.interval", "range of launches"],
+        ),
         ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),
         ({"settings": {"nul": {}}}, ["key settings", "Did you mean 'null'?"]),
         ({"settings": {"null": {"step_seconds": math.inf}}}, ["key settings", "finite"]),
         ({"a\nb": 1}, ["key a b"]),
         ({"lunches": 3}, ["key lunches: unknown key. Did you mean 'launches' in [protocol]?"]),
-        ({"protocol": {"lunches": 3}}, ["key protocol.lunches: unknown key. Did you mean 'launches'?"]),
+        (
+            {"protocol": {"lunches": 3}},
+            ["key protocol.lunches: unknown key. Did you mean 'launches'?"],
+        ),
         ({"zzz": 1}, ["key zzz: unknown key. Known: affinity, batch_sizes"]),
         ({"networks": "fcn5"}, ['key networks: "fcn5" is not a list, as in ["fcn5", "lstm32"].']),
         ({"networks": []}, ["key networks: Name at least one"]),
         ({"threads": True}, ["key threads: true is not a list of counts, as in [1, 2, 4]."]),
         ({"name": "a b"}, ["key name: 'a b' may contain only letters"]),
-        ({"protocol": {"steps": 0}}, ["key protocol.steps: 0 is out of range: it must be at least 1."]),
+        (
+            {"protocol": {"steps": 0}},
+            ["key protocol.steps: 0 is out of range: it must be at least 1."],
+        ),
         ({"protocol": {"launches": True}}, ["key protocol.launches: true is not a whole number."]),
-        ({"protocol": {"seconds": -1}}, ["key protocol.seconds: -1 is out of range: it must be more than 0."]),
-        ({"protocol": {"seconds": math.inf}}, ["key protocol.seconds: it must be a finite number."]),
+        (
+            {"protocol": {"seconds": -1}},
+            ["key protocol.seconds: -1 is out of range: it must be more than 0."],
+        ),
+        (
+            {"protocol": {"seconds": math.inf}},
+            ["key protocol.seconds: it must be a finite number."],
+        ),
         ({"protocol": 3}, ["key protocol: 3 is not a table, as in [protocol]."]),
     ],
 )
@@ -90,11 +113,15 @@ def test_a_wrong_value_is_named_with_file_key_and_remedy(changes, parts):
     for part in parts:
         assert part in message
     # In the words of the file, never in those of the library that checks it.
-    assert not re.search(r"[Ii]nput|tuple|[Ee]xtra|pydantic|permitted|dictionary|validation", message)
+    assert not re.search(
+        r"[Ii]nput|tuple|[Ee]xtra|pydantic|permitted|dictionary|validation", message
+    )
     assert message.endswith((".", "?"))
 
 
-@pytest.mark.parametrize("text", ["", "name", "= 1", "[[[", "a = " + "[" * 5000, "a = " + "1" * 5000, "x = 1\nx = 2"])
+@pytest.mark.parametrize(
+    "text", ["", "name", "= 1", "[[[", "a = " + "[" * 5000, "a = " + "1" * 5000, "x = 1\nx = 2"]
+)
 def test_what_is_no_toml_is_refused(text):
     refused(text)
 
@@ -113,7 +140,9 @@ HEAD = 'name = "mine"\nsummary = "mine"\nframeworks = ["null"]\nthreads = [1]\n'
 
 
 def plan(text, **choices):
-    return expand(suite.parse(HEAD + text, "mine.toml"), SuiteOverrides(**choices), Capacity(1, 1), 0)
+    return expand(
+        suite.parse(HEAD + text, "mine.toml"), SuiteOverrides(**choices), Capacity(1, 1), 0
+    )
 
 
 def names(text, **choices):
@@ -144,7 +173,12 @@ batch_size = 32
 
 def test_a_grid_is_the_product_of_its_values_in_the_order_of_the_file():
     found = plan(GRID)
-    assert [cell.network for cell in found.cells] == ["rnn-h8-t4", "rnn-h8-t12", "rnn-h16-t4", "rnn-h16-t12"]
+    assert [cell.network for cell in found.cells] == [
+        "rnn-h8-t4",
+        "rnn-h8-t12",
+        "rnn-h16-t4",
+        "rnn-h16-t12",
+    ]
     assert {cell.batch_size for cell in found.cells} == {32}
     assert len({cell.specification for cell in found.cells}) == 4
     assert found.networks["rnn-h16-t4"].family.embedding == 16
@@ -173,20 +207,44 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (SMALL.replace("[512, 512]", "512"), r"mine.toml, \[\[network\]\] 1, key hidden: 512 is not a list"),
-        (SMALL + SMALL.replace("784", "0"), r"\[\[network\]\] 2, key inputs: 0 is not a whole number"),
-        (SMALL + SMALL.replace("784", "783"), r"\[\[network\]\] 2, key name: there is another network named small"),
+        (
+            SMALL.replace("[512, 512]", "512"),
+            r"mine.toml, \[\[network\]\] 1, key hidden: 512 is not a list",
+        ),
+        (
+            SMALL + SMALL.replace("784", "0"),
+            r"\[\[network\]\] 2, key inputs: 0 is not a whole number",
+        ),
+        (
+            SMALL + SMALL.replace("784", "783"),
+            r"\[\[network\]\] 2, key name: there is another network named small",
+        ),
         (SMALL.replace("feedforward", "feedfoward"), r"key family: .*Did you mean 'feedforward'"),
-        (SMALL.replace('family = "feedforward"\n', ""), r"key family: it is missing. The families are: attention"),
+        (
+            SMALL.replace('family = "feedforward"\n', ""),
+            r"key family: it is missing. The families are: attention",
+        ),
         (SMALL.replace('"small"', '"a b"'), r"key name: give a name of letters"),
         (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
-        (SMALL.replace("batch_size", "batchsize"), r"key batchsize: there is no such key here. Did you mean 'batch_"),
-        (SMALL.replace('"small"', '"fcn5"'), r"fcn5 is a network of dlbench with other numbers. Choose another name"),
-        (GRID.replace("{hidden}", ""), r"\[\[grid\]\] 1, key name: several networks .*Put \{hidden\} into it"),
+        (
+            SMALL.replace("batch_size", "batchsize"),
+            r"key batchsize: there is no such key here. Did you mean 'batch_",
+        ),
+        (
+            SMALL.replace('"small"', '"fcn5"'),
+            r"fcn5 is a network of dlbench with other numbers. Choose another name",
+        ),
+        (
+            GRID.replace("{hidden}", ""),
+            r"\[\[grid\]\] 1, key name: several networks .*Put \{hidden\} into it",
+        ),
         (GRID.replace("{hidden}", "{hiden}"), r"key name: \{hiden\} is not a number of this grid"),
         (GRID.replace("{hidden}", "{}"), r"key name: .*brace"),
         (GRID.replace("[8, 16]", "[]"), r"\[\[grid\]\] 1, key hidden: the list is empty"),
-        (GRID.replace("[8, 16]", str(list(range(1, 6000)))), r"\[\[grid\]\] 1: its product is 11998 networks"),
+        (
+            GRID.replace("[8, 16]", str(list(range(1, 6000)))),
+            r"\[\[grid\]\] 1: its product is 11998 networks",
+        ),
         (GRID.replace("layers = 1", "layer = 1"), r"\[\[grid\]\] 1, key layers: it is missing"),
     ],
 )
@@ -205,7 +263,11 @@ def test_a_plan_of_other_numbers_is_not_gone_on_with():
 
 def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(tmp_path, command):
     for numbers in ("784", "783"):
-        text = HEAD + "[protocol]\nsteps = 3\nseconds = 0.1\n" + SMALL.replace("784", numbers).replace("512", "8")
+        text = (
+            HEAD
+            + "[protocol]\nsteps = 3\nseconds = 0.1\n"
+            + SMALL.replace("784", numbers).replace("512", "8")
+        )
         (tmp_path / "mine.toml").write_text(text)
         assert command("run", "mine.toml", "--no-ceilings", "--no-quiet-gate")[0] == 0
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
@@ -252,7 +314,11 @@ def test_the_command_plans_the_cell_alone(cell: Cell) -> None:
 def test_what_the_suite_has_otherwise_is_said(cell: Cell, suite: str) -> None:
     if cell.network == "fcn5" and cell.world_size == 1:
         (only,) = planned(rerun_command(cell, suite))
-        assert (only["tuning"], only["affinity"], only["device"]) == (cell.tuning, cell.affinity, cell.device)
+        assert (only["tuning"], only["affinity"], only["device"]) == (
+            cell.tuning,
+            cell.affinity,
+            cell.device,
+        )
 
 
 def test_a_cell_of_the_claims_is_measured_by_a_suite_that_has_its_network() -> None:
@@ -262,7 +328,16 @@ def test_a_cell_of_the_claims_is_measured_by_a_suite_that_has_its_network() -> N
         assert (only["network"], only["threads"], only["batch_size"]) == (network, 2, 16)
     paper = load("rnn2017")
     name = paper.its_networks[0]
-    cell = Cell("null", "", "null", name, "cpu", 1, 64, specification=specification_of_cells(paper.known[name]))
+    cell = Cell(
+        "null",
+        "",
+        "null",
+        name,
+        "cpu",
+        1,
+        64,
+        specification=specification_of_cells(paper.known[name]),
+    )
     (only,) = planned(rerun_by_name(cell, "claims", 3))
     assert only["network"] == name
 
@@ -270,6 +345,8 @@ def test_a_cell_of_the_claims_is_measured_by_a_suite_that_has_its_network() -> N
 def test_a_row_of_the_users_own_names_the_option_that_brings_it() -> None:
     torch = Cell("torch-nightly", "pytorch", "eager", "fcn5", "cpu", 2, 64)
     assert rerun_by_name(torch, "quick", 1).endswith(" --python torch-nightly:torch=PATH")
-    assert rerun_by_name(torch._replace(framework="mine", adapter="mine"), "quick", 1).endswith(" --adapter mine=PATH")
+    assert rerun_by_name(torch._replace(framework="mine", adapter="mine"), "quick", 1).endswith(
+        " --adapter mine=PATH"
+    )
     assert "PATH" not in rerun_by_name(torch._replace(framework="torch"), "quick", 1)
     assert rerun_by_name(torch._replace(framework="pytest-benchmark"), "pytest-benchmark", 1) == ""

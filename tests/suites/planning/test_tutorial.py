@@ -1,4 +1,5 @@
-"""adapters/TUTORIAL.md, carried out: its files written as they stand there, its commands run as they stand there."""
+"""adapters/TUTORIAL.md, carried out: its files written as they stand there, its commands run as
+they stand there."""
 
 import itertools
 import os
@@ -12,7 +13,9 @@ from processes import PATIENCE, run_command, variables_of_command
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "adapters" / "TUTORIAL.md").read_text()
-FILES = dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL))
+FILES = dict(
+    re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +26,27 @@ def tutorial(tmp_path_factory) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
     _, words = command_of("python3 -m pip wheel")
-    done = subprocess.run([sys.executable, *words[1:]], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, *words[1:]], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [path.name for path in (folder / "wheels").iterdir()] == ["littlenet-1.0-py3-none-any.whl"]
+    assert [path.name for path in (folder / "wheels").iterdir()] == [
+        "littlenet-1.0-py3-none-any.whl"
+    ]
     return folder
 
 
 def command_of(start: str, folder: Path | None = None) -> tuple[dict[str, str], list[str]]:
-    """Return the variables and words of the tutorial's command that holds this, with the paths filled in."""
-    line = next(line.strip() for line in TEXT.splitlines() if line.startswith("    ") and start in line)
+    """Return the variables and words of the tutorial's command that holds this, with the paths
+    filled in."""
+    line = next(
+        line.strip() for line in TEXT.splitlines() if line.startswith("    ") and start in line
+    )
     words = line.replace("path/to/littlenet", "littlenet").replace("$PWD", str(folder)).split()
-    variables = dict(word.split("=", 1) for word in itertools.takewhile(lambda word: re.match("[A-Z_]+=", word), words))
+    variables = dict(
+        word.split("=", 1)
+        for word in itertools.takewhile(lambda word: re.match("[A-Z_]+=", word), words)
+    )
     return variables, words[len(variables) :]
 
 
@@ -53,12 +66,18 @@ def built(tutorial) -> Path:
 @pytest.mark.slow
 def test_it_runs_as_the_tutorial_says(built):
     _, words = command_of("dlbench run quick")
-    done = run_command(built, *words[1:], "--launches", "1", "--steps", "3", "--no-ceilings", "--no-quiet-gate")
+    done = run_command(
+        built, *words[1:], "--launches", "1", "--steps", "3", "--no-ceilings", "--no-quiet-gate"
+    )
     assert done.returncode == 0, done.stderr
-    fcn5, lstm32 = (line for line in done.stdout.splitlines() if line.startswith("  littlenet plain"))
+    fcn5, lstm32 = (
+        line for line in done.stdout.splitlines() if line.startswith("  littlenet plain")
+    )
     assert re.search(r"\d\.\d", fcn5), done.stdout
     assert "n/a" in lstm32
-    assert "no network of the family recurrent: this adapter builds feedforward" in " ".join(done.stdout.split())
+    assert "no network of the family recurrent: this adapter builds feedforward" in " ".join(
+        done.stdout.split()
+    )
 
 
 @pytest.mark.framework

@@ -1,4 +1,5 @@
-"""The words of axes: whatever is typed is either understood or refused in one sentence with the remedy."""
+"""The words of axes: whatever is typed is either understood or refused in one sentence with the
+remedy."""
 
 import string
 from functools import partial
@@ -12,12 +13,16 @@ from dlbench.suites.planning import values
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(cores=3, cpus=7)
-counts, quotas = (partial(each, capacity=MACHINE) for each in (values.parse_counts, values.parse_quotas))
+counts, quotas = (
+    partial(each, capacity=MACHINE) for each in (values.parse_counts, values.parse_quotas)
+)
 
 numbers = st.integers(1, values.MOST_THREADS)
 ranges = st.tuples(numbers, numbers).map(sorted)
 # What a person, a script or a cat on the keyboard types: anything, and much that is nearly right.
-typed = st.one_of(st.text(max_size=40), st.text(alphabet="0123456789-*,. corespu:msh=~/٣²", max_size=20))
+typed = st.one_of(
+    st.text(max_size=40), st.text(alphabet="0123456789-*,. corespu:msh=~/٣²", max_size=20)
+)
 
 
 @given(st.lists(st.one_of(numbers.map(lambda n: (n, n)), ranges), min_size=1, max_size=6))
@@ -47,7 +52,11 @@ def are_quotas(found, text):
 
 @pytest.mark.parametrize(
     ("parse", "are_valid"),
-    [(counts, are_counts), (quotas, are_quotas), (values.duration, lambda seconds, text: 0 < seconds < 1e13)],
+    [
+        (counts, are_counts),
+        (quotas, are_quotas),
+        (values.duration, lambda seconds, text: 0 < seconds < 1e13),
+    ],
     ids=["counts", "quotas", "duration"],
 )
 @given(typed)

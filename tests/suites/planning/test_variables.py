@@ -1,4 +1,5 @@
-"""`--env`: which environment variables launches get, what is refused, what is said, and what is recorded of it."""
+"""`--env`: which environment variables launches get, what is refused, what is said, and what is
+recorded of it."""
 
 import html
 import json
@@ -39,7 +40,8 @@ def run(folder: Path, *words: str, **shell: str):
 
 
 def outcome_of(folder: Path, content: str, *words: str, **shell: str):
-    """Return the outcome of the first launch of a step with this content, in the folder ``bench``."""
+    """Return the outcome of the first launch of a step with this content, in the folder
+    ``bench``."""
     file = folder / "bench" / "a_step.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text(content)
@@ -78,7 +80,12 @@ def test_words_that_are_refused(words, said) -> None:
 
 
 def test_a_secret_is_no_part_of_another_command() -> None:
-    assert variables.command_words({"HF_TOKEN": "abc", "A": "1 2"}) == ["--env", "HF_TOKEN", "--env", "A=1 2"]
+    assert variables.command_words({"HF_TOKEN": "abc", "A": "1 2"}) == [
+        "--env",
+        "HF_TOKEN",
+        "--env",
+        "A=1 2",
+    ]
     assert not variables.is_secret("TOKENIZERS_PARALLELISM")
 
 
@@ -87,7 +94,11 @@ def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret
     assert with_variables("", {"A": "1"}) == ""
     one = with_variables("abc", {"A": "1", "B": "2"})
     assert one == with_variables("abc", {"B": "2", "A": "1"})
-    assert one not in ("abc", with_variables("abc", {"A": "1"}), with_variables("abc", {"A": "1", "B": "3"}))
+    assert one not in (
+        "abc",
+        with_variables("abc", {"A": "1"}),
+        with_variables("abc", {"A": "1", "B": "3"}),
+    )
     assert with_variables("abc", {"MY_TOKEN": "x"}) == with_variables("abc", {"MY_TOKEN": "y"})
 
 
@@ -97,13 +108,25 @@ def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret
 @pytest.mark.parametrize(
     ("axes", "given", "said"),
     [
-        ({"frameworks": "torch", "threads": "2"}, {"OMP_NUM_THREADS": "4"}, "Give --threads 4 instead"),
+        (
+            {"frameworks": "torch", "threads": "2"},
+            {"OMP_NUM_THREADS": "4"},
+            "Give --threads 4 instead",
+        ),
         ({"frameworks": "torch", "threads": "2"}, {"OMP_NUM_THREADS": "2"}, ""),
         ({"frameworks": "torch", "threads": "default"}, {"OMP_NUM_THREADS": "4"}, ""),
         ({"frameworks": "torch", "threads": "2"}, {"OMP_PROC_BIND": "true"}, ""),
-        ({"frameworks": "keras:jax"}, {"KERAS_BACKEND": "torch"}, "keras in the mode jax needs KERAS_BACKEND=jax"),
+        (
+            {"frameworks": "keras:jax"},
+            {"KERAS_BACKEND": "torch"},
+            "keras in the mode jax needs KERAS_BACKEND=jax",
+        ),
         ({"frameworks": "keras:jax", "tuning": "installed"}, {"KERAS_BACKEND": "jax"}, ""),
-        ({"frameworks": "tensorflow", "tuning": "tuned"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, "--tuning installed"),
+        (
+            {"frameworks": "tensorflow", "tuning": "tuned"},
+            {"TF_ENABLE_ONEDNN_OPTS": "0"},
+            "--tuning installed",
+        ),
         ({"frameworks": "tensorflow", "tuning": "installed"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, ""),
         ({"frameworks": "jax"}, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, ""),
     ],
@@ -130,49 +153,65 @@ def test_a_side_may_replace_a_setting_but_not_the_thread_count() -> None:
 def test_the_variables_that_a_file_reads(tmp_path) -> None:
     file = tmp_path / "step.py"
     file.write_text(
-        "import os\nfrom os import environ, getenv\nname = 'H'\n"
-        "a = os.environ['A']; b = os.environ.get('B', 1); c = os.getenv('C'); d = environ['D']; e = getenv('E')\n"
-        "f = 'F' in os.environ; g = os.environ.setdefault('G', '1'); h = os.environ[name]\n"
-        "i = {}.get('I'); j = {'J': 1}['J']; k = os.environ.copy(); l = 1 < 2\n"
+        "import os\nfrom os import environ, getenv\nname = 'H'\na = os.environ['A']; b = "
+        "os.environ.get('B', 1); c = os.getenv('C'); d = environ['D']; e = getenv('E')\nf = 'F' in "
+        "os.environ; g = os.environ.setdefault('G', '1'); h = os.environ[name]\ni = {}.get('I'); "
+        "j = {'J': 1}['J']; k = os.environ.copy(); l = 1 < 2\n"
     )
     assert variables.names_read(file) == set("ABCDEFG")
     file.write_text("def prepare(cell:\n")
     assert variables.names_read(file) == frozenset()
 
 
-def test_what_the_shell_has_and_launches_do_not_get_is_said_in_one_line(monkeypatch, tmp_path) -> None:
+def test_what_the_shell_has_and_launches_do_not_get_is_said_in_one_line(
+    monkeypatch, tmp_path
+) -> None:
     for name in list(os.environ):
         monkeypatch.delenv(name)
     known = framework.shipped()
     assert variables.left_behind({}, [known["torch"]]) == ""
-    shell = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0", "EDITOR": "vi", "NCCL_VERSION": "2", "KMP_AFFINITY": ""}
+    shell = {
+        "PATH": "/bin",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "EDITOR": "vi",
+        "NCCL_VERSION": "2",
+        "KMP_AFFINITY": "",
+    }
     for name, value in {**shell, "HF_HOME": "/hf", "PYTHONPATH": "/x", "XLA_FLAGS": "--a"}.items():
         monkeypatch.setenv(name, value)
-    one = "XLA_FLAGS is set in this shell and is not passed to launches: --env XLA_FLAGS passes it on."
+    one = (
+        "XLA_FLAGS is set in this shell and is not passed to launches: --env XLA_FLAGS passes it "
+        "on."
+    )
     assert variables.left_behind({}, [known["torch"]]) == one
     assert variables.left_behind({"XLA_FLAGS"}, [known["torch"]]) == ""
     (tmp_path / "train.py").write_text("import os\nEDITOR = os.environ.get('EDITOR')\n")
     step = own.read_step(str(tmp_path / "train.py"))
     assert variables.left_behind({}, [step]) == (
-        "EDITOR (read by train.py), HF_HOME, PYTHONPATH and XLA_FLAGS are set in this shell and are not passed to "
-        "launches: --env NAME passes one on."
+        "EDITOR (read by train.py), HF_HOME, PYTHONPATH and XLA_FLAGS are set in this shell and "
+        "are not passed to launches: --env NAME passes one on."
     )
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("MKL_NUM_THREADS", "2")
     of_threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}
     assert variables.left_behind({"XLA_FLAGS"}, [known["numpy"]], of_threads) == (
-        "MKL_NUM_THREADS and OMP_NUM_THREADS are set in this shell and are not passed to launches: dlbench sets "
-        "MKL_NUM_THREADS and OMP_NUM_THREADS from --threads."
+        "MKL_NUM_THREADS and OMP_NUM_THREADS are set in this shell and are not passed to launches: "
+        "dlbench sets MKL_NUM_THREADS and OMP_NUM_THREADS from --threads."
     )
     found = variables.left_behind({"XLA_FLAGS"}, [step], of_threads)
-    assert "EDITOR (read by train.py), HF_HOME, MKL_NUM_THREADS, OMP_NUM_THREADS and 1 more are set" in found
+    assert (
+        "EDITOR (read by train.py), HF_HOME, MKL_NUM_THREADS, OMP_NUM_THREADS and 1 more are set"
+        in found
+    )
 
 
 def test_a_run_says_it_on_stderr_and_json_stays_json(folder) -> None:
     shell = {"XLA_FLAGS": "--a", "MY_LAYERS": "3", "OMP_NUM_THREADS": "2"}
     done = run(folder, "--step", "layers.py", "--json", **shell)
     (line,) = [line for line in done.stderr.splitlines() if "not passed to launches" in line]
-    assert "MY_LAYERS (read by layers.py), OMP_NUM_THREADS and XLA_FLAGS are set in this shell" in line
+    assert (
+        "MY_LAYERS (read by layers.py), OMP_NUM_THREADS and XLA_FLAGS are set in this shell" in line
+    )
     assert json.loads(done.stdout)[0]["status"] == "crashed"
     planned = run_command(folder, "plan", "mine.toml", "--json", "--env", "A=1", **shell)
     assert planned.stderr.startswith("OMP_NUM_THREADS and XLA_FLAGS are set in this shell")
@@ -182,13 +221,18 @@ def test_a_run_says_it_on_stderr_and_json_stays_json(folder) -> None:
 # Launches.
 
 
-def test_a_launch_gets_the_variables_and_its_record_keeps_them_without_private_parts(folder) -> None:
+def test_a_launch_gets_the_variables_and_its_record_keeps_them_without_private_parts(
+    folder,
+) -> None:
     private = {"MY_TOKEN": "tell-nobody", "DATA_ROOT": str(folder / "data")}
     words = [f"--env={name}={value}" for name, value in private.items()]
     done = run(folder, "--env", "OMP_WAIT_POLICY=passive", *words, "--json")
     assert done.returncode == 0, done.stderr
     kept = {"DATA_ROOT": "<path>/data", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
-    assert "Launched with DATA_ROOT=<path>/data, MY_TOKEN=***, OMP_WAIT_POLICY=passive (--env)." in done.stderr
+    assert (
+        "Launched with DATA_ROOT=<path>/data, MY_TOKEN=***, OMP_WAIT_POLICY=passive (--env)."
+        in done.stderr
+    )
     assert json.loads(done.stdout)[0]["variables"] == kept
     (record,) = records_in(folder)
     assert record.variables == kept
@@ -200,14 +244,21 @@ def test_a_launch_gets_the_variables_and_its_record_keeps_them_without_private_p
     assert b"tell-nobody" not in content
     assert str(folder / "data").encode() not in content
     shown = run_command(folder, "report", "matrix").stdout
-    assert "Launched with DATA_ROOT=<path>/data, MY_TOKEN=***, OMP_WAIT_POLICY=passive (--env): all cells." in shown
+    assert (
+        "Launched with DATA_ROOT=<path>/data, MY_TOKEN=***, OMP_WAIT_POLICY=passive (--env): all "
+        "cells." in shown
+    )
 
 
-def test_a_step_reads_what_was_given_and_the_message_of_one_that_was_not_names_the_option(folder) -> None:
+def test_a_step_reads_what_was_given_and_the_message_of_one_that_was_not_names_the_option(
+    folder,
+) -> None:
     done = run(folder, "--step", "layers.py", MY_LAYERS="3")
     assert done.returncode == 1
     (record,) = records_in(folder)
-    assert record.outcome.reason.startswith("layers.py, line 5: the step reads MY_LAYERS, which launches do not get: ")
+    assert record.outcome.reason.startswith(
+        "layers.py, line 5: the step reads MY_LAYERS, which launches do not get: "
+    )
     assert "--env MY_LAYERS" in record.outcome.reason
     passed = run(folder, "--step", "layers.py", "--env", "MY_LAYERS", MY_LAYERS="3")
     assert passed.returncode == 0, passed.stderr
@@ -242,24 +293,58 @@ def test_a_launch_heeds_variables_of_python_itself(folder) -> None:
     (folder / "lib").mkdir()
     (folder / "lib" / "elsewhere.py").write_text("VALUE = 1")
     content = (
-        "import sys, elsewhere\ndef prepare(cell):\n    if sys.flags.optimize != 1 or sys.flags.no_user_site != 1:\n"
-        "        raise ValueError(sys.flags)\n    return lambda: elsewhere.VALUE\n"
+        "import sys, elsewhere\ndef prepare(cell):\n    if sys.flags.optimize != 1 or "
+        "sys.flags.no_user_site != 1:\n        raise ValueError(sys.flags)\n    return lambda: "
+        "elsewhere.VALUE\n"
     )
-    found = outcome_of(folder, content, "--env", "PYTHONPATH", "--env", "PYTHONOPTIMIZE=1", PYTHONPATH="lib")
+    found = outcome_of(
+        folder, content, "--env", "PYTHONPATH", "--env", "PYTHONOPTIMIZE=1", PYTHONPATH="lib"
+    )
     assert found.status is Status.OK, found.reason
 
 
 # Every command that measures.
 
-STEP = ("--step", "layers.py", "--threads", "1", "--env", "MY_LAYERS=2", "--env", "OMP_WAIT_POLICY=passive")
+STEP = (
+    "--step",
+    "layers.py",
+    "--threads",
+    "1",
+    "--env",
+    "MY_LAYERS=2",
+    "--env",
+    "OMP_WAIT_POLICY=passive",
+)
 QUIETLY = "--no-quiet-gate"
 ALONE = ("--order", "sequential")
 BUILDS = ("--python", f"old={sys.executable},new={sys.executable}")
 COMMANDS = {
     "run": ("run", "mine.toml", QUIETLY, "--no-ceilings", *STEP),
-    "compare": ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", *ALONE, *STEP),
+    "compare": (
+        "compare",
+        "--now",
+        "--suite",
+        "mine.toml",
+        "--same",
+        "--pairs",
+        "2",
+        "--budget",
+        "1s",
+        *ALONE,
+        *STEP,
+    ),
     "gate": ("gate", "mine.toml", "--same", "--budget", "1s", "--undecided", "pass", *ALONE, *STEP),
-    "releases": ("releases", "numpy", "--suite", "mine.toml", QUIETLY, "--launches", "1", *BUILDS, *STEP),
+    "releases": (
+        "releases",
+        "numpy",
+        "--suite",
+        "mine.toml",
+        QUIETLY,
+        "--launches",
+        "1",
+        *BUILDS,
+        *STEP,
+    ),
     "bisect": ("bisect", "--suite", "mine.toml", QUIETLY, "--budget", "1s", *BUILDS, *STEP),
 }
 
@@ -310,7 +395,17 @@ def test_tune_takes_variables_and_what_it_writes_sets_them(folder) -> None:
 
 
 def test_a_fleets_jobs_get_the_variables_but_no_secret_in_their_commands(folder) -> None:
-    words = ("fleet", "run", "mine.toml", "--on", "local", "--wait", "--store", "dlbench.sqlite", *QUICK)
+    words = (
+        "fleet",
+        "run",
+        "mine.toml",
+        "--on",
+        "local",
+        "--wait",
+        "--store",
+        "dlbench.sqlite",
+        *QUICK,
+    )
     refused = run_command(folder, *words, *STEP, "--env", "MY_TOKEN=tell-nobody")
     assert refused.returncode == 2
     assert "give --env MY_TOKEN" in refused.stderr
@@ -325,7 +420,18 @@ def test_a_fleets_jobs_get_the_variables_but_no_secret_in_their_commands(folder)
 
 
 def test_both_sides_get_the_variables_and_a_side_its_own(folder) -> None:
-    words = ("compare", "--now", "--suite", "mine.toml", "--frameworks", "null", "--pairs", "2", "--env", "A=1")
+    words = (
+        "compare",
+        "--now",
+        "--suite",
+        "mine.toml",
+        "--frameworks",
+        "null",
+        "--pairs",
+        "2",
+        "--env",
+        "A=1",
+    )
     done = run_command(folder, *words, "--candidate-env", "B=2", "--budget", "1s")
     assert done.returncode in (0, 6), done.stderr  # 6: other programs disturbed the pair
     assert "Both sides were launched with A=1 (--env)." in done.stdout
@@ -370,13 +476,19 @@ def test_cells_under_different_variables_are_not_pooled_and_a_comparison_names_t
     for words in ((), ("--env", "A=1")):
         assert run(folder, *words, "--launches", "2").returncode == 0
     matrix = json.loads(run_command(folder, "report", "matrix", "--all-runs", "--json").stdout)
-    assert [(cell["variables"], cell["seconds_per_minibatch"]["launches"]) for cell in matrix] == [({"A": "1"}, 2)]
+    assert [(cell["variables"], cell["seconds_per_minibatch"]["launches"]) for cell in matrix] == [
+        ({"A": "1"}, 2)
+    ]
     shown = run_command(folder, "report", "matrix", "--all-runs").stdout
     assert "Launched with A=1 (--env): all cells." in shown
     assert "several environments (builds, or variables of --env)" in shown
     compared = run_command(folder, "compare", "previous", "latest")
-    assert "Different environment variables (--env): baseline none; candidate A=1." in compared.stdout
-    found = json.loads(run_command(folder, "compare", "previous", "latest", "--json").stdout)["cells"][0]
+    assert (
+        "Different environment variables (--env): baseline none; candidate A=1." in compared.stdout
+    )
+    found = json.loads(run_command(folder, "compare", "previous", "latest", "--json").stdout)[
+        "cells"
+    ][0]
     assert (found["baseline"]["variables"], found["candidate"]["variables"]) == ({}, {"A": "1"})
 
 
@@ -392,7 +504,12 @@ def test_a_row_of_cells_under_different_variables_is_marked(folder) -> None:
 
 
 def test_the_page_gives_the_variables_with_the_command_that_measures_a_cell_again(folder) -> None:
-    assert run(folder, "--env", "A=1 2", "--env", "MY_TOKEN=x", "--env", f"ROOT={folder}/data").returncode == 0
+    assert (
+        run(
+            folder, "--env", "A=1 2", "--env", "MY_TOKEN=x", "--env", f"ROOT={folder}/data"
+        ).returncode
+        == 0
+    )
     assert run_command(folder, "report", "page", "--out", "page.html").returncode == 0
     page = html.unescape((folder / "page.html").read_text())
     assert "--env 'A=1 2' --env MY_TOKEN --env ROOT" in page

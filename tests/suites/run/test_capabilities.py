@@ -1,4 +1,5 @@
-"""What a framework can do here, beside the table of 2021, and its default thread count; launchers only pretend."""
+"""What a framework can do here, beside the table of 2021, and its default thread count; launchers
+only pretend."""
 
 import csv
 import importlib
@@ -28,7 +29,8 @@ TOLD = {
 
 
 class Honours:
-    """A framework of two threads by default that honours a count by this way: variables, calls, either, both, none."""
+    """A framework of two threads by default that honours a count by this way: variables, calls,
+    either, both, none."""
 
     def __init__(self, way, reported=None):
         self.way, self.reported, self.orders = way, TOLD if reported is None else reported, []
@@ -42,9 +44,17 @@ class Honours:
             return Launched(Outcome(Status.OK, software=software), 1.0)
         calls = order.launch.cell.threads
         named = int(order.variables.get("OMP_NUM_THREADS", 0))
-        heard = {"variables": named, "calls": calls, "either": named or calls, "both": named and calls, "none": 0}
+        heard = {
+            "variables": named,
+            "calls": calls,
+            "either": named or calls,
+            "both": named and calls,
+            "none": 0,
+        }
         busy = heard[self.way] or 2
-        return Launched(Outcome(Status.OK, threads=ThreadEvidence(calls, 7, busy, busy, 1.0, [1.0] * busy)), 1.0)
+        return Launched(
+            Outcome(Status.OK, threads=ThreadEvidence(calls, 7, busy, busy, 1.0, [1.0] * busy)), 1.0
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +115,9 @@ def test_the_command_shows_and_gives_everything(tmp_path):
     done = run_command(tmp_path, "list", "--capabilities", "--frameworks", "null,torch7", "--json")
     null, torch7 = json.loads(done.stdout)
     assert null["networks"]["lstm32"] == {"supported": True, "reason": ""}
-    assert null["kinds"] == dict.fromkeys(("dense", "convolutional", "recurrent", "attention"), True)
+    assert null["kinds"] == dict.fromkeys(
+        ("dense", "convolutional", "recurrent", "attention"), True
+    )
     assert torch7["kinds"] == dict.fromkeys(("dense", "convolutional", "recurrent", "attention"))
     assert torch7["problem"]
     assert (torch7["licence"], torch7["last_release"]) == ("BSD-3-Clause", None)
@@ -122,7 +134,9 @@ def evidence(says, *busy):
 
 def defaults(launcher):
     plan = plan_of(frameworks="mxnet,null", tuning=TUNED)
-    found = {row.build.name: Source(row.build, Path("/python"), "CPython", "env") for row in plan.rows}
+    found = {
+        row.build.name: Source(row.build, Path("/python"), "CPython", "env") for row in plan.rows
+    }
     return capabilities.threads_by_default(plan, found, "here", launcher, print)
 
 
@@ -155,7 +169,9 @@ def row(name: str, **answers: bool) -> dict[str, Any]:
     return {
         "name": name,
         "title": name.title(),
-        "answers": {key: {"answer": answer, "how": f"{key} was seen"} for key, answer in answers.items()},
+        "answers": {
+            key: {"answer": answer, "how": f"{key} was seen"} for key, answer in answers.items()
+        },
         "networks": {"alexnet": {"supported": False, "reason": "no convolutions"}},
         "kinds": {"recurrent": True, "convolutional": False},
         "last_release": {"version": "7.8.1", "date": "2022-01-05"},
@@ -164,22 +180,34 @@ def row(name: str, **answers: bool) -> dict[str, Any]:
 
 
 def test_every_column_of_the_table_is_asked() -> None:
-    text = resources.files("dlbench.reports").joinpath("data/gurari2021_capabilities.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("dlbench.reports")
+        .joinpath("data/gurari2021_capabilities.csv")
+        .read_text(encoding="utf-8")
+    )
     _, _, *names = next(csv.reader(text.splitlines()))
     assert names == [*capability_table.columns(row("jax"))]
     assert set(capability_table.published()) <= set(catalogue())
 
 
 def test_only_answers_that_both_have_can_differ() -> None:
-    found = capability_table.beside(row("chainer", openmp=True, opencl=False, gpu=False, automatic_gradients=True))
+    found = capability_table.beside(
+        row("chainer", openmp=True, opencl=False, gpu=False, automatic_gradients=True)
+    )
     assert found["software"] == "Chainer"
     assert {name: column["here"] for name, column in found["columns"].items()} == {
         **dict.fromkeys(found["columns"], "-"),
-        **{"license": "MIT License", "open source": "yes", "written in": "Python", "interface": "Python"},
+        **{
+            "license": "MIT License",
+            "open source": "yes",
+            "written in": "Python",
+            "interface": "Python",
+        },
         **{"OpenMP": "yes", "OpenCL": "no", "CUDA": "no", "automatic differentiation": "yes"},
         **{"recurrent nets": "yes", "convolutional nets": "no", "actively developed": "no"},
     }
-    # The table has Chainer with CUDA and convolutions, without OpenMP and OpenCL, and does not know whether it lives.
+    # The table has Chainer with CUDA and convolutions, without OpenMP and OpenCL, and does not know
+    # whether it lives.
     assert found["differences"] == [
         "Chainer: OpenMP: 'No' in 2021, here yes: openmp was seen",
         "Chainer: CUDA: 'Yes' in 2021, here no: gpu was seen",
@@ -209,7 +237,9 @@ Words.
 """
 
 
-def test_a_build_shows_its_models_its_names_and_its_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_shows_its_models_its_names_and_its_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of an installed framework whose distribution has another name."""
     package, folder = tmp_path / "mynet", tmp_path / "mynet_cpu-3.1.dist-info"
     for each in (package, folder, package / "applications"):

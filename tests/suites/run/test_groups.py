@@ -1,4 +1,5 @@
-"""Groups of launches: cells of the same work take turns, as many as fit, and resumed runs make what is missing."""
+"""Groups of launches: cells of the same work take turns, as many as fit, and resumed runs make what
+is missing."""
 
 from collections import Counter
 from dataclasses import replace
@@ -55,7 +56,9 @@ def test_measured_peaks_replace_expected_ones():
 
 
 def test_a_group_has_no_more_members_than_is_useful():
-    plan = plan_of(networks="fcn5", frameworks="torch,tensorflow,mxnet,jax,onnxruntime", threads="1,2,4,8")
+    plan = plan_of(
+        networks="fcn5", frameworks="torch,tensorflow,mxnet,jax,onnxruntime", threads="1,2,4,8"
+    )
     found = grouping(plan).groups(launches(plan), {}, {})
     assert [len(group) for group in found] == [10, 10]
     assert max(map(len, found)) <= MOST_MEMBERS
@@ -82,14 +85,20 @@ def test_of_a_matrix_columns_are_groups_and_after_the_first_block_one_row_links_
 def test_all_ratios_of_a_matrix_with_two_launches_a_cell_are_known():
     of_matrix = replace(grouping(), together=Together.COLUMN)
     cells = [cell for cell in PLAN.cells if cell.network == "fcn5"]
-    blocks = [of_matrix.groups([PlannedLaunch(cell, block) for cell in cells], {}, {}) for block in (0, 1)]
-    measured = [{cells.index(each.cell): 1.0 for each in group} for groups_ in blocks for group in groups_]
+    blocks = [
+        of_matrix.groups([PlannedLaunch(cell, block) for cell in cells], {}, {}) for block in (0, 1)
+    ]
+    measured = [
+        {cells.index(each.cell): 1.0 for each in group} for groups_ in blocks for group in groups_
+    ]
     found = side_by_side(measured, len(cells))
     assert all(found.known(0, other) for other in range(1, len(cells)))
 
 
 def test_under_a_quota_the_thread_counts_of_a_row_are_a_group():
-    quota = plan_of(networks="fcn5", frameworks="torch,tensorflow,mxnet", threads="1,2,4", cpu_quota="1,2")
+    quota = plan_of(
+        networks="fcn5", frameworks="torch,tensorflow,mxnet", threads="1,2,4", cpu_quota="1,2"
+    )
     of_matrix = replace(grouping(quota), together=Together.COLUMN)
     for block in (0, 1):
         found = of_matrix.groups(launches(quota, block), {}, {})
@@ -116,8 +125,14 @@ def test_where_the_fastest_of_each_column_is_wanted_all_further_groups_are_colum
 
 def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
     of_matrix = replace(grouping(), together=Together.COLUMN)
-    of_torch = [PlannedLaunch(cell, 0) for cell in PLAN.cells if cell.framework == "torch" and cell.network == "fcn5"]
-    other = next(cell for cell in PLAN.cells if cell.framework == "mxnet" and cell.network == "fcn5")
+    of_torch = [
+        PlannedLaunch(cell, 0)
+        for cell in PLAN.cells
+        if cell.framework == "torch" and cell.network == "fcn5"
+    ]
+    other = next(
+        cell for cell in PLAN.cells if cell.framework == "mxnet" and cell.network == "fcn5"
+    )
     lonely = [*of_torch, PlannedLaunch(other, 0)]
     for of_work in (of_torch, lonely):
         assert [len(group) for group in of_matrix.groups(of_work, {}, {})] == [len(of_work)]

@@ -23,7 +23,9 @@ def outcome(milliseconds, steps=10, start=0.0, **changes):
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=4))
 def test_rates_of_all_add_up(milliseconds):
     found = together([outcome(each) for each in milliseconds])
-    assert 1 / found.step_seconds()[0] == pytest.approx(sum(1e3 / each for each in milliseconds), rel=1e-5)
+    assert 1 / found.step_seconds()[0] == pytest.approx(
+        sum(1e3 / each for each in milliseconds), rel=1e-5
+    )
     assert found.observed_steps() == 10 * len(milliseconds)
 
 
@@ -43,11 +45,17 @@ def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
     assert found.threads == ThreadEvidence(2, None, 6, 4.0, 1.0, [1.5, 1.5, 0.5, 0.5])
     assert (found.peak_memory_bytes, found.cpus) == (200, [1, 2])
     failed = together([both[0], Outcome(Status.OUT_OF_MEMORY, "no room")])
-    assert (failed.status, failed.reason, failed.samples_ns) == (Status.OUT_OF_MEMORY, "an instance: no room", [])
+    assert (failed.status, failed.reason, failed.samples_ns) == (
+        Status.OUT_OF_MEMORY,
+        "an instance: no room",
+        [],
+    )
 
 
 def planned(threads, instances):
-    return plan_of("table4", frameworks="null", networks="fcn5", threads=threads, instances=instances)
+    return plan_of(
+        "table4", frameworks="null", networks="fcn5", threads=threads, instances=instances
+    )
 
 
 def test_instances_that_do_not_fit_are_left_out_or_refused():
@@ -60,7 +68,18 @@ def test_instances_that_do_not_fit_are_left_out_or_refused():
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
-    words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--instances", "1,2")
+    words = (
+        "--frameworks",
+        "null",
+        "--networks",
+        "fcn5",
+        "--threads",
+        "1",
+        "--launches",
+        "1",
+        "--instances",
+        "1,2",
+    )
     done = run_command(tmp_path, "run", "quick", *words, "--no-quiet-gate", "--no-ceilings")
     assert done.returncode == 0, done.stderr
     one, two = sorted(records_in(tmp_path), key=lambda record: record.cell.instances)
@@ -71,5 +90,7 @@ def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
     # They were timed at the same time, and together take less for a step than each.
     begin, end = two.outcome.timed_between
     assert begin < end
-    assert max(two.outcome.step_seconds()) < 1e-9 * max(map(max, two.outcome.software[SAMPLES_OF_INSTANCES]))
+    assert max(two.outcome.step_seconds()) < 1e-9 * max(
+        map(max, two.outcome.software[SAMPLES_OF_INSTANCES])
+    )
     assert one.outcome.software.get(SAMPLES_OF_INSTANCES) is None

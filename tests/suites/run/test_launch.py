@@ -25,7 +25,9 @@ MACHINE = probe()
 
 def taker(software=None):
     """Return a launcher that notes its orders and answers that all is well."""
-    return Pretender(lambda cell: Outcome(Status.OK, samples_ns=[10**7] * 3, software=software or {}))
+    return Pretender(
+        lambda cell: Outcome(Status.OK, samples_ns=[10**7] * 3, software=software or {})
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +36,23 @@ def _home(tmp_path, monkeypatch):
 
 
 def runner_with(launcher, **options):
-    run = Run("r1", "quick", PLAN.protocol, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1)
+    run = Run(
+        "r1", "quick", PLAN.protocol, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1
+    )
     (row,) = PLAN.rows
     given = {"torch": Source(row.build, Path("/torch/python"), "CPython 3", "env-1")}
-    return LaunchRunner(PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options})
+    return LaunchRunner(
+        PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options}
+    )
 
 
 def records_of(runner, planned, protocol, **options):
-    return [record for (record,) in run_attempts({planned.side: runner}, (planned,), lambda cell: protocol, **options)]
+    return [
+        record
+        for (record,) in run_attempts(
+            {planned.side: runner}, (planned,), lambda cell: protocol, **options
+        )
+    ]
 
 
 def planned(affinity="oversubscribed", threads=1):
@@ -63,7 +74,9 @@ def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
 def test_a_launch_on_one_node_may_use_the_cpus_of_the_largest_alone():
     launcher = taker()
     places = tuple({"socket": 0, "node": node, "kind": 0} for node in (0, 1, 1))
-    cpu = replace(MACHINE.cpu, affinity=(0, 1, 2, 3), core_siblings=((0,), (1, 2), (3,)), core_places=places)
+    cpu = replace(
+        MACHINE.cpu, affinity=(0, 1, 2, 3), core_siblings=((0,), (1, 2), (3,)), core_places=places
+    )
     on_one = PlannedLaunch(planned().cell._replace(tuning="tuned+one_node"), 0)
     records_of(runner_with(launcher, machine=replace(MACHINE, cpu=cpu)), on_one, PLAN.protocol)
     assert launcher.orders[0].launch.cpus == [1, 2, 3]
@@ -77,7 +90,9 @@ def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
 
 def test_a_side_has_variables_and_adapters_of_its_own():
     launcher = taker()
-    side = runner_with(launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters"))
+    side = runner_with(
+        launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters")
+    )
     of_gate = replace(side, run=replace(side.run, purpose="gate"))
     (record,) = records_of(of_gate, replace(planned(), side="candidate"), PLAN.protocol)
     records_of(runner_with(launcher), planned(), PLAN.protocol)
@@ -116,7 +131,10 @@ def on_gpu(number=1, network="fcn5"):
 def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     launcher = taker(software={"version": "1"})
     runner = runner_with(
-        launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(TWO), variables={"CUDA_VISIBLE_DEVICES": "0,1"}
+        launcher,
+        machine=replace(MACHINE, gpus=gpus(TWO)),
+        nvml=nvml(TWO),
+        variables={"CUDA_VISIBLE_DEVICES": "0,1"},
     )
     (record,) = records_of(runner, on_gpu(), PLAN.protocol)
     (order,) = launcher.orders
@@ -127,7 +145,9 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     assert record.outcome.software == {"version": "1", "gpu": reported, "tunable": ["fused_update"]}
     assert record.telemetry["gpu"]["uuid"] == SECOND
     assert (
-        record.telemetry["samples"]["at"][0] <= record.telemetry["launched_at"] <= record.telemetry["samples"]["at"][-1]
+        record.telemetry["samples"]["at"][0]
+        <= record.telemetry["launched_at"]
+        <= record.telemetry["samples"]["at"][-1]
     )
     (on_cpu,) = records_of(runner, planned(), PLAN.protocol)
     assert launcher.orders[-1].launch.gpu is None
@@ -150,7 +170,9 @@ def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothi
 
 def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
     playing = nvml(TWO)
-    runner = runner_with(Pretender(ends_at=0), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing)
+    runner = runner_with(
+        Pretender(ends_at=0), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing
+    )
     with pytest.raises(KeyboardInterrupt):
         records_of(runner, on_gpu(), PLAN.protocol)
     assert playing.opened == 0

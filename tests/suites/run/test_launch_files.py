@@ -1,4 +1,5 @@
-"""Files of weights and mini-batches: what a launch would draw, whatever happened to the files before a run."""
+"""Files of weights and mini-batches: what a launch would draw, whatever happened to the files
+before a run."""
 
 import hashlib
 from pathlib import Path
@@ -44,8 +45,13 @@ def weights():
 
 @pytest.mark.parametrize("purpose", [TIMED, CHECKED])
 def test_mapped_weights_are_those_that_would_be_drawn(weights, purpose):
-    assert sorted(path.name for path in weights.iterdir()) == ["fc1.weight.f4", "timed fc1.weight.f4"]
-    mapped, drawn = (batches.initial_weights(NETWORK, purpose, place) for place in (str(weights), None))
+    assert sorted(path.name for path in weights.iterdir()) == [
+        "fc1.weight.f4",
+        "timed fc1.weight.f4",
+    ]
+    mapped, drawn = (
+        batches.initial_weights(NETWORK, purpose, place) for place in (str(weights), None)
+    )
     assert list(mapped) == list(drawn)
     for name, value in drawn.items():
         assert np.array_equal(mapped[name], value)
@@ -63,7 +69,9 @@ def test_what_an_adapter_does_to_a_weight_is_not_seen_by_the_next(weights):
 def test_files_of_mini_batches_have_those_that_would_be_drawn():
     place, described = check_feeds()
     assert sorted(path.name for path in place.iterdir()) == ["b2.feed", "timed b2.feed"]
-    checked, timed = (Path(path_of(str(place), SIZE, purpose)).read_bytes() for purpose in (CHECKED, TIMED))
+    checked, timed = (
+        Path(path_of(str(place), SIZE, purpose)).read_bytes() for purpose in (CHECKED, TIMED)
+    )
     for purpose, content in ((CHECKED, checked), (TIMED, timed)):
         assert content == b"".join(Feed(FEED.known["pictures"], SIZE, purpose).drawn())
     assert launch_files.megabytes() == 1
@@ -88,7 +96,9 @@ def lengthened(path):
 
 
 @pytest.mark.parametrize("damage", [cut, changed, lengthened, Path.unlink])
-@pytest.mark.parametrize(("check", "name"), [(check_weights, "timed fc1.weight.f4"), (check_feeds, "timed b2.feed")])
+@pytest.mark.parametrize(
+    ("check", "name"), [(check_weights, "timed fc1.weight.f4"), (check_feeds, "timed b2.feed")]
+)
 def test_a_damaged_file_is_written_anew_and_said(check, name, damage, tmp_path):
     check()
     (path,) = tmp_path.rglob(name)
@@ -107,10 +117,14 @@ def test_a_launch_draws_what_it_cannot_map(weights, damage):
     path = weights / "fc1.weight.f4"
     path.chmod(0o644)
     damage(path)
-    assert np.array_equal(batches.weight(NETWORK, LARGE, folder=str(weights)), batches.weight(NETWORK, LARGE))
+    assert np.array_equal(
+        batches.weight(NETWORK, LARGE, folder=str(weights)), batches.weight(NETWORK, LARGE)
+    )
 
 
-@pytest.mark.parametrize(("check", "words"), [(check_weights, "each launch draws them"), (check_feeds, "are left out")])
+@pytest.mark.parametrize(
+    ("check", "words"), [(check_weights, "each launch draws them"), (check_feeds, "are left out")]
+)
 def test_where_no_file_can_be_written_it_is_said_once(check, words, tmp_path):
     (tmp_path / "weights").touch()  # where a folder belongs
     said = []
@@ -126,4 +140,6 @@ def test_files_are_for_the_cells_that_take_mini_batches(tmp_path):
         assert (found(cell) is not None) is (cell.placement in FED)
     assert len([*tmp_path.rglob("*.feed")]) == 2
     alone = plan_of("feed", frameworks="null", **chosen)
-    assert not any(map(launch_files.prepare_feeds(alone, probe(), print), alone.cells))  # it computes nothing
+    assert not any(
+        map(launch_files.prepare_feeds(alone, probe(), print), alone.cells)
+    )  # it computes nothing

@@ -1,6 +1,8 @@
-"""One launch is one process: whatever the guest does, an outcome comes back and nothing of it is left running.
+"""One launch is one process: whatever the guest does, an outcome comes back and nothing of it is
+left running.
 
-Guests that flood, fork, kill, fill the disk and leave strange things behind are interpreters of their own.
+Guests that flood, fork, kill, fill the disk and leave strange things behind are interpreters of
+their own.
 """
 
 import os
@@ -55,7 +57,12 @@ def test_a_launch_answers(tmp_path):
     assert list(outcome.phases)[:5] == ["start", "import", "build", "first step", "warm-up"]
     assert begun == sorted(begun)
     assert begun[-1] - begun[0] <= launched.wall_seconds
-    assert outcome.phases["timed"] <= outcome.timed_between[0] <= outcome.timed_between[1] <= outcome.phases["check"]
+    assert (
+        outcome.phases["timed"]
+        <= outcome.timed_between[0]
+        <= outcome.timed_between[1]
+        <= outcome.phases["check"]
+    )
 
 
 class At50Watts(PackageCounters):
@@ -70,7 +77,9 @@ def test_the_energy_of_the_timed_steps_is_read_at_the_marks_around_them(tmp_path
     monkeypatch.setattr(launcher, "PackageCounters", partial(At50Watts, tree))
     outside = launch(tmp_path, {"step_seconds": 0.1}).outcome.outside
     assert outside.energy.reason == ""
-    assert outside.energy.joules == {"package-0": pytest.approx(50 * outside.timed_seconds, rel=0.1)}
+    assert outside.energy.joules == {
+        "package-0": pytest.approx(50 * outside.timed_seconds, rel=0.1)
+    }
     monkeypatch.setattr(launcher, "PackageCounters", partial(PackageCounters, tmp_path / "empty"))
     energy = launch(tmp_path, {"step_seconds": 0.1}).outcome.outside.energy
     assert energy.joules is None
@@ -94,9 +103,19 @@ def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
 @pytest.mark.parametrize(
     ("kills", "signal", "status", "reason"),
     [
-        ((7, 8), "KILL", Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory"),
+        (
+            (7, 8),
+            "KILL",
+            Status.OUT_OF_MEMORY,
+            "killed by the kernel: the machine or its cgroup ran out of memory",
+        ),
         ((7, 7), "KILL", Status.CRASHED, "ended by signal 9 (SIGKILL)"),
-        ((7, 8), "SEGV", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),  # another process was killed for memory
+        (
+            (7, 8),
+            "SEGV",
+            Status.CRASHED,
+            "ended by signal 11 (SIGSEGV)",
+        ),  # another process was killed for memory
     ],
 )
 def test_a_guest_that_the_kernel_killed_for_memory_is_told_from_others(
@@ -109,10 +128,14 @@ def test_a_guest_that_the_kernel_killed_for_memory_is_told_from_others(
 
 
 def test_no_answer_gives_the_last_words(tmp_path):
-    talkative = "for i in 1 2 3 4 5 6; do echo word $i >&2; echo >&2; done; printf '\\377' >&2; exit 9"
+    talkative = (
+        "for i in 1 2 3 4 5 6; do echo word $i >&2; echo >&2; done; printf '\\377' >&2; exit 9"
+    )
     outcome = launch_script(tmp_path, talkative)
     assert outcome.status is Status.CRASHED
-    assert outcome.reason.startswith("exit code 9, no answer; end of stderr: word 4 | word 5 | word 6")
+    assert outcome.reason.startswith(
+        "exit code 9, no answer; end of stderr: word 4 | word 5 | word 6"
+    )
 
 
 def test_an_interpreter_that_went_away_is_a_crash_and_not_the_end_of_the_run(tmp_path):
@@ -133,7 +156,14 @@ def test_a_full_disk_for_temporary_files_is_said_and_nothing_is_left(tmp_path, m
 
 
 def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
-    for name in ("OMP_NUM_THREADS", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "MKL_NUM_THREADS", "SECRET_TOKEN"):
+    for name in (
+        "OMP_NUM_THREADS",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "LD_PRELOAD",
+        "MKL_NUM_THREADS",
+        "SECRET_TOKEN",
+    ):
         monkeypatch.setenv(name, "" if name == "LD_PRELOAD" else "77")
     monkeypatch.setenv("LANG", "C.UTF-8")
     seen = tmp_path / "seen"
@@ -158,9 +188,11 @@ def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
     assert 1 <= len(ticks) <= 2 * wall + 2
 
 
-# A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.
+# A process whose parent ends at once, so that it is no longer of this one's tree; it prints its
+# number and waits.
 LEAVES = (
-    "import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\nprint(os.getpid(), flush=True)\nsys.stdin.read()\n"
+    "import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\nprint(os.getpid(), "
+    "flush=True)\nsys.stdin.read()\n"
 )
 
 
@@ -182,7 +214,8 @@ def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
         assert of_a_launch(number) is marked
 
 
-#: Starts a process that left the session, has no parent and no mark any more, and never ends by itself.
+#: Starts a process that left the session, has no parent and no mark any more, and never ends by
+#: itself.
 ESCAPES = """
 import os, signal, sys, time
 for number in range(int(sys.argv[1])):
@@ -209,7 +242,9 @@ def test_a_flood_of_words_fills_neither_disk_nor_reason(stream, tmp_path, monkey
     monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
     most = []
     flood = f"head -c 60000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
-    outcome = launch_script(tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9)))
+    outcome = launch_script(
+        tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9))
+    )
     assert outcome.status is Status.CRASHED
     assert outcome.reason.startswith("exit code 3, no answer")
     assert outcome.reason.endswith("the end")
@@ -222,7 +257,8 @@ def test_whatever_a_guest_forks_ends_with_it(tmp_path):
     noted, program = tmp_path / "pids", tmp_path / "escapes.py"
     program.write_text(ESCAPES)
     escaping = (
-        f"{sys.executable} {program} 20 {noted}\nwhile [ $(wc -l < {noted}) -lt 20 ]; do sleep 0.05; done\nexit 1"
+        f"{sys.executable} {program} 20 {noted}\nwhile [ $(wc -l < {noted}) -lt 20 ]; do sleep "
+        "0.05; done\nexit 1"
     )
     assert launch_script(tmp_path, escaping).status is Status.CRASHED
     escaped = [int(line) for line in noted.read_text().split()]
@@ -238,7 +274,9 @@ def test_a_guest_that_turns_on_its_parent_harms_its_own_launch_alone(signal, tmp
     outcome = launch_script(tmp_path, f"kill -{signal} $PPID\nsleep 0.3\nexit 4", timeout=3.0)
     assert outcome.status in (Status.CRASHED, Status.TIMED_OUT)
     assert is_well(tmp_path)
-    assert [child for child in psutil.Process().children() if child.status() == psutil.STATUS_STOPPED] == []
+    assert [
+        child for child in psutil.Process().children() if child.status() == psutil.STATUS_STOPPED
+    ] == []
 
 
 def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
@@ -270,7 +308,9 @@ def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, t
     )
     (tmp_path / "answer").write_text(answer)
     (tmp_path / "said").write_bytes(said)
-    outcome = launch_script(tmp_path, f'{SAYS} {tmp_path}/said\ncp {tmp_path}/answer "$3/outcome.json"')
+    outcome = launch_script(
+        tmp_path, f'{SAYS} {tmp_path}/said\ncp {tmp_path}/answer "$3/outcome.json"'
+    )
     assert outcome.status is Status.CRASHED
     assert complaint in outcome.reason
 

@@ -1,4 +1,5 @@
-"""A guest's answer is believed in nothing: whatever stands in it, it is read whole or refused in one line."""
+"""A guest's answer is believed in nothing: whatever stands in it, it is read whole or refused in
+one line."""
 
 import copy
 import json
@@ -63,12 +64,17 @@ class Unseen:
         return HostObservation(0.1, 0.1)
 
 
-@pytest.mark.parametrize(("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)])
+@pytest.mark.parametrize(
+    ("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)]
+)
 def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps(reported()))
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
     late = Status.TIMED_OUT, "ended after 5 s"
-    assert outcome_of(null_order(tmp_path).launch, tmp_path, Unseen(), -15, ended=late).status is status
+    assert (
+        outcome_of(null_order(tmp_path).launch, tmp_path, Unseen(), -15, ended=late).status
+        is status
+    )
 
 
 def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
@@ -117,7 +123,12 @@ def test_what_is_wrong_is_said(changes, complaint, tmp_path):
 )
 def test_single_calls_must_fit_into_their_samples(calls, complaint, tmp_path):
     order = null_order(tmp_path, task="inference", cpu_quota=0.5)
-    changes = {"samples_ns": [50, 50], "steps_per_sample": 2, "evidence_steps": 4, "calls_ns": calls}
+    changes = {
+        "samples_ns": [50, 50],
+        "steps_per_sample": 2,
+        "evidence_steps": 4,
+        "calls_ns": calls,
+    }
     (tmp_path / OUTCOME_FILE).write_text(json.dumps(reported(**changes)))
     if not complaint:
         assert read_answer(tmp_path, order.launch).calls_ns == calls
@@ -139,7 +150,10 @@ def test_single_calls_must_fit_into_their_samples(calls, complaint, tmp_path):
         (lambda path: path.write_text("[" * 100_000), "nested too deeply"),
         (lambda path: path.write_text('{"final_loss": NaN}'), "NaN"),
         (lambda path: path.write_text("[]"), "not a JSON object"),
-        (lambda path: path.write_text('{"phase": [1], "expected_seconds": 1e999}'), "schema version None"),
+        (
+            lambda path: path.write_text('{"phase": [1], "expected_seconds": 1e999}'),
+            "schema version None",
+        ),
     ],
 )
 def test_whatever_lies_where_a_file_is_expected_is_refused(name, leave, complaint, tmp_path):
@@ -152,22 +166,36 @@ def test_whatever_lies_where_a_file_is_expected_is_refused(name, leave, complain
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 def places(value, path=()):
     yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, each in inner:
         yield from places(each, (*path, key))
 
 
 @examples(200)
 @given(place=st.sampled_from(sorted(places(reported()), key=str)), value=JSON, remove=st.booleans())
-def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(place, value, remove, tmp_path_factory):
+def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(
+    place, value, remove, tmp_path_factory
+):
     content = copy.deepcopy(reported())
     where = content
     for key in place[:-1]:
@@ -185,7 +213,12 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(place, v
         complaint = str(error)
     assert (outcome is None) == bool(complaint)
     assert "\n" not in complaint
-    assert outcome is None or outcome.status in (Status.OK, Status.UNSUPPORTED, Status.CRASHED, Status.OUT_OF_MEMORY)
+    assert outcome is None or outcome.status in (
+        Status.OK,
+        Status.UNSUPPORTED,
+        Status.CRASHED,
+        Status.OUT_OF_MEMORY,
+    )
 
 
 @pytest.mark.parametrize(

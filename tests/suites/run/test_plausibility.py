@@ -35,7 +35,8 @@ CEILING = {
 
 
 def claim(step=1.0, **changes):
-    """Return a launch of fcn5 in which all that was seen fits the step's seconds; ``changes`` spoil it."""
+    """Return a launch of fcn5 in which all that was seen fits the step's seconds; ``changes`` spoil
+    it."""
     reported = changes.pop("reported", step)
     cell = null_cell(framework="torch", adapter="pytorch", **changes.pop("cell", {}))
     network = NETWORKS[changes.pop("network", "fcn5")]
@@ -81,12 +82,21 @@ def test_a_check_may_be_shorter_or_longer_where_others_work_ahead():
     assert "right after, in the parity check" in reason(claim(**longer, cell={"placement": "fed"}))
     assert reason(claim(**longer, cell={"placement": "loader", "loader_workers": 1})) == ""
     longer = {"steps_seconds": 6.0, "steps_cpu_seconds": 6.0}
-    assert "right after, in the parity check" in reason(claim(**longer, cell={"placement": "prefetched"}))
+    assert "right after, in the parity check" in reason(
+        claim(**longer, cell={"placement": "prefetched"})
+    )
 
 
-@given(slower=st.floats(1.0, 1.6), reported=st.floats(0.9, 1.0), step=st.floats(0.5, 30.0), cpu=st.floats(0.93, 1.07))
+@given(
+    slower=st.floats(1.0, 1.6),
+    reported=st.floats(0.9, 1.0),
+    step=st.floats(0.5, 30.0),
+    cpu=st.floats(0.93, 1.07),
+)
 def test_noise_is_not_taken_for_a_lie(slower, reported, step, cpu):
-    made = claim(step, reported=reported * step, steps_seconds=slower * step, reported_cpu=cpu * STEPS * step)
+    made = claim(
+        step, reported=reported * step, steps_seconds=slower * step, reported_cpu=cpu * STEPS * step
+    )
     assert reason(made) == ""
 
 
@@ -98,11 +108,15 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
     [
         # Others on the CPUs make the check long by the clock, and not in CPU time.
         (claim(steps_seconds=20.0), ""),
-        (claim(steps_seconds=20.0, steps_cpu_seconds=20.0), "right after, in the parity check, 20 s"),
+        (
+            claim(steps_seconds=20.0, steps_cpu_seconds=20.0),
+            "right after, in the parity check, 20 s",
+        ),
         (claim(steps_seconds=0.001, steps_cpu_seconds=0.0), "its work was done elsewhere"),
         # The timed steps met others for all of their time, and those of the check did not.
         (claim(steps_seconds=0.31, steps_cpu_seconds=0.31), ""),
-        # The timed steps were disturbed: their CPU time says that they did no more than those of the check.
+        # The timed steps were disturbed: their CPU time says that they did no more than those of
+        # the check.
         (claim(steps_seconds=0.3, steps_cpu_seconds=0.9), ""),
         # Samples on a busy machine may lie apart, a second at most.
         (claim(reported=0.83, timed_waiting_seconds=0.5), ""),
@@ -120,7 +134,10 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         (claim(timed_cpu_seconds=40.0), "it reports 20 s of CPU time, and the host saw 40 s"),
         (claim(reported_cpu=40.0), "it reports 40 s"),
         # Keras placed and read 118 million weights like this, under a quota on a slow host.
-        (claim(reset_cpu_seconds=3.4, reset_seconds=3.4, read_cpu_seconds=0.7, read_seconds=0.7), ""),
+        (
+            claim(reset_cpu_seconds=3.4, reset_seconds=3.4, read_cpu_seconds=0.7, read_seconds=0.7),
+            "",
+        ),
         # Work left undone shows where weights are copied.
         (claim(reset_cpu_seconds=19.0, reset_seconds=19.0), "timed steps were still running"),
         (claim(read_cpu_seconds=19.0, read_seconds=19.0), "timed steps were still running"),
@@ -129,9 +146,16 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         (claim(1e-4, cell=HALF), "GFLOP/s"),
         (claim(1e-4, cell=GPU), "no GPU reaches 200"),
         (claim(1e-4, cell={**GPU, "precision": "float16"}), ""),
-        # Its work takes next to no CPU time: there the clock alone tells of a check that takes longer.
+        # Its work takes next to no CPU time: there the clock alone tells of a check that takes
+        # longer.
         (
-            claim(cell=GPU, timed_cpu_seconds=0.1, reported_cpu=0.1, steps_seconds=5.0, steps_cpu_seconds=0.01),
+            claim(
+                cell=GPU,
+                timed_cpu_seconds=0.1,
+                reported_cpu=0.1,
+                steps_seconds=5.0,
+                steps_cpu_seconds=0.01,
+            ),
             "right after, in the parity check, 5 s",
         ),
     ],
@@ -149,7 +173,9 @@ def test_a_clock_that_lies_is_seen(reported):
 
 def test_warm_up_found_later_counts_as_time():
     cell, network, outcome, *more = claim()
-    shown = outcome._replace(samples_ns=[10**9] * 5, warmup_ns=[7] * 3 + [10**9] * 15, evidence_steps=STEPS)
+    shown = outcome._replace(
+        samples_ns=[10**9] * 5, warmup_ns=[7] * 3 + [10**9] * 15, evidence_steps=STEPS
+    )
     assert reason((cell, network, shown, *more)) == ""
 
 
@@ -182,7 +208,9 @@ def test_the_limits_are_the_measured_ceilings_and_never_more_than_instructions_a
 def test_weights_that_no_cache_holds_pass_through_memory():
     limits = replace(limits_of(MACHINE, {"measured": [CEILING]}), cache_bytes=32 * 1024**2)
     cell = {"batch_size": 1}
-    assert "GB/s, and the memory's measured bandwidth is 10.5 GB/s" in reason(claim(0.09, cell=cell, limits=limits))
+    assert "GB/s, and the memory's measured bandwidth is 10.5 GB/s" in reason(
+        claim(0.09, cell=cell, limits=limits)
+    )
     assert reason(claim(0.12, cell=cell, limits=limits)) == ""
     assert reason(claim(0.09, cell=cell, limits=replace(limits, cache_bytes=10**9))) == ""
 
@@ -217,9 +245,17 @@ def test_a_launch_gets_no_more_than_its_quota():
     assert under(1.0) == ""
     assert under(0.5, timed_cpu_seconds=10.5, reported_cpu=10.5, steps_cpu_seconds=0.5) == ""
     said = under(0.5)
-    assert "its processes used 20 s of CPU time in 20 s under a CPU quota of 0.5: some of them left" in said
+    assert (
+        "its processes used 20 s of CPU time in 20 s under a CPU quota of 0.5: some of them left"
+        in said
+    )
     # Two CPUs would do it, half of one does not.
-    fast = {"timed_cpu_seconds": 0.6, "reported_cpu": 0.6, "steps_cpu_seconds": 0.03, "steps_seconds": 0.06}
+    fast = {
+        "timed_cpu_seconds": 0.6,
+        "reported_cpu": 0.6,
+        "steps_cpu_seconds": 0.03,
+        "steps_seconds": 0.06,
+    }
     assert "GFLOP/s" not in under(2.0, 0.06, **fast)
     assert "2 threads under a CPU quota of 0.05 can do" in under(0.05, 0.06, **fast)
 

@@ -1,4 +1,5 @@
-"""Whoever measures, wherever and with whatever in the environment: no store, export or report tells of it."""
+"""Whoever measures, wherever and with whatever in the environment: no store, export or report tells
+of it."""
 
 import socket
 from collections.abc import Callable
@@ -54,10 +55,16 @@ def _somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("in {home}", "in ~"),
         ("{home}2/z/q", "<path>/q"),
         ("No such file: '/data/my own/a b/x.so'", "No such file: '<path>/x.so'"),
-        ("P=/data/a/b:/srv/c/d /usr/lib/x.so.1 /proc/self/maps", "P=<path>/b:<path>/d /usr/lib/x.so.1 /proc/self/maps"),
+        (
+            "P=/data/a/b:/srv/c/d /usr/lib/x.so.1 /proc/self/maps",
+            "P=<path>/b:<path>/d /usr/lib/x.so.1 /proc/self/maps",
+        ),
         (f"/opt/{USER}/bin/python (/mnt/w/{USER})", "/opt/<user>/bin/python (<path>/<user>)"),
         (f"{USER}@{HOST}:22 [{HOST}]:80", "<user>@<host>:22 [<host>]:80"),
-        (f"https://u:{SECRET}@h.org/a/b and https://h.org/a/b", "https://***@h.org/a/b and https://h.org/a/b"),
+        (
+            f"https://u:{SECRET}@h.org/a/b and https://h.org/a/b",
+            "https://***@h.org/a/b and https://h.org/a/b",
+        ),
         (nothing := "GFLOP/s, and/or, 1/2/3, ~/a/b, a/b/c.py, //, / 2.13.0+cpu", nothing),
     ],
 )
@@ -65,7 +72,13 @@ def test_what_is_left_of_a_text(said: str, kept: str) -> None:
     assert private(said.format(home=Path.home())) == kept
 
 
-@given(st.lists(st.sampled_from([USER, HOST, SECRET, "a b", "x.py", "usr", "tmp", "data"]), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.sampled_from([USER, HOST, SECRET, "a b", "x.py", "usr", "tmp", "data"]),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_no_folder_of_a_path_tells_the_user(parts: list[str]) -> None:
     path = "/" + "/".join(parts)
     shown = private(f"'{path}'")
@@ -110,17 +123,27 @@ def test_no_store_and_no_report_tells_who_measured(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PIP_INDEX_URL", f"https://u:{SECRET}@h.org/simple")
     write_adapter(private_folder / "mine", MORE, modes=MODES)
-    suite = suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
+    suite = (
+        suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
+    )
     Path("mine.toml").write_text(suite)
     adapter = ("--adapter", f"mine={private_folder / 'mine'}")
     reported = command("run", "mine.toml", *adapter, "--no-ceilings", "--no-quiet-gate")
     assert reported[0] == 0, reported
     assert "<path>/where" in reported[2]
     shown = [*reported[1:]]
-    for words in (("export",), ("report", "matrix", "--json"), ("report", "tables"), ("report", "runs", "--json")):
+    for words in (
+        ("export",),
+        ("report", "matrix", "--json"),
+        ("report", "tables"),
+        ("report", "runs", "--json"),
+    ):
         code, out, errors = command(*words)
         assert code == 0, errors
         shown += [out, errors]
-    for kept in (*(path.read_bytes().decode("latin-1") for path in Path().glob("dlbench.sqlite*")), *shown):
+    for kept in (
+        *(path.read_bytes().decode("latin-1") for path in Path().glob("dlbench.sqlite*")),
+        *shown,
+    ):
         for word in (USER, HOST, SECRET, str(tmp_path)):
             assert word not in kept

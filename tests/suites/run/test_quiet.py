@@ -1,4 +1,5 @@
-"""One measurement at a time, and only on a quiet machine: the lock, and the gate before each block."""
+"""One measurement at a time, and only on a quiet machine: the lock, and the gate before each
+block."""
 
 import contextlib
 import dataclasses
@@ -60,7 +61,8 @@ def hold(line: Connection, wait: bool) -> None:
 
 @contextlib.contextmanager
 def holder(wait: bool = False) -> Iterator[Holder]:
-    """Give a process that holds the machine, and the line to it; with ``wait`` it first says whom it waits for."""
+    """Give a process that holds the machine, and the line to it; with ``wait`` it first says whom
+    it waits for."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=hold, args=(theirs, wait))
     process.start()
@@ -116,16 +118,23 @@ def test_whoever_is_killed_holds_nothing(number: signal.Signals) -> None:
             pass
 
 
-def test_a_folder_that_cannot_be_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DLBENCH_LOCK_FOLDER")
     monkeypatch.setattr(quiet, "_SHARED", ())
     (tmp_path / f"dlbench-{os.getuid()}").write_text("in the way")
-    with pytest.raises(FrameworkEnvironmentError, match="TMPDIR") as error, measuring(refuse_report):
+    with (
+        pytest.raises(FrameworkEnvironmentError, match="TMPDIR") as error,
+        measuring(refuse_report),
+    ):
         pass
     assert "\n" not in str(error.value)
 
 
-def test_another_dlbench_at_work_is_found_by_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_dlbench_at_work_is_found_by_its_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     commands = {
         1: ["/sbin/init"],
         12: ["/usr/bin/python3", "-m", "dlbench.suites", "run", "quick"],
@@ -133,7 +142,9 @@ def test_another_dlbench_at_work_is_found_by_its_command_line(monkeypatch: pytes
         14: None,  # it has ended, or may not be seen
         os.getpid(): ["/usr/bin/python3", "/opt/bin/dlbench", "run"],
     }
-    there = [SimpleNamespace(pid=number, info={"cmdline": words}) for number, words in commands.items()]
+    there = [
+        SimpleNamespace(pid=number, info={"cmdline": words}) for number, words in commands.items()
+    ]
     monkeypatch.setattr("psutil.process_iter", lambda attributes: there)
     assert other_dlbench() == "dlbench (process 12)"
     del there[1]
@@ -170,10 +181,14 @@ def tried_by_another(place: Path, name: str = quiet._NAME) -> str:
                 folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
     # The system's Python: nobody may not read that of a user.
     command = ["/usr/bin/python3" if os.getuid() == 0 else sys.executable, "-c", TRY]
-    return subprocess.run([*command, place / name], capture_output=True, text=True, **as_whom).stdout.strip()
+    return subprocess.run(
+        [*command, place / name], capture_output=True, text=True, **as_whom
+    ).stdout.strip()
 
 
-@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the system has no Python that everybody may use")
+@pytest.mark.skipif(
+    not Path("/usr/bin/python3").exists(), reason="the system has no Python that everybody may use"
+)
 def test_another_user_sees_that_it_is_held_whatever_the_umask(place: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -191,22 +206,29 @@ def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
         assert tried_by_another(tmp_path, "elsewhere") == "free"
 
 
-def test_a_folder_that_is_named_and_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_named_and_is_none_is_refused(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(place / "none"))
     with pytest.raises(UsageError, match="is not a folder"), measuring(refuse_report):
         pass
 
 
 # The pressure is that of one's own last launch: no reason to wait.
-CALM = dataclasses.replace(READING, waiting_share=0.004, pressure_avg10=0.4, others_cpus=0.05, cpus=4.0)
+CALM = dataclasses.replace(
+    READING, waiting_share=0.004, pressure_avg10=0.4, others_cpus=0.05, cpus=4.0
+)
 
 
 def reading(**changes: object) -> Reading:
     return dataclasses.replace(CALM, **changes)  # type: ignore[arg-type]
 
 
-def noisy(random_numbers: random.Random, deviation: float, count: int, level: float = 1.0) -> list[Reading]:
-    """Readings of a machine left alone whose sentinel repeats itself to within `deviation` (a share)."""
+def noisy(
+    random_numbers: random.Random, deviation: float, count: int, level: float = 1.0
+) -> list[Reading]:
+    """Readings of a machine left alone whose sentinel repeats itself to within `deviation` (a
+    share)."""
     return [
         reading(
             gemm_flops_per_second=100e9 * level * random_numbers.gauss(1, deviation),
@@ -221,7 +243,10 @@ def noisy(random_numbers: random.Random, deviation: float, count: int, level: fl
     [
         ({"pressure_share": 0.05}, "programs waited for a CPU 5% of the time (limit 5%)"),
         ({"waiting_share": 0.3}, "the sentinel itself waited for a CPU 30% of the time (limit 5%)"),
-        ({"steal_share": 0.12}, "the host of this virtual machine withheld the CPU 12% of the time (limit 5%)"),
+        (
+            {"steal_share": 0.12},
+            "the host of this virtual machine withheld the CPU 12% of the time (limit 5%)",
+        ),
         ({"others_cpus": 1.0}, "other programs used 1.0 of 4 CPUs"),
         ({"others_cpus": 0.2, "cpus": 1.5}, "other programs used 0.2 of 1.5 CPUs"),
     ],
@@ -256,7 +281,8 @@ def test_the_sentinels_own_noise_is_not_held_against_a_quiet_gate(deviation: flo
         history = noisy(numbers, deviation, quiet.RECORD_LENGTH)
         tried += 10
         refused += sum(bool(judge_reading(each, history)) for each in noisy(numbers, deviation, 10))
-    # Two rates, three standard deviations each: 0.3 % with a spread known exactly. Estimated from 40 it is more.
+    # Two rates, three standard deviations each: 0.3 % with a spread known exactly. Estimated from
+    # 40 it is more.
     assert refused / tried < 0.03
 
 
@@ -264,23 +290,30 @@ def test_the_sentinels_own_noise_is_not_held_against_a_quiet_gate(deviation: flo
     ("deviation", "unseen", "level"),
     [(0.002, 0, 0.9), (0.005, 0, 0.9), (0.01, 0, 0.9), (0.005, quiet.RECORD_LENGTH // 3, 0.8)],
 )
-def test_a_neighbour_that_takes_a_tenth_is_seen(deviation: float, unseen: int, level: float) -> None:
+def test_a_neighbour_that_takes_a_tenth_is_seen(
+    deviation: float, unseen: int, level: float
+) -> None:
     """Or a fifth, where neighbours that were not seen slowed a third of the record down as much."""
     numbers = random.Random(8)
     seen = 0
     for _ in range(300):
-        history = noisy(numbers, deviation, quiet.RECORD_LENGTH - unseen) + noisy(numbers, deviation, unseen, level)
+        history = noisy(numbers, deviation, quiet.RECORD_LENGTH - unseen) + noisy(
+            numbers, deviation, unseen, level
+        )
         numbers.shuffle(history)
         seen += bool(judge_reading(noisy(numbers, deviation, 1, level)[0], history))
     assert seen > 285
 
 
-QUIET = replace(READING, bandwidth_bytes_per_second=1e10, pressure_share=0.0, others_cpus=0.0, cpus=2.0)
+QUIET = replace(
+    READING, bandwidth_bytes_per_second=1e10, pressure_share=0.0, others_cpus=0.0, cpus=2.0
+)
 BUSY = replace(QUIET, pressure_share=0.12)
 
 
 class Machine:
-    """What the sentinel reads, moment by moment, and a clock that goes on by sleeping and reading."""
+    """What the sentinel reads, moment by moment, and a clock that goes on by sleeping and
+    reading."""
 
     def __init__(self, readings, last=QUIET):
         self.readings, self.last, self.time, self.taken = list(readings), last, 0.0, 0
@@ -305,7 +338,9 @@ def store():
 
 
 def gate_of(store, machine, said):
-    return QuietGate(store, "r1", said.append, take=machine.take, sleep=machine.sleep, clock=lambda: machine.time)
+    return QuietGate(
+        store, "r1", said.append, take=machine.take, sleep=machine.sleep, clock=lambda: machine.time
+    )
 
 
 def moments(store):
@@ -320,7 +355,9 @@ def test_a_quiet_gate_costs_one_reading_a_block_and_nothing_is_said(store):
         gate.after(block)
     assert said == []
     assert machine.taken == 4  # what is taken after a block, a moment ago, stands before the next
-    assert moments(store) == [(block, moment, True) for block in range(3) for moment in ("before", "after")]
+    assert moments(store) == [
+        (block, moment, True) for block in range(3) for moment in ("before", "after")
+    ]
 
 
 def test_a_machine_that_becomes_quiet_is_waited_for(store):
@@ -371,7 +408,9 @@ def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):
 def test_readings_of_this_machine_are_remembered_the_newest_last(store):
     readings = [replace(QUIET, gemm_flops_per_second=float(number)) for number in range(1, 60)]
     for number, reading in enumerate(readings):
-        store.add_sentinel("r1", number, "before", {**reading.to_dict(), "quiet": True, "reasons": []})
+        store.add_sentinel(
+            "r1", number, "before", {**reading.to_dict(), "quiet": True, "reasons": []}
+        )
     store.begin_run(make.run(id="r2", plan=(), machine="there"))
     store.add_sentinel("r2", 0, "before", QUIET.to_dict())
     store.begin_run(make.run(id="r3", plan=(), machine="here"))

@@ -1,6 +1,8 @@
-"""Real CPU quotas: around dlbench, seen by the probe, the guest and the flags; and those that it sets for a launch.
+"""Real CPU quotas: around dlbench, seen by the probe, the guest and the flags; and those that it
+sets for a launch.
 
-A control group with a quota is made where this process may (root, version 1 or 2); else the test is skipped.
+A control group with a quota is made where this process may (root, version 1 or 2); else the test is
+skipped.
 """
 
 import json
@@ -41,7 +43,10 @@ PROCESSES = "cgroup.procs"
 QUOTA = 0.2
 
 #: Puts itself into the group whose file of processes it is given, and becomes the command.
-ENTER = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); os.execvp(sys.argv[2], sys.argv[2:])"
+ENTER = (
+    "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); os.execvp(sys.argv[2], "
+    "sys.argv[2:])"
+)
 
 
 @pytest.fixture
@@ -60,7 +65,8 @@ def within(places: tuple[Path, ...]) -> Iterator[list[str]]:
         pytest.skip("a tighter quota than that of the tests is in force here")
     with quota.limited(QUOTA) as group:
         assert group is not None
-        # As a container's or a service's: the quota is that of a group around the one the process is in.
+        # As a container's or a service's: the quota is that of a group around the one the process
+        # is in.
         inner = group.folders[0] / "inner"
         inner.mkdir()
         yield [sys.executable, "-c", ENTER, str(inner / PROCESSES)]
@@ -100,13 +106,17 @@ def own_groups(places: tuple[Path, ...], process: int) -> list[Path]:
     return [each for place in places for each in place.glob(f"dlbench-{process}-*")]
 
 
-def test_a_launch_has_its_quota_and_its_group_goes_with_it(tmp_path: Path, places: tuple[Path, ...]) -> None:
+def test_a_launch_has_its_quota_and_its_group_goes_with_it(
+    tmp_path: Path, places: tuple[Path, ...]
+) -> None:
     seen: list[str] = []
 
     def look(directory: Path) -> None:
         seen.extend((each / PROCESSES).read_text() for each in own_groups(places, os.getpid()))
 
-    outcome = launch_process(null_order(tmp_path, {"step_seconds": 0.3}, cpu_quota=0.5), look).outcome
+    outcome = launch_process(
+        null_order(tmp_path, {"step_seconds": 0.3}, cpu_quota=0.5), look
+    ).outcome
     assert outcome.status is Status.OK
     assert any(seen)
     assert outcome.outside is not None
@@ -115,13 +125,18 @@ def test_a_launch_has_its_quota_and_its_group_goes_with_it(tmp_path: Path, place
     assert own_groups(places, os.getpid()) == []
 
 
-def test_single_calls_of_inference_show_the_pauses_of_a_quota(tmp_path: Path, places: tuple[Path, ...]) -> None:
+def test_single_calls_of_inference_show_the_pauses_of_a_quota(
+    tmp_path: Path, places: tuple[Path, ...]
+) -> None:
     order = null_order(tmp_path, {"step_seconds": 0.02}, cpu_quota=0.5, task="inference")
     protocol = order.launch.protocol._replace(sample_seconds=0.5, seconds=1.0)
-    outcome = launch_process(replace(order, launch=order.launch._replace(protocol=protocol))).outcome
+    outcome = launch_process(
+        replace(order, launch=order.launch._replace(protocol=protocol))
+    ).outcome
     assert outcome.steps_per_sample > 1
     assert len(outcome.calls_ns) == len(outcome.samples_ns) * outcome.steps_per_sample
-    # A call that is cut off waits for up to half of the kernel's period of 0.1 s, while most are not cut.
+    # A call that is cut off waits for up to half of the kernel's period of 0.1 s, while most are
+    # not cut.
     assert max(outcome.calls_ns) > 1.5 * min(outcome.calls_ns)
 
 
@@ -132,19 +147,29 @@ def test_a_group_is_gone_whatever_ends_the_launch(tmp_path: Path, places: tuple[
     with pytest.raises(KeyboardInterrupt):
         launch_process(null_order(tmp_path, {"fault": "hang"}, cpu_quota=0.5), interrupt)
     assert own_groups(places, os.getpid()) == []
-    outcome = launch_process(null_order(tmp_path, {"fault": "hang"}, timeout=1.0, cpu_quota=0.05)).outcome
+    outcome = launch_process(
+        null_order(tmp_path, {"fault": "hang"}, timeout=1.0, cpu_quota=0.05)
+    ).outcome
     assert outcome.status is Status.TIMED_OUT
     assert own_groups(places, os.getpid()) == []
 
 
 @pytest.mark.slow
-def test_the_next_run_removes_the_groups_of_one_that_was_killed(tmp_path: Path, places: tuple[Path, ...]) -> None:
-    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.05, cpu_quota=[0.5], protocol={"steps": 1000}))
-    with running_command(tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate") as process:
+def test_the_next_run_removes_the_groups_of_one_that_was_killed(
+    tmp_path: Path, places: tuple[Path, ...]
+) -> None:
+    (tmp_path / "mine.toml").write_text(
+        suite_of_null(step_seconds=0.05, cpu_quota=[0.5], protocol={"steps": 1000})
+    )
+    with running_command(
+        tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate"
+    ) as process:
         left = wait_until(lambda: own_groups(places, process.pid), "a group")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    done = run_command(tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate", "--steps", "2")
+    done = run_command(
+        tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate", "--steps", "2"
+    )
     assert done.returncode == 0, done.stderr
     assert [each for each in left if each.exists()] == []
 
@@ -211,15 +236,24 @@ def test_a_framework_that_ignores_the_quota_is_distinguished_from_one_that_heeds
         for word in ("--adapter", f"{name}={write_adapter(tmp_path / name, count + BUSY, name)}")
     ]
     (tmp_path / "contained.toml").write_text(OF_TWO)
-    done = run_command(tmp_path, "run", "contained.toml", "--no-ceilings", "--no-quiet-gate", *adapters)
+    done = run_command(
+        tmp_path, "run", "contained.toml", "--no-ceilings", "--no-quiet-gate", *adapters
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    records = [each for each in records_in(tmp_path) if each.cell.cpu_quota and not each.cell.threads]
+    records = [
+        each for each in records_in(tmp_path) if each.cell.cpu_quota and not each.cell.threads
+    ]
     used = {each.cell.framework: each.outcome.outside.quota for each in records}  # type: ignore[union-attr]
     # So low that both come up against it, on a machine that other programs use too.
     assert all(each is not None and each.throttled_seconds > 0 for each in used.values())
-    assert all(each is not None and each.throttled_periods > 0.5 * each.periods for each in used.values())
+    assert all(
+        each is not None and each.throttled_periods > 0.5 * each.periods for each in used.values()
+    )
     rows = json.loads(run_command(tmp_path, "report", "containers", "--json").stdout)["rows"]
-    assert {row["framework"]: row["sees_quota"] for row in rows} == {"heeds": True, "ignores": False}
+    assert {row["framework"]: row["sees_quota"] for row in rows} == {
+        "heeds": True,
+        "ignores": False,
+    }
     taken = {row["framework"]: row["threads_taken"] for row in rows}
     assert taken["heeds"] == 1 < taken["ignores"]
 
@@ -227,7 +261,11 @@ def test_a_framework_that_ignores_the_quota_is_distinguished_from_one_that_heeds
 def test_without_permission_a_cell_is_skipped_with_reason_and_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quota, "groups_of_launches", lambda: "no control group can be made here; run dlbench as root")
+    monkeypatch.setattr(
+        quota,
+        "groups_of_launches",
+        lambda: "no control group can be made here; run dlbench as root",
+    )
     launched = launch_process(null_order(tmp_path, cpu_quota=0.5))
     assert (launched.outcome.status, launched.wall_seconds) == (Status.SKIPPED, 0.0)
     assert "run dlbench as root" in launched.outcome.reason
@@ -239,7 +277,10 @@ def test_a_tighter_quota_around_dlbench_is_said(places: tuple[Path, ...]) -> Non
     machine = probe()
     machine = replace(machine, cpu=replace(machine.cpu, quota_cpus=0.5))
     (line,) = quota.notes([null_cell(cpu_quota=each) for each in (0.25, 0.5, 1.0)], machine)
-    assert line == "dlbench runs under a CPU quota of 0.5, which also limits 1 cell with a larger quota."
+    assert (
+        line
+        == "dlbench runs under a CPU quota of 0.5, which also limits 1 cell with a larger quota."
+    )
 
 
 def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
@@ -266,6 +307,8 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
     assert (around / "cpu.max").read_text() == "1000 100000"  # the least that the kernel takes
     group.lift()
     assert (around / "cpu.max").read_text() == "max 100000"
-    stat = "usage_usec 2500000\nuser_usec 1\nnr_periods 40\nnr_throttled 30\nthrottled_usec 1500000\n"
+    stat = (
+        "usage_usec 2500000\nuser_usec 1\nnr_periods 40\nnr_throttled 30\nthrottled_usec 1500000\n"
+    )
     (around / "cpu.stat").write_text(stat)
     assert group.use() == QuotaUse(40, 30, pytest.approx(1.5), pytest.approx(2.5))

@@ -42,7 +42,9 @@ def fit(network, size, on_cpu):
     return fitting(ReferenceKey(NETWORKS[network], size), on_cpu, said.append), said
 
 
-@pytest.mark.parametrize(("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)])
+@pytest.mark.parametrize(
+    ("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)]
+)
 def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_computed(
     computed, size, workers, computed_size
 ):
@@ -57,7 +59,9 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
 
 @pytest.mark.parametrize("network", SHIPPED)
 @pytest.mark.parametrize("size", [48, 96, 512, 1024, 768, 4096])
-def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_repeated(computed, network, size):
+def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_repeated(
+    computed, network, size
+):
     divisors = [each for each in SHIPPED[network] if size % each == 0 and each < size]
     found, said = fit(network, size, on_cpu=False)
     assert computed == []
@@ -70,12 +74,17 @@ def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
     assert computed == [("lstm32", 24)]
     assert on_cpu.repeated_batch is None
     assert fit("lstm32", 24, on_cpu=False) == (on_cpu, [])
-    assert fit("lstm32", 48, on_cpu=False)[0] == Reference(on_cpu.path, 24)  # one's own is at hand as well
+    assert fit("lstm32", 48, on_cpu=False)[0] == Reference(
+        on_cpu.path, 24
+    )  # one's own is at hand as well
     assert computed == [("lstm32", 24)]
 
 
 def test_other_mini_batches_in_each_step_have_a_reference_of_their_own(computed):
-    found = [fitting(ReferenceKey(NETWORKS["lstm32"], 24, fed=fed), True, print) for fed in (False, True, True)]
+    found = [
+        fitting(ReferenceKey(NETWORKS["lstm32"], 24, fed=fed), True, print)
+        for fed in (False, True, True)
+    ]
     assert found[0].path != found[1].path == found[2].path
     assert computed == [("lstm32", 24), ("lstm32", 24)]
 
@@ -90,21 +99,35 @@ def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unc
 
 
 def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(computed):
-    chosen = {"networks": "lstm32", "frameworks": "torch,null", "devices": "cuda:0,cpu", "batch_sizes": "24,48"}
+    chosen = {
+        "networks": "lstm32",
+        "frameworks": "torch,null",
+        "devices": "cuda:0,cpu",
+        "batch_sizes": "24,48",
+    }
     plan = plan_of("quick", Capacity(1, 1, gpus(TWO)), **chosen)
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     assert computed == [("lstm32", 24), ("lstm32", 48)]
     for cell in plan.cells:
         found = reference(cell)
         assert found is not None
-        assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
+        assert (
+            found.path.name.startswith(f"lstm32-b{cell.batch_size}-"),
+            found.repeated_batch,
+        ) == (True, None)
     computes_nothing = plan_of(frameworks="null", networks="fcn5")
     reference = preparation.prepare_references(computes_nothing, probe(), print)
     assert reference(computes_nothing.cells[0]) is None
 
 
 def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_none(computed):
-    words = {"networks": "lstm32", "frameworks": "torch", "threads": "1", "batch_sizes": "4", "world_sizes": "1,2"}
+    words = {
+        "networks": "lstm32",
+        "frameworks": "torch",
+        "threads": "1",
+        "batch_sizes": "4",
+        "world_sizes": "1,2",
+    }
     plan = plan_of(**words, sync="step,local:3,local:4,async")
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
@@ -134,8 +157,12 @@ def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(c
     assert found.repeated_batch == 8
 
 
-@pytest.mark.parametrize(("chains", "computed_chains"), [(1, 1), (8, 8), (64, 8), (1024, 8), (67, 67)])
-def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(computed, chains, computed_chains):
+@pytest.mark.parametrize(
+    ("chains", "computed_chains"), [(1, 1), (8, 8), (64, 8), (1024, 8), (67, 67)]
+)
+def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(
+    computed, chains, computed_chains
+):
     numbers = {"units": 400, "order": "sequential"}
     machine = of_family("machine", family_of({"family": "boltzmann", "numbers": numbers}))
     one, found = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))

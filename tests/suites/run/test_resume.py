@@ -1,4 +1,5 @@
-"""Beginning and resuming: a resumed run is the run that was begun, whatever was typed the second time."""
+"""Beginning and resuming: a resumed run is the run that was begun, whatever was typed the second
+time."""
 
 import sys
 from dataclasses import replace
@@ -29,7 +30,13 @@ def store():
 CHOICES = [
     {},
     {"frameworks": "null,torch:compile", "launches": "3", "steps": 2},
-    {"frameworks": "null", "launches": "4-9", "interval": "3%", "threads": "1,2", "affinity": "bound,oversubscribed"},
+    {
+        "frameworks": "null",
+        "launches": "4-9",
+        "interval": "3%",
+        "threads": "1,2",
+        "affinity": "bound,oversubscribed",
+    },
 ]
 
 
@@ -37,7 +44,9 @@ CHOICES = [
 def test_the_same_command_goes_on_with_its_run(store, chosen):
     begun = plan_of(seed=11, **chosen)
     run = preparation.begin(begun, store, HERE)
-    resumed, found = resume.resume(plan_of(seed=99, **chosen), store, HERE, SuiteOverrides(**chosen))
+    resumed, found = resume.resume(
+        plan_of(seed=99, **chosen), store, HERE, SuiteOverrides(**chosen)
+    )
     assert found == run
     assert resumed == begun
     assert list(resumed.order()) == list(begun.order())
@@ -62,7 +71,9 @@ def test_another_command_is_refused_with_what_differs(store, now, words):
 
 
 @pytest.mark.parametrize("finished", [False, True])
-@pytest.mark.parametrize("more", [{"launches": "3"}, {"launches": "2-9", "interval": "fastest"}, {"interval": "5%"}])
+@pytest.mark.parametrize(
+    "more", [{"launches": "3"}, {"launches": "2-9", "interval": "fastest"}, {"interval": "5%"}]
+)
 def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished, more):
     run = preparation.begin(plan_of(seed=11), store, HERE)
     if finished:
@@ -70,7 +81,11 @@ def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished,
     plan, found = resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))
     wanted = plan_of(seed=11, **more)
     assert (found.id, found.finished) == (run.id, None)
-    assert (found.launches, found.most, found.precision) == (wanted.launches, wanted.most, wanted.interval)
+    assert (found.launches, found.most, found.precision) == (
+        wanted.launches,
+        wanted.most,
+        wanted.interval,
+    )
     assert plan == wanted
     store.extend_run(found)
     assert store.runs() == [found]
@@ -108,7 +123,9 @@ def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     assert [row.build for row in resumed.rows] == [moved]
 
 
-def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(store, tmp_path, monkeypatch):
+def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(
+    store, tmp_path, monkeypatch
+):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     run = preparation.begin(plan_of(), store, HERE)
     with (
@@ -130,11 +147,15 @@ def test_a_run_is_not_resumed_with_another_build_or_other_settings_than_it_was_b
     def check(environment, names):
         record = make.record(run=run.id, environment=environment, **plan.cells[0]._asdict())
         software = {**record.outcome.software, TUNABLE: names}
-        resume.check_same_builds(plan, [replace(record, outcome=record.outcome._replace(software=software))])
+        resume.check_same_builds(
+            plan, [replace(record, outcome=record.outcome._replace(software=software))]
+        )
 
     check(here, now)
     check("", ["gone"])  # it never ran
-    with pytest.raises(UsageError, match=r"measured null with CPython 3\.11\.7, environment another"):
+    with pytest.raises(
+        UsageError, match=r"measured null with CPython 3\.11\.7, environment another"
+    ):
         check("another", now)
     with pytest.raises(UsageError, match="measured null with the settings gone"):
         check(here, ["gone"])

@@ -1,4 +1,5 @@
-"""The runner over a launcher that only pretends: order, budget, kills, resuming, and disturbed launches."""
+"""The runner over a launcher that only pretends: order, budget, kills, resuming, and disturbed
+launches."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,7 +9,18 @@ import factory_of_records as make
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pretended_runs import ORDER, PLAN, Pretender, begin, carry_out, launched, ok, open_store, runner_of, sources
+from pretended_runs import (
+    ORDER,
+    PLAN,
+    Pretender,
+    begin,
+    carry_out,
+    launched,
+    ok,
+    open_store,
+    runner_of,
+    sources,
+)
 from properties import examples
 
 from dlbench.adapters.protocol import TUNED, Contention, Status, ThreadEvidence
@@ -23,10 +35,17 @@ pytestmark = pytest.mark.usefixtures("home_of_module")
 
 def test_a_launch_is_told_settings_variables_time_and_reference():
     def reference(cell):
-        return Reference(Path(f"/references/{cell.network}"), 16) if cell.framework == "torch" else None
+        return (
+            Reference(Path(f"/references/{cell.network}"), 16)
+            if cell.framework == "torch"
+            else None
+        )
 
     store, launcher, _ = carry_out(reference=reference)
-    by_mode = {(o.launch.cell.mode, o.launch.cell.threads, o.launch.cell.network): o for o in launcher.orders}
+    by_mode = {
+        (o.launch.cell.mode, o.launch.cell.threads, o.launch.cell.network): o
+        for o in launcher.orders
+    }
     null, compiled = by_mode["null", 4, "fcn5"], by_mode["compile", 2, "lstm32"]
     assert null.launch.settings == {"step_seconds": 0.5}
     assert null.reference is None
@@ -36,11 +55,18 @@ def test_a_launch_is_told_settings_variables_time_and_reference():
     assert compiled.launch.settings["dense"] == "mkl"  # the mode's own
     assert (compiled.reference, compiled.launch.repeated_batch) == (Path("/references/lstm32"), 16)
     assert (null.launch.repeated_batch, null.launch.gpu) == (None, None)
-    assert null.variables["CUDA_VISIBLE_DEVICES"] == compiled.variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert (
+        null.variables["CUDA_VISIBLE_DEVICES"] == compiled.variables["CUDA_VISIBLE_DEVICES"] == ""
+    )
     assert compiled.variables["OMP_NUM_THREADS"] == "2"
     assert Path(compiled.launch.cache_directory).is_dir()
     for record in store.records():
-        assert (record.run, record.suite, record.machine, record.version) == ("r1", "pretended", "machine-1", "9.9")
+        assert (record.run, record.suite, record.machine, record.version) == (
+            "r1",
+            "pretended",
+            "machine-1",
+            "9.9",
+        )
         assert record.environment == f"env-{record.cell.framework}"
         assert record.interpreter == f"CPython of {record.cell.framework}"
         assert (record.protocol, record.wall_seconds, record.outcome) == (PLAN.protocol, 1.0, ok())
@@ -49,7 +75,9 @@ def test_a_launch_is_told_settings_variables_time_and_reference():
 def test_a_framework_without_interpreter_is_skipped_with_the_reason_and_the_others_run():
     store, launcher, _ = carry_out(sources=sources(torch="no Python for it here"))
     torch = [record for record in store.records() if record.cell.framework == "torch"]
-    assert {(r.outcome.status, r.outcome.reason) for r in torch} == {(Status.SKIPPED, "no Python for it here")}
+    assert {(r.outcome.status, r.outcome.reason) for r in torch} == {
+        (Status.SKIPPED, "no Python for it here")
+    }
     assert len(torch) == len([cell for cell in PLAN.cells if cell.framework == "torch"])
     assert {cell.framework for cell in launcher.cells} == {"null"}
 
@@ -59,7 +87,11 @@ def test_a_record_carries_its_rows_default_thread_count():
     store, _, _ = carry_out(default_threads={(row.build.name, row.mode, TUNED): 7})
     for record in store.records():
         reported = record.outcome.software.get("default_threads")
-        is_row = (record.cell.framework, record.cell.mode, record.cell.tuning) == (row.build.name, row.mode, TUNED)
+        is_row = (record.cell.framework, record.cell.mode, record.cell.tuning) == (
+            row.build.name,
+            row.mode,
+            TUNED,
+        )
         assert reported == (7 if is_row else None)
 
 
@@ -120,7 +152,9 @@ def contended():
     """An outcome whose timed region lost a fifth of the CPUs' time to the hypervisor."""
     cpus = MACHINE.cpu.effective_cpus
     threads = ThreadEvidence(1, 1, 1, 1.0, 1.0, [1.0])
-    return ok()._replace(threads=threads, contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.2 * cpus, 0.0, 0))
+    return ok()._replace(
+        threads=threads, contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.2 * cpus, 0.0, 0)
+    )
 
 
 def carry_out_disturbed(answer, gate, plan=PLAN):
@@ -136,9 +170,15 @@ def test_a_disturbed_launch_is_attempted_thrice_within_limits_and_every_attempt_
     attempts = Counter(record.attempt for record in records)
     assert attempts[0] == len(ORDER)
     assert 0 < attempts[1] + attempts[2] <= 4 + 2 + 0.25 * len(records)
-    assert {record.attempt for record in records if record.cell.framework == "null"} == {0}  # it computes nothing
+    assert {record.attempt for record in records if record.cell.framework == "null"} == {
+        0
+    }  # it computes nothing
     first = next(record for record in records if record.attempt == 2)
-    assert [r.attempt for r in records if (r.cell, r.launch) == (first.cell, first.launch)] == [0, 1, 2]
+    assert [r.attempt for r in records if (r.cell, r.launch) == (first.cell, first.launch)] == [
+        0,
+        1,
+        2,
+    ]
     assert {record.quota_cpus for record in records} == {MACHINE.cpu.quota_cpus}
 
 

@@ -1,4 +1,5 @@
-"""Each schedule over a launcher that only pretends: which launches come, in which order, and when it ends."""
+"""Each schedule over a launcher that only pretends: which launches come, in which order, and when
+it ends."""
 
 import itertools
 import math
@@ -17,7 +18,17 @@ import pytest
 from fake_nvml import TWO, gpus
 from hypothesis import given
 from hypothesis import strategies as st
-from pretended_runs import PLAN, TEXT, Pretender, begin, carry_out, launched, ok, open_store, runner_of
+from pretended_runs import (
+    PLAN,
+    TEXT,
+    Pretender,
+    begin,
+    carry_out,
+    launched,
+    ok,
+    open_store,
+    runner_of,
+)
 from processes import plan_of
 from properties import examples
 from scipy import stats
@@ -68,7 +79,9 @@ OF_ONE_NETWORK = tuple(cell for cell in PLAN.cells if cell.network == "fcn5")
 
 def noisy(deviation, seed=1):
     rng = random.Random(seed)
-    return lambda cell: ok(0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation)))
+    return lambda cell: ok(
+        0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation))
+    )
 
 
 def launches_by_cell(store):
@@ -88,7 +101,9 @@ def test_only_a_cell_whose_status_may_change_is_launched_again(status):
     store, launcher, result = carry_out(lambda cell: outcome if cell.framework == "null" else ok())
     counted = Counter(cell for cell in launcher.cells if cell.framework == "null")
     assert set(counted.values()) <= ({2} if repeated else {1})
-    statuses = {record.outcome.status for record in store.records() if record.cell.framework == "null"}
+    statuses = {
+        record.outcome.status for record in store.records() if record.cell.framework == "null"
+    }
     # The group of a cell that timed out at one thread is not tried at more.
     assert statuses == ({status, Status.SKIPPED} if status is Status.TIMED_OUT else {status})
     assert {record.cell for record in store.records()} == set(PLAN.cells)
@@ -144,18 +159,24 @@ def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
         fitting = [size for size in SIZES if size <= limits.get(group, max(SIZES))]
         first, *larger = [*(size for size in SIZES if size not in fitting), None]
         assert {found[size].status for size in fitting} <= {Status.OK}
-        if first is not None and not group.on_cpu:  # on the CPU a larger one may have come before it
+        if (
+            first is not None and not group.on_cpu
+        ):  # on the CPU a larger one may have come before it
             assert found[first].status is Status.OUT_OF_MEMORY
             skipped = [found[size] for size in larger if size is not None]
             assert {outcome.status for outcome in skipped} <= {Status.SKIPPED}
-            assert {outcome.reason for outcome in skipped} <= {f"mini-batch {first} ran out of memory already"}
+            assert {outcome.reason for outcome in skipped} <= {
+                f"mini-batch {first} ran out of memory already"
+            }
 
 
 # Until an interval is narrow enough.
 
 
 def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
-    store, _, result = carry_out(noisy(lambda cell: 0.2 if cell.threads == 4 else 0.005), plan=PRECISE)
+    store, _, result = carry_out(
+        noisy(lambda cell: 0.2 if cell.threads == 4 else 0.005), plan=PRECISE
+    )
     made = launches_by_cell(store)
     assert set(made) == set(PRECISE.cells)
     assert {count for cell, count in made.items() if cell.threads == 4} == {20}
@@ -165,7 +186,10 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
 
 
 @examples(2)
-@given(st.integers(0, 60), st.sampled_from([narrow_to(each, OF_ONE_NETWORK) for each in (PRECISE, CONTEST)]))
+@given(
+    st.integers(0, 60),
+    st.sampled_from([narrow_to(each, OF_ONE_NETWORK) for each in (PRECISE, CONTEST)]),
+)
 def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end, plan):
     def answer():
         # Each launch's deviation depends on cell and launch alone, whatever came before.
@@ -193,7 +217,11 @@ def test_a_cell_that_crashes_or_fails_parity_gets_no_launch_beyond_the_fewest():
         return {1: Outcome(Status.CRASHED, "so it was"), 2: wrong, 4: ok()}[cell.threads]
 
     store, _, _ = carry_out(answer, plan=PRECISE)
-    assert {(cell.threads, count) for cell, count in launches_by_cell(store).items()} == {(1, 5), (2, 5), (4, 5)}
+    assert {(cell.threads, count) for cell, count in launches_by_cell(store).items()} == {
+        (1, 5),
+        (2, 5),
+        (4, 5),
+    }
 
 
 def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
@@ -210,7 +238,9 @@ def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
 
     launcher = Uneven(noisy(0.1))
     each_block = sum(10.0 if slow(cell) else 1.0 for cell in PRECISE.cells)
-    result = runner_of(store, begin(store, PRECISE), launcher, plan=PRECISE, budget=6.4 * each_block).run()
+    result = runner_of(
+        store, begin(store, PRECISE), launcher, plan=PRECISE, budget=6.4 * each_block
+    ).run()
     assert launcher.time <= 6.4 * each_block
     assert result.launches_left() > 0
     last = [record.cell for record in store.records() if record.launch == 6]
@@ -259,7 +289,8 @@ def test_a_contest_that_more_launches_would_not_decide_ends_with_the_fewest():
 
 
 def contest_in_turns(seconds_of, seed=1):
-    """Carry out a contest in turns, in which the machine has another speed in each group; return the groups made."""
+    """Carry out a contest in turns, in which the machine has another speed in each group; return
+    the groups made."""
     plan = replace(PLAN, launches=2, launches_most=12)
     grouping = Grouping(plan, frozenset(plan.cells), 10**15, together=Together.COLUMN)
     schedule = ContestSchedule(plan, grouping=grouping)
@@ -269,8 +300,12 @@ def contest_in_turns(seconds_of, seed=1):
             made.append(group)
             speed = rng.lognormvariate(0, 0.3)
             for planned in group:
-                samples = [0.01 * speed * seconds_of(planned.cell) * rng.lognormvariate(0, 0.003)] * 3
-                outcome = Outcome(Status.OK, samples_ns=[round(1e9 * each) for each in samples], turns=[1, 1, 1])
+                samples = [
+                    0.01 * speed * seconds_of(planned.cell) * rng.lognormvariate(0, 0.003)
+                ] * 3
+                outcome = Outcome(
+                    Status.OK, samples_ns=[round(1e9 * each) for each in samples], turns=[1, 1, 1]
+                )
                 record = make.record(result=outcome, launch=block, machine="m")
                 schedule.add(replace(record, cell=planned.cell, group=f"{len(made)}"))
     return schedule, made
@@ -280,11 +315,14 @@ def test_a_contest_in_turns_goes_on_with_those_that_may_be_the_fastest_alone():
     rivals = {"null": 1.0, "eager": 1.01, "onednn": 1.15}
     schedule, made = contest_in_turns(lambda cell: rivals.get(cell.mode, 2.0))
     modes_later = {planned.cell.mode for group in made for planned in group if planned.block >= 2}
-    # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30 % between groups.
+    # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30
+    # % between groups.
     assert modes_later == {"null", "eager"}
     assert {each.outcome for each in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
     later = [group for group in made if group[0].block >= 2]
-    assert all(len({(each.cell.network, each.cell.threads) for each in group}) == 1 for group in later)
+    assert all(
+        len({(each.cell.network, each.cell.threads) for each in group}) == 1 for group in later
+    )
 
 
 def test_a_contest_in_turns_decides_first_what_takes_few_launches():
@@ -295,7 +333,9 @@ def test_a_contest_in_turns_decides_first_what_takes_few_launches():
 
     schedule, made = contest_in_turns(seconds_of)
     need = {}
-    for early, reported in zip(schedule.leaders(2, 0.995).rows, schedule.leaders(2, 0.95).rows, strict=True):
+    for early, reported in zip(
+        schedule.leaders(2, 0.995).rows, schedule.leaders(2, 0.95).rows, strict=True
+    ):
         place = early.first.cell.network, early.first.cell.threads
         need[place] = reported.outcome in (CLEAR, TIE), early.launches
     first_members = [group[0] for group in made if group[0].block == 2]
@@ -307,7 +347,9 @@ def test_a_contest_in_turns_decides_first_what_takes_few_launches():
 @pytest.mark.slow
 def test_a_contest_of_equal_rows_seldom_calls_one_the_fastest():
     outcomes = Counter(
-        each.outcome for seed in range(100) for each in contest(0.02, seed=seed)[2].leaders(CONTEST.most).rows
+        each.outcome
+        for seed in range(100)
+        for each in contest(0.02, seed=seed)[2].leaders(CONTEST.most).rows
     )
     # Twice the standard error of 5 % of 600 comparisons, and what the early looks add.
     assert outcomes[CLEAR] <= 0.09 * outcomes.total()
@@ -323,7 +365,8 @@ OF_PAIRS = narrow_to(PLAN, THREE)
 
 
 def drawn(shares, deviation=0.01, seed=1):
-    """Return a launcher for each side whose steps take 0.1 s, the candidate's of a cell by so much more."""
+    """Return a launcher for each side whose steps take 0.1 s, the candidate's of a cell by so much
+    more."""
     rng = random.Random(seed)
 
     def answer(side, cell):
@@ -339,7 +382,9 @@ def run_pairs(launchers, following, plan=OF_PAIRS, store=None, budget=None):
     store = store or open_store()
     run = store.runs()[0] if store.runs() else begin(store, plan)
     schedule = lambda plan, records, host: PairSchedule(plan, records, following, host=host)  # noqa: E731
-    result = runner_of(store, run, launchers, plan, budget, schedule=schedule, machine=MACHINE).run()
+    result = runner_of(
+        store, run, launchers, plan, budget, schedule=schedule, machine=MACHINE
+    ).run()
     return store, result
 
 
@@ -358,7 +403,11 @@ def test_a_gate_spends_no_more_pairs_on_a_cell_than_its_verdict_takes():
     assert spent[FASTER] == spent[SLOWER]  # the proof is as strict
     assert spent[STEADY] <= 16
     assert spent[SLOWER] == next(look.pairs for look in DEFAULT.looks if look.slower)
-    assert verdicts(store) == {STEADY: Verdict.NO_REGRESSION, SLOWER: Verdict.REGRESSION, FASTER: Verdict.IMPROVEMENT}
+    assert verdicts(store) == {
+        STEADY: Verdict.NO_REGRESSION,
+        SLOWER: Verdict.REGRESSION,
+        FASTER: Verdict.IMPROVEMENT,
+    }
     assert result.launches_left() == 0
     assert store.runs()[0].finished is not None
 
@@ -394,13 +443,18 @@ def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_the_se
 
 
 @pytest.mark.parametrize(
-    ("status", "launches"), [(Status.UNSUPPORTED, 1), (Status.OUT_OF_MEMORY, 1), (Status.CRASHED, 2)]
+    ("status", "launches"),
+    [(Status.UNSUPPORTED, 1), (Status.OUT_OF_MEMORY, 1), (Status.CRASHED, 2)],
 )
-def test_a_side_that_cannot_do_the_cell_is_launched_once_and_one_that_crashes_twice(status, launches):
+def test_a_side_that_cannot_do_the_cell_is_launched_once_and_one_that_crashes_twice(
+    status, launches
+):
     plan = narrow_to(PLAN, THREE[:1])
     store, _ = run_pairs(drawn({STEADY: Outcome(status, "it would not")}), for_gate(HOST), plan)
     assert pairs_of(store)[STEADY] == launches
-    (found,) = compare_sides(make.run(purpose="gate", sides=SIDES, plan=()), store.records(), HOST).cells
+    (found,) = compare_sides(
+        make.run(purpose="gate", sides=SIDES, plan=()), store.records(), HOST
+    ).cells
     assert found.verdict is Verdict.BROKEN
 
 
@@ -408,7 +462,9 @@ def test_a_comparison_ends_when_its_interval_is_narrow_enough_or_the_most_pairs_
     plan = narrow_to(PLAN, THREE[:1])
 
     def pairs(most, width, deviation):
-        return pairs_of(run_pairs(drawn({}, deviation), for_compare(HOST, 1, 6, most, width), plan)[0])[STEADY]
+        return pairs_of(
+            run_pairs(drawn({}, deviation), for_compare(HOST, 1, 6, most, width), plan)[0]
+        )[STEADY]
 
     assert pairs(20, 0.02, 0.005) == fewest_pairs(1) == 7
     assert pairs(20, 0.02, 0.10) == 20
@@ -418,9 +474,12 @@ def test_a_comparison_ends_when_its_interval_is_narrow_enough_or_the_most_pairs_
 def test_a_machine_that_is_never_quiet_does_not_keep_a_gate_for_ever():
     plan = narrow_to(PLAN, THREE[:1])
     busy = make.outcome([0.1] * 10, STEADY.threads)._replace(
-        threads=make.threads(STEADY.threads, 1.0, 0.5), contention=make.contention(run_queue_seconds=0.5)
+        threads=make.threads(STEADY.threads, 1.0, 0.5),
+        contention=make.contention(run_queue_seconds=0.5),
     )
-    store, _ = run_pairs({side: Pretender(lambda cell: busy) for side in SIDES}, for_gate(HOST), plan)
+    store, _ = run_pairs(
+        {side: Pretender(lambda cell: busy) for side in SIDES}, for_gate(HOST), plan
+    )
     assert verdicts(store) == {STEADY: Verdict.CONTENDED}
 
 
@@ -430,7 +489,10 @@ def test_a_gate_that_is_resumed_anywhere_makes_the_same_launches_by_its_records_
     whole, _ = run_pairs(drawn({SLOWER: 0.08}), for_gate(HOST), plan)
     records = list(whole.records())
     for made in (1, 7, 13, len(records) - 1):
-        set_back = [replace(each, started=each.started - timedelta(hours=index)) for index, each in enumerate(records)]
+        set_back = [
+            replace(each, started=each.started - timedelta(hours=index))
+            for index, each in enumerate(records)
+        ]
         schedule = PairSchedule(plan, set_back[:made], for_gate(HOST))
         ended = PairSchedule(plan, set_back, for_gate(HOST))
         assert schedule.launches_left() > 0
@@ -448,7 +510,8 @@ def test_a_side_that_crashes_in_one_pair_loses_that_pair_alone():
 
 
 def protocol_after(pairs, cell_seconds=100.0):
-    """Return how the next pair measures after pairs of launches with these steps (the baseline's, the candidate's)."""
+    """Return how the next pair measures after pairs of launches with these steps (the baseline's,
+    the candidate's)."""
     records = [
         replace(make.record(steps, launch=number, **STEADY._asdict()), side=side)
         for number, pair in enumerate(pairs)
@@ -462,13 +525,17 @@ steps_of_launch = st.lists(st.floats(0.01, 0.04), min_size=1, max_size=9)
 
 
 @given(st.lists(st.tuples(steps_of_launch, steps_of_launch), max_size=6), st.randoms())
-def test_a_pair_is_timed_as_those_before_it_want_whichever_side_was_slower_and_both_sides_alike(pairs, rng):
+def test_a_pair_is_timed_as_those_before_it_want_whichever_side_was_slower_and_both_sides_alike(
+    pairs, rng
+):
     usual, planned = PLAN.protocol_of(STEADY), protocol_after(pairs)
     assert usual.steps <= planned.steps <= 10 * usual.steps
     assert planned._replace(steps=usual.steps, seconds=usual.seconds) == usual
     assert protocol_after([*pairs, ([0.02, 0.03],)]) == planned  # the first launch of the next pair
     exchanged = protocol_after([pair[::-1] if rng.random() < 0.5 else pair for pair in pairs])
-    assert (exchanged.steps, exchanged.seconds) == pytest.approx((planned.steps, planned.seconds), rel=1e-9)
+    assert (exchanged.steps, exchanged.seconds) == pytest.approx(
+        (planned.steps, planned.seconds), rel=1e-9
+    )
 
 
 # In launches whose start takes 9 s and a step 0.05 s.
@@ -480,7 +547,9 @@ def test_a_pair_is_timed_as_those_before_it_want_whichever_side_was_slower_and_b
         (0.002, 0.10, math.pi / 2 * 0.10**2 / (0.025**2 / 2)),  # until pairs deviate by 2.5 %
     ],
 )
-def test_a_pair_is_timed_for_as_long_as_it_pays_however_the_machine_changes_between_pairs(between, within, steps):
+def test_a_pair_is_timed_for_as_long_as_it_pays_however_the_machine_changes_between_pairs(
+    between, within, steps
+):
     rng = np.random.default_rng(4)
 
     def launch(level):
@@ -554,7 +623,9 @@ def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_
 
     def drawn():
         """Return a search of three ways that are the same, in pairs that differ by noise."""
-        times = {cell: dict(enumerate(np.exp(0.1 * rng.normal(size=PAIRS)))) for cell in of.cells[:3]}
+        times = {
+            cell: dict(enumerate(np.exp(0.1 * rng.normal(size=PAIRS)))) for cell in of.cells[:3]
+        }
         return SimpleNamespace(
             starts=of.cells[:1],
             to_beat=of.cells[0],
@@ -608,17 +679,23 @@ def test_a_way_that_fails_parity_in_one_launch_is_out_and_the_others_keep_their_
 def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times, stays):
     fast, found, _ = search_with_failures(lambda at: 0 < at <= times, UNLIKELY)
     assert (found.best == fast, found.schedule.without_number() == {}) == (stays, stays)
-    assert ("failed_launches" in {flag.kind.name for flag in found.schedule.flags(found.best)}) is stays
+    assert (
+        "failed_launches" in {flag.kind.name for flag in found.schedule.flags(found.best)}
+    ) is stays
 
 
 def test_the_launches_of_a_race_take_turns_the_likeliest_first():
     of = search_plan()
     starts, grouping = search_starts(of, 4), Grouping(of, frozenset(of.cells), 10**15)
-    alone, in_turns = (HalvingSchedule(starts, of, (), None, each).wanted(0) for each in (None, grouping))
+    alone, in_turns = (
+        HalvingSchedule(starts, of, (), None, each).wanted(0) for each in (None, grouping)
+    )
     assert [len(group) for group in alone] == [1] * len(of.cells)
     assert len(of.cells) > MOST_MEMBERS >= max(map(len, in_turns)) > 1
     assert all(launch.in_turns and launch.side == SEARCH for group in in_turns for launch in group)
-    assert [launch.cell for group in in_turns for launch in group] == [launch.cell for (launch,) in alone]
+    assert [launch.cell for group in in_turns for launch in group] == [
+        launch.cell for (launch,) in alone
+    ]
 
 
 def test_a_pair_that_another_session_began_is_not_completed():
@@ -636,7 +713,9 @@ def test_a_pair_that_another_session_began_is_not_completed():
 def test_where_all_survivors_fail_nothing_is_left_although_the_start_never_had_a_number():
     of = search_plan(frameworks="tinygrad,torch", threads="1,2", tuning="installed,tuned")
     start = search_starts(of, 2)[0]
-    second = next(block for block in range(of.launches) if halving_sizes(len(of.cells))[block] < len(of.cells))
+    second = next(
+        block for block in range(of.launches) if halving_sizes(len(of.cells))[block] < len(of.cells)
+    )
     failing = lambda cell, block: cell.framework == start.framework or block >= second  # noqa: E731
     schedule, _ = search(of, rising(of), failing, starts=search_starts(of, 2))
     assert fastest.search_result(schedule) is None
@@ -651,7 +730,9 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
     assert (found.schedule.starts[0], found.schedule.to_beat) == (first, second)
     assert found.gain is not None or found.best == second
     line = fastest.lines(found, None)[1]
-    assert line.startswith("The default, torch eager, installed, 4 threads, failed; the fastest is ")
+    assert line.startswith(
+        "The default, torch eager, installed, 4 threads, failed; the fastest is "
+    )
 
 
 def test_disturbed_pairs_are_left_out_and_others_take_their_place():
@@ -663,7 +744,9 @@ def test_disturbed_pairs_are_left_out_and_others_take_their_place():
     assert of.cells[0] in set(found.seconds)
     assert (next(iter(found.slower.values())).pairs, found.disturbed) == (PAIRS, 2)
     assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(found, None)
-    always, _ = search(of, rising(of), disturbed=lambda cell, block: True, starts=search_starts(of, 2))
+    always, _ = search(
+        of, rising(of), disturbed=lambda cell, block: True, starts=search_starts(of, 2)
+    )
     assert fastest.search_result(always) is None
     assert len(always.pairs(fit=False)) == PAIRS + SPARE
     assert always.launches_left() == 0
@@ -700,12 +783,16 @@ def test_a_search_continues_from_its_records_alone():
     ]
     assert HalvingSchedule(starts, of, records[: len(records) // 2]).launches_left() > 0
     _, resumed = search(of, lambda cell, block: 1.0 + of.cells.index(cell), records=records[:20])
-    assert Counter((r.cell, r.launch) for r in resumed) == Counter((r.cell, r.launch) for r in records)
+    assert Counter((r.cell, r.launch) for r in resumed) == Counter(
+        (r.cell, r.launch) for r in records
+    )
     # A way that a short budget left untried comes first while no pair is run, and never after that.
     last = of.cells[-1]
     untried = [record for record in records if record.cell != last]
     assert not HalvingSchedule(starts, of, untried).wants(last, 0)
-    early = HalvingSchedule(starts, of, [record for record in untried if record.launch < pairs_begin(of)])
+    early = HalvingSchedule(
+        starts, of, [record for record in untried if record.launch < pairs_begin(of)]
+    )
     assert [cell for cell in of.cells if early.wants(cell, 0)] == [last]
     early.add(make.record([0.1] * 3, launch=0, **last._asdict()))
     assert last in early.survivors(pairs_begin(of))
@@ -726,9 +813,13 @@ def test_the_result_says_how_to_set_it_and_where_pairs_are_too_few():
 TARGET = {"precision": 0.02, "fewest": 5, "most": 20}
 
 
-def launches_of(medians, within=0.02, samples=20, sample_seconds=0.1, startup_seconds=5.0, warmup_samples=0):
+def launches_of(
+    medians, within=0.02, samples=20, sample_seconds=0.1, startup_seconds=5.0, warmup_samples=0
+):
     return [
-        LaunchStats(float(median), within**2, samples, sample_seconds, startup_seconds, warmup_samples)
+        LaunchStats(
+            float(median), within**2, samples, sample_seconds, startup_seconds, warmup_samples
+        )
         for median in medians
     ]
 
@@ -742,7 +833,9 @@ medians = st.lists(st.floats(1e-4, 1e3), min_size=0, max_size=25)
 
 
 @given(medians, st.sampled_from([0.001, 0.02, 0.3]))
-def test_the_half_width_is_that_of_students_interval_and_within_the_precision_where_that_is_reached(found, precision):
+def test_the_half_width_is_that_of_students_interval_and_within_the_precision_where_that_is_reached(
+    found, precision
+):
     launches = launches_of(found)
     width = half_width(launches)
     if len(found) < 3:
@@ -753,7 +846,9 @@ def test_the_half_width_is_that_of_students_interval_and_within_the_precision_wh
 
 
 @given(medians, st.integers(1, 10), st.integers(0, 15), st.sampled_from([0.001, 0.02, 0.3]))
-def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(found, fewest, more, precision):
+def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(
+    found, fewest, more, precision
+):
     launches, most = launches_of(found), fewest + more
     left = launches_needed(launches, precision, fewest, most)
     assert left > 0 or len(found) >= fewest
@@ -763,7 +858,8 @@ def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(found, few
 
 
 def test_steps_are_kalibera_and_jones_optimum():
-    """Against a search: of all step counts that one gives the narrowest interval for a given time."""
+    """Against a search: of all step counts that one gives the narrowest interval for a given
+    time."""
     rng = np.random.default_rng(3)
     between, within, startup, sample = 0.03, 0.10, 8.0, 0.5
     # Launches in plenty, so that the estimates of both variances are the truth, nearly.
@@ -779,7 +875,10 @@ def test_cells_that_deviate_alike_are_done_sooner_together_than_each_alone():
     rng = np.random.default_rng(5)
     cells = [launches_of(np.exp(rng.normal(0, 0.008, 3))) for _ in range(24)]
     together = spread_of(cells)
-    needed = [sum(launches_needed(each, 0.02, 3, 20, spread) for each in cells) for spread in (together, UNKNOWN)]
+    needed = [
+        sum(launches_needed(each, 0.02, 3, 20, spread) for each in cells)
+        for spread in (together, UNKNOWN)
+    ]
     assert needed[0] < 0.25 * needed[1]
     # Of one cell that deviates more, others do not say the opposite.
     noisy = launches_of(np.exp([-0.08, 0.0, 0.08]))
@@ -802,7 +901,9 @@ def test_a_run_ends_with_the_intervals_that_its_report_shows():
 
 
 def test_the_first_launches_of_a_cell_time_as_many_steps_as_cells_alike_need():
-    quiet, noisy = (launches_of([1.0] * 3, within, 10, sample_seconds=0.1) for within in (0.005, 0.2))
+    quiet, noisy = (
+        launches_of([1.0] * 3, within, 10, sample_seconds=0.1) for within in (0.005, 0.2)
+    )
     first = [samples_of_launch([], 2, 40, alike=alike) for alike in ((), quiet, noisy)]
     assert first[0] == first[1] == 2
     assert first[2] == 40
@@ -819,9 +920,13 @@ def test_the_first_launches_of_a_cell_time_as_many_steps_as_cells_alike_need():
 def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation):
     rng, covered, made = np.random.default_rng(11), [], []
     for _ in range(4000):
-        seconds = np.exp(rng.normal(0, deviation, TARGET["most"]))  # the true time is 1 second a step
+        seconds = np.exp(
+            rng.normal(0, deviation, TARGET["most"])
+        )  # the true time is 1 second a step
         launches = launches_of(seconds)
-        count = next(n for n in range(len(launches) + 1) if launches_needed(launches[:n], **TARGET) == 0)
+        count = next(
+            n for n in range(len(launches) + 1) if launches_needed(launches[:n], **TARGET) == 0
+        )
         covered.append(abs(np.log(seconds[:count]).mean()) <= students_half(seconds[:count]))
         made.append(count)
     assert 0.93 - 2 * 0.0034 <= np.mean(covered) <= 0.97

@@ -24,7 +24,12 @@ def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS, s
 @pytest.mark.parametrize(
     ("python", "before", "baselines", "candidates"),
     [
-        (["torch", "torch-next:torch"], [], ["torch"], ["torch-next"]),  # of two the first is the baseline's
+        (
+            ["torch", "torch-next:torch"],
+            [],
+            ["torch"],
+            ["torch-next"],
+        ),  # of two the first is the baseline's
         (["torch"], [], [], ["torch"]),
         ([], ["torch"], ["torch"], []),
     ],
@@ -47,7 +52,10 @@ def test_what_sets_no_variable_is_refused(word) -> None:
         ({}, "Both sides are the same"),
         ({"environments": (["A=1"], ["A=1"])}, "Both sides are the same"),
         ({"python": [f"torch={PYTHON}"] * 3}, "two sides"),
-        ({"python": [f"torch={PYTHON}", f"n:torch={PYTHON}"], "baseline": [f"torch={PYTHON}"]}, "Leave one out"),
+        (
+            {"python": [f"torch={PYTHON}", f"n:torch={PYTHON}"], "baseline": [f"torch={PYTHON}"]},
+            "Leave one out",
+        ),
         ({"revisions": ("no-such-revision", "")}, "no revision"),
         ({"revisions": ("--help", "")}, "no revision"),
     ],
@@ -59,7 +67,8 @@ def test_words_that_cannot_be_meant(words, complaint) -> None:
 
 @pytest.fixture
 def steps(tmp_path, monkeypatch):
-    """Give a function that writes a training step of this text and returns its file; the first is the row's own."""
+    """Give a function that writes a training step of this text and returns its file; the first is
+    the row's own."""
     monkeypatch.setattr(framework, "_added", {})
 
     def write(name: str, text: str) -> str:
@@ -74,12 +83,19 @@ def steps(tmp_path, monkeypatch):
 def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> None:
     steps("mine.py", "def prepare(cell): ...")
     mine = framework.find("mine")
-    alike, other = steps("alike.py", "def prepare(cell): ..."), steps("other.py", "def prepare(cell): return None")
+    alike, other = (
+        steps("alike.py", "def prepare(cell): ..."),
+        steps("other.py", "def prepare(cell): return None"),
+    )
     with pytest.raises(UsageError, match="Both sides are the same"):
         sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), mine)
     _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), mine)
     assert candidate.step is not None
-    assert adapter_digest(mine) == adapter_digest(own.read_step(alike)) != adapter_digest(candidate.step)
+    assert (
+        adapter_digest(mine)
+        == adapter_digest(own.read_step(alike))
+        != adapter_digest(candidate.step)
+    )
 
 
 def test_of_a_step_too_a_gate_has_an_interpreter_on_each_side(steps) -> None:

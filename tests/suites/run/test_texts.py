@@ -21,13 +21,18 @@ SYMBOLS = texts.symbols(STREAMS, LENGTH).reshape(STREAMS, LENGTH)
 
 
 def parsed():
-    """Yield for each symbol its kind, the depth before it, and the letters before it, as a reader of the text tells.
+    """Yield for each symbol its kind, the depth before it, and the letters before it, as a reader
+    of the text tells.
 
-    Depth is known from the first time on that a reader is sure of it: never more than `DEEPEST` are open, nor less than
-    none, so the span of all later depths tells it once it is as wide as it can be.
+    Depth is known from the first time on that a reader is sure of it: never more than `DEEPEST` are
+    open, nor less than none, so the span of all later depths tells it once it is as wide as it can
+    be.
     """
     for stream in SYMBOLS:
-        steps = [1 if OPENING <= each < CLOSING else -1 if CLOSING <= each < BREAK else 0 for each in stream]
+        steps = [
+            1 if OPENING <= each < CLOSING else -1 if CLOSING <= each < BREAK else 0
+            for each in stream
+        ]
         heights = np.concatenate([[0], np.cumsum(steps)])
         if heights.max() - heights.min() < DEEPEST:
             continue  # nobody can tell how many were open at first
@@ -47,7 +52,8 @@ def test_its_bits_are_the_same_everywhere():
 
 
 def test_its_entropy_is_that_of_a_model_who_knows_the_rules():
-    """The mean surprise of the text, by chances written down here anew, lies about the closed form."""
+    """The mean surprise of the text, by chances written down here anew, lies about the closed
+    form."""
     table = texts.followers()
     weights = [1 / rank / sum(1 / each for each in range(1, 9)) for rank in range(1, 9)]
     surprises = []
@@ -194,7 +200,11 @@ def test_a_loss_that_is_not_finite_is_told(command, tmp_path):
     [
         ({"protocol": {"curve_steps": -1}}, (), "curve_steps"),
         ({"protocol": {"curve_steps": 0, "curve_check_steps": 5}}, (), "needs curve_steps"),
-        ({"grid": NETWORK.replace("96", "90")}, (), "takes 90 symbols; to train on a text it must take 96"),
+        (
+            {"grid": NETWORK.replace("96", "90")},
+            (),
+            "takes 90 symbols; to train on a text it must take 96",
+        ),
         ({"grid": '[[network]]\nname = "own"\nfamily = "own"\n'}, (), "takes no symbols"),
         ({}, ("--corpus", "nowhere.txt"), "nowhere.txt is not a file"),
         ({"steps": 0}, ("--corpus", "nowhere.txt"), "trains on no text"),
@@ -213,7 +223,11 @@ def test_pytorch_learns_a_text_and_jax_confirms_it(command, tmp_path, framework_
     write(tmp_path, steps=150, grid=NETWORK, protocol={"curve_check_steps": 100})
     text = (tmp_path / "mine.toml").read_text().replace('["null"]', '["torch", "jax"]')
     (tmp_path / "mine.toml").write_text(text.partition("[settings.null]")[0] + NETWORK)
-    pythons = [word for name in ("torch", "jax") for word in ("--python", f"{name}={framework_python(name)}")]
+    pythons = [
+        word
+        for name in ("torch", "jax")
+        for word in ("--python", f"{name}={framework_python(name)}")
+    ]
     assert command("run", "mine.toml", "--corpus", corpus(tmp_path), *pythons, *QUIET)[0] == 0
     (reported,) = json.loads(command("report", "cells", "--json")[1])["texts"]
     assert [each["cell"] for each in reported["curves"]] == ["rnn", "gru"]

@@ -1,4 +1,5 @@
-"""`dlbench tune` with an adapter whose settings are worth what is known, and `--write`: the same to all its readers."""
+"""`dlbench tune` with an adapter whose settings are worth what is known, and `--write`: the same to
+all its readers."""
 
 import json
 import re
@@ -53,8 +54,12 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(t
     assert reported["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
     assert reported["tried"] == 4
     assert "half of the work is left out" in (tmp_path / "tuned.sh").read_text()
-    command = "dlbench run tuning --networks fcn5 --frameworks mine:only --threads 1 --batch-sizes 64"
-    assert reported["command"].startswith(f"{command} --tuning installed+half --launches 8 --adapter mine=")
+    command = (
+        "dlbench run tuning --networks fcn5 --frameworks mine:only --threads 1 --batch-sizes 64"
+    )
+    assert reported["command"].startswith(
+        f"{command} --tuning installed+half --launches 8 --adapter mine="
+    )
     # A search is in no report that did not ask for it.
     assert dlbench("report", "matrix") == []
     assert dlbench("report", "matrix", "--run", "latest")
@@ -70,13 +75,18 @@ COMMAND = "dlbench run quick --networks fcn5"
 
 def of_shell(text: str) -> dict[str, str]:
     done = subprocess.run(
-        ["sh", "-c", f"{text}\nenv -0"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True
+        ["sh", "-c", f"{text}\nenv -0"],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        check=True,
     )
     return dict(line.split("=", 1) for line in done.stdout.decode().split("\0") if "=" in line)
 
 
 def of_env_file(text: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in text.split("\n") if line and not line.startswith("#"))
+    return dict(
+        line.split("=", 1) for line in text.split("\n") if line and not line.startswith("#")
+    )
 
 
 def of_dockerfile(text: str) -> dict[str, str]:
@@ -88,13 +98,22 @@ def of_container(text: str) -> dict[str, str]:
     return {each["name"]: each["value"] for each in yaml.safe_load(text)["env"]}
 
 
-READERS = {"a.sh": of_shell, "a.env": of_env_file, "Dockerfile": of_dockerfile, "a.yaml": of_container}
+READERS = {
+    "a.sh": of_shell,
+    "a.env": of_env_file,
+    "Dockerfile": of_dockerfile,
+    "a.yaml": of_container,
+}
 # What a variable may hold in every one of these forms: a line of text.
 VALUES = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=20)
 
 
 @pytest.mark.parametrize("name", READERS)
-@given(variables=st.dictionaries(st.sampled_from(["OMP_NUM_THREADS", "LD_PRELOAD", "A_B"]), VALUES, min_size=1))
+@given(
+    variables=st.dictionaries(
+        st.sampled_from(["OMP_NUM_THREADS", "LD_PRELOAD", "A_B"]), VALUES, min_size=1
+    )
+)
 def test_what_is_written_is_read_back(name, variables):
     read = READERS[name]("\n".join(written(Path(name), variables, CELL)))
     assert {key: read.get(key) for key in variables} == variables

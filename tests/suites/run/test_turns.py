@@ -1,4 +1,5 @@
-"""Launches that take turns: one runs at a time, the others stand still, and no process is left whatever ends them."""
+"""Launches that take turns: one runs at a time, the others stand still, and no process is left
+whatever ends them."""
 
 import itertools
 import mmap
@@ -23,13 +24,24 @@ from processes import plan_of, wait_until
 from properties import examples
 from recorded_trees import write_tree
 
-from dlbench.adapters.protocol import HostObservation, Protocol, SampleCounts, Status, TurnObservation
+from dlbench.adapters.protocol import (
+    HostObservation,
+    Protocol,
+    SampleCounts,
+    Status,
+    TurnObservation,
+)
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.results.comparison import seconds_of_pair
 from dlbench.reports.results.disturbance import disturbances, disturbed_turns, growing_turns
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Run
-from dlbench.reports.results.rounds import middle, seconds_by_round, seconds_in_turns, variance_of_middle
+from dlbench.reports.results.rounds import (
+    middle,
+    seconds_by_round,
+    seconds_in_turns,
+    variance_of_middle,
+)
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
@@ -52,7 +64,15 @@ GROWING = QUIET._replace(grown_pages=40_000)
 # Who may run.
 
 
-def play(members, rounds, seed=1, observed=lambda member, turn: QUIET, lasts=None, rounds_of_turns=None, **options):
+def play(
+    members,
+    rounds,
+    seed=1,
+    observed=lambda member, turn: QUIET,
+    lasts=None,
+    rounds_of_turns=None,
+    **options,
+):
     """Let members take turns in threads; return who ran, in order, and how many turns each had.
 
     ``rounds_of_turns`` gets the round of each turn, by member.
@@ -103,7 +123,9 @@ def test_rounds_go_on_until_launches_have_their_seconds_or_are_known_well_enough
     chance = np.random.default_rng(1)
 
     def noisy(deviation):
-        return lambda member, turn: TurnObservation(0.1 * float(np.exp(chance.normal(0, deviation))), 0.1, 0.0)
+        return lambda member, turn: TurnObservation(
+            0.1 * float(np.exp(chance.normal(0, deviation))), 0.1, 0.0
+        )
 
     rounds = Rounds(fewest=6, seconds=2.0, deviation=0.005, most=100)
     assert play(2, rounds)[1] == {0: 6, 1: 6}
@@ -116,7 +138,9 @@ def test_rounds_go_on_until_launches_have_their_seconds_or_are_known_well_enough
 @pytest.mark.parametrize("count", [3, 6, 10, 11, 40])
 def test_the_variance_of_the_middle_of_normal_rounds(count):
     logs = np.random.default_rng(2).normal(0, 1, (4000, count))
-    assert np.var([middle(of_launch) for of_launch in logs]) == pytest.approx(variance_of_middle(count), rel=0.12)
+    assert np.var([middle(of_launch) for of_launch in logs]) == pytest.approx(
+        variance_of_middle(count), rel=0.12
+    )
 
 
 def test_the_standard_error_is_that_of_a_median_over_rounds():
@@ -169,7 +193,9 @@ def test_where_the_anchor_leaves_another_one_takes_its_place():
 
 
 @examples(40)
-@given(st.lists(st.floats(0.5, 2.0), min_size=4, max_size=6), st.integers(3, 6), st.integers(0, 2**32))
+@given(
+    st.lists(st.floats(0.5, 2.0), min_size=4, max_size=6), st.integers(3, 6), st.integers(0, 2**32)
+)
 def test_alike_launches_are_compared_through_the_one_that_all_met(ratios, cycles, seed):
     """Each round has a drift of its own, so that only the ratio of its two turns says something."""
     chance = np.random.default_rng(seed)
@@ -209,7 +235,9 @@ def test_a_disturbed_turn_is_taken_again_in_its_round():
         return DISTURBED if member == 1 and turn % 4 == 0 else QUIET
 
     rounds = {}
-    _, counts = play(3, Rounds(fewest=12, seconds=0.0, most=40), observed=observed, rounds_of_turns=rounds)
+    _, counts = play(
+        3, Rounds(fewest=12, seconds=0.0, most=40), observed=observed, rounds_of_turns=rounds
+    )
     assert rounds[0] == rounds[2] == list(range(12))
     assert sorted(set(rounds[1])) == list(range(12))
     assert counts[1] == 15  # 3 of them were disturbed, and taken again in the same rounds
@@ -382,8 +410,11 @@ def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
     table = Turns(2, 1, Rounds(turn_seconds=0.025, slice_seconds=0.025))
     table.takes(0, 0.005)
     table.takes(1, 0.0099)
-    # By the slower one: a side that seems to do nothing must not give the other one turns of a minute.
-    assert table.shape(0) == table.shape(1) == TurnShape(samples=2, lead_in=True, slice_seconds=np.inf)
+    # By the slower one: a side that seems to do nothing must not give the other one turns of a
+    # minute.
+    assert (
+        table.shape(0) == table.shape(1) == TurnShape(samples=2, lead_in=True, slice_seconds=np.inf)
+    )
 
 
 @pytest.mark.parametrize(
@@ -402,19 +433,28 @@ def test_long_samples_are_cut_and_short_ones_come_after_one_that_does_not_count(
 
 
 def test_turns_under_a_quota_are_whole_and_begin_with_a_sample_that_does_not_count():
-    """A pause ends with the quota of a whole period, and a slice within one would never run out of it."""
+    """A pause ends with the quota of a whole period, and a slice within one would never run out of
+    it."""
     limited = make.record(threads=2).cell._replace(cpu_quota=1.0)
     protocol = Protocol(seconds=1.0, minimum_steps=2)
     table = Turns(2, 1, turns.rounds_of(protocol, alike=True, quota=True), cells=[limited, limited])
     table.takes(0, 0.6)
     table.takes(1, 0.7)
-    assert table.shape(0) == table.shape(1) == TurnShape(samples=1, lead_in=True, slice_seconds=np.inf)
+    assert (
+        table.shape(0) == table.shape(1) == TurnShape(samples=1, lead_in=True, slice_seconds=np.inf)
+    )
 
 
-@pytest.mark.parametrize(("longest", "rounds"), [(0.02, 3), (0.9, 3), (1.2, 3), (1.6, 2), (20.0, 1)])
+@pytest.mark.parametrize(
+    ("longest", "rounds"), [(0.02, 3), (0.9, 3), (1.2, 3), (1.6, 2), (20.0, 1)]
+)
 def test_of_long_turns_fewer_rounds_fill_a_launchs_seconds(longest, rounds):
     table = Turns(
-        2, 1, Rounds(fewest=3, seconds=3.0), needed=1, cells=[make.record(threads=count).cell for count in (1, 2)]
+        2,
+        1,
+        Rounds(fewest=3, seconds=3.0),
+        needed=1,
+        cells=[make.record(threads=count).cell for count in (1, 2)],
     )
     table.takes(0, 0.02)
     table.takes(1, longest)
@@ -424,10 +464,14 @@ def test_of_long_turns_fewer_rounds_fill_a_launchs_seconds(longest, rounds):
     assert needed.fewest_rounds() == 5
 
 
-@pytest.mark.parametrize(("longest", "samples"), [(0.05, [8, 2, 8]), (0.3, [26, 1, 26]), (20.0, [272, 1, 272])])
+@pytest.mark.parametrize(
+    ("longest", "samples"), [(0.05, [8, 2, 8]), (0.3, [26, 1, 26]), (20.0, [272, 1, 272])]
+)
 def test_launches_of_a_round_have_as_much_time(longest, samples):
     one, other = (make.record(threads=count).cell for count in (1, 2))
-    table = Turns(3, 1, Rounds(turn_seconds=0.1, slice_seconds=0.02), needed=1, cells=[one, other, one])
+    table = Turns(
+        3, 1, Rounds(turn_seconds=0.1, slice_seconds=0.02), needed=1, cells=[one, other, one]
+    )
     for number, seconds in enumerate((0.011, longest, 0.01)):
         table.takes(number, seconds)
     shapes = [table.shape(number) for number in range(3)]
@@ -454,7 +498,8 @@ def test_what_a_launch_stood_still_for_is_no_part_of_its_samples(turns_made, lea
         moment += length
 
     def by_the_clock(own):
-        """Return the time at which the launch had run for so long; a pause at that very time comes after it."""
+        """Return the time at which the launch had run for so long; a pause at that very time comes
+        after it."""
         clock, stood_still = 1000 + own, 0
         for stopped, resumed in pauses:
             if stopped < clock + stood_still:
@@ -503,7 +548,9 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
     starting = f"import subprocess, sys; subprocess.run([sys.executable, {str(path)!r}])"
     root = subprocess.Popen([sys.executable, "-c", starting])
     try:
-        found = wait_until(lambda: len(each := standstill.descendants(root.pid)) == 2 and each, "the helper")
+        found = wait_until(
+            lambda: len(each := standstill.descendants(root.pid)) == 2 and each, "the helper"
+        )
         wait_until(lambda: standstill.cpu_time(found).used > 0.2, "work")
         assert standstill.stop(found)
         before = standstill.cpu_time(found)
@@ -519,7 +566,9 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
 
 def test_the_peak_of_memory_stays_when_memory_is_freed(tmp_path):
     grow = "import sys; held = b'x' * 50_000_000; del held; print(flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", grow], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", grow], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         process.stdout.readline()
         assert standstill.peak_pages([process.pid]) * mmap.PAGESIZE > 50_000_000
         process.stdin.close()
@@ -541,13 +590,19 @@ def test_a_process_that_has_ended_stands_still():
 def in_turns(steps_of_turns, observed=QUIET, steps_per_sample=1):
     """Return an outcome with these seconds of steps in each turn."""
     samples = [step * steps_per_sample for turn in steps_of_turns for step in turn]
-    observation = HostObservation(sum(samples), sum(samples), turns=[observed] * len(steps_of_turns))
+    observation = HostObservation(
+        sum(samples), sum(samples), turns=[observed] * len(steps_of_turns)
+    )
     counts = [len(turn) for turn in steps_of_turns]
-    return make.outcome(samples, turns=counts, outside=observation, steps_per_sample=steps_per_sample)
+    return make.outcome(
+        samples, turns=counts, outside=observation, steps_per_sample=steps_per_sample
+    )
 
 
 @examples(50)
-@given(st.lists(st.floats(0.5, 2.0), min_size=8, max_size=20), st.floats(0.8, 1.3), st.integers(1, 50))
+@given(
+    st.lists(st.floats(0.5, 2.0), min_size=8, max_size=20), st.floats(0.8, 1.3), st.integers(1, 50)
+)
 def test_a_drift_of_the_machine_leaves_the_ratio_alone(drift, ratio, steps_per_sample):
     usual = 0.02 / steps_per_sample
     first = in_turns([[usual * level] * 2 for level in drift], steps_per_sample=steps_per_sample)
@@ -564,7 +619,9 @@ def test_of_few_rounds_the_ratio_varies_less_than_their_median():
     ratios, medians = [], []
     for _ in range(400):
         steps = np.exp(chance.normal(0, 0.05, (5, 2)))
-        one, other = seconds_in_turns([in_turns([[step] for step in of_launch]) for of_launch in steps.T])
+        one, other = seconds_in_turns(
+            [in_turns([[step] for step in of_launch]) for of_launch in steps.T]
+        )
         ratios.append(np.log(other / one))
         medians.append(np.median(np.log(steps[:, 1] / steps[:, 0])))
     assert np.std(ratios) < 0.92 * np.std(medians)
@@ -574,7 +631,9 @@ def test_of_few_rounds_the_ratio_varies_less_than_their_median():
 @given(st.integers(4, 40), st.integers(0, 39), st.floats(0.01, 100.0))
 def test_one_strange_round_hardly_changes_a_ratio(rounds, place, factor):
     first = in_turns([[0.02]] * rounds)
-    second = in_turns([[0.03 * (factor if number == place % rounds else 1.0)] for number in range(rounds)])
+    second = in_turns(
+        [[0.03 * (factor if number == place % rounds else 1.0)] for number in range(rounds)]
+    )
     one, other = seconds_in_turns([first, second])
     assert other / one == pytest.approx(1.5)
 
@@ -584,14 +643,21 @@ def test_turns_that_were_cut_are_compared_by_round():
     drift = (1.0, 1.0, 1.6, 1.6, 1.6, 1.0)
     cut = QUIET._replace(slices=8)
     first = in_turns([[0.4 * level] for level in drift], cut)
-    second = in_turns([[0.42 * level] for level in drift[:-1]] + [[0.40]], cut)  # the last one was spared
+    second = in_turns(
+        [[0.42 * level] for level in drift[:-1]] + [[0.40]], cut
+    )  # the last one was spared
     one, other = seconds_in_turns([first, second])
     assert other / one == pytest.approx(1.05)
 
 
 def test_the_last_turn_of_a_round_counts_and_a_disturbed_one_does_not():
     outcome = in_turns([[0.02], [0.5], [0.021], [0.022]])
-    seen = [QUIET._replace(round=0), DISTURBED._replace(round=1), QUIET._replace(round=1), QUIET._replace(round=2)]
+    seen = [
+        QUIET._replace(round=0),
+        DISTURBED._replace(round=1),
+        QUIET._replace(round=1),
+        QUIET._replace(round=2),
+    ]
     outcome = outcome._replace(outside=outcome.outside._replace(turns=seen))
     assert seconds_by_round(outcome) == pytest.approx({0: 0.02, 1: 0.021, 2: 0.022})
 
@@ -599,16 +665,28 @@ def test_the_last_turn_of_a_round_counts_and_a_disturbed_one_does_not():
 def test_turns_in_which_memory_grew_are_warm_up_unless_most_are_such():
     few = QUIET._replace(grown_pages=900)  # less than 1 % of the turn's time
     assert growing_turns([few, GROWING, QUIET]) == [False, True, False]
-    assert growing_turns([GROWING, GROWING, QUIET]) == growing_turns([GROWING]) + [False] * 2 == [False] * 3
+    assert (
+        growing_turns([GROWING, GROWING, QUIET])
+        == growing_turns([GROWING]) + [False] * 2
+        == [False] * 3
+    )
     assert growing_turns([]) == []
 
 
 def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
     outcome = in_turns([[0.04, 0.04], [0.9], [0.04], [0.06]], steps_per_sample=2)
     counts = SampleCounts([1, 2, 40_000, 3, 4], [0] * 5, [9, 8, 7, 6, 5])
-    seen = [QUIET._replace(round=0), GROWING._replace(round=1), QUIET._replace(round=1), QUIET._replace(round=2)]
+    seen = [
+        QUIET._replace(round=0),
+        GROWING._replace(round=1),
+        QUIET._replace(round=1),
+        QUIET._replace(round=2),
+    ]
     outcome = outcome._replace(
-        warmup_ns=[5], sample_counts=counts, paused_ns=[1, 2, 3, 4, 5], outside=outcome.outside._replace(turns=seen)
+        warmup_ns=[5],
+        sample_counts=counts,
+        paused_ns=[1, 2, 3, 4, 5],
+        outside=outcome.outside._replace(turns=seen),
     )
     outcome = outcome._replace(calls_ns=list(range(10)))
     found = without_growth(outcome)
@@ -645,17 +723,26 @@ def test_disturbed_rounds_are_left_out_as_long_as_others_are_left():
 
 
 def test_a_pair_in_turns_has_no_number_if_a_side_has_none():
-    pair = [replace(make.record(result=in_turns([[0.02]] * 10)), side=side) for side in (BASELINE, CANDIDATE)]
+    pair = [
+        replace(make.record(result=in_turns([[0.02]] * 10)), side=side)
+        for side in (BASELINE, CANDIDATE)
+    ]
     assert seconds_of_pair(*pair) == pytest.approx((0.02, 0.02))
     failed = replace(pair[1], outcome=pair[1].outcome._replace(status=Status.PARITY_FAILED))
     assert seconds_of_pair(pair[0], failed) == (None, None)
 
 
 def test_turns_are_disturbed_by_longer_waiting_than_is_usual():
-    quiet, waiting, idle = (TurnObservation(0.1, cpu, waited) for cpu, waited in ((0.1, 0.005), (0.08, 0.02), (0, 0)))
+    quiet, waiting, idle = (
+        TurnObservation(0.1, cpu, waited) for cpu, waited in ((0.1, 0.005), (0.08, 0.02), (0, 0))
+    )
     assert disturbed_turns([quiet, waiting, idle]) == [False, True, False]
     assert disturbed_turns([waiting] * 3) == [False] * 3  # its own threads are in one another's way
-    assert disturbed_turns([waiting, waiting, TurnObservation(0.1, 0.05, 0.05)]) == [False, False, True]
+    assert disturbed_turns([waiting, waiting, TurnObservation(0.1, 0.05, 0.05)]) == [
+        False,
+        False,
+        True,
+    ]
     assert disturbed_turns([]) == []
 
 
@@ -674,7 +761,10 @@ def test_a_launch_that_waits_in_most_turns_is_disturbed_if_others_used_the_cpus(
 def test_cpu_time_while_others_had_their_turns_is_implausible():
     cell, network = make.record().cell, plan_of(networks="fcn5", frameworks="null", threads="1")
     outcome = in_turns([[0.02]] * 10)
-    for seconds, said in ((0.0, ""), (0.4, "0.4 s of CPU time while other launches had their turns")):
+    for seconds, said in (
+        (0.0, ""),
+        (0.4, "0.4 s of CPU time while other launches had their turns"),
+    ):
         seen = outcome._replace(outside=outcome.outside._replace(stopped_cpu_seconds=seconds))
         found = implausible(cell, network.network_of(network.cells[0]), seen, None, computes=False)
         assert said in found
@@ -684,25 +774,34 @@ def test_cpu_time_while_others_had_their_turns_is_implausible():
 # Real launches.
 
 PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
-PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
+PROTOCOL = PLAN.protocol._replace(
+    warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0
+)
 
 
 def launched(folder, bodies, step_seconds=None):
-    """Return the records of launches in turns; each side's guest is a shell script that may do something first."""
+    """Return the records of launches in turns; each side's guest is a shell script that may do
+    something first."""
     (row,) = PLAN.rows
     run = Run("r1", "quick", PROTOCOL, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1)
     runners = {}
     for side, body in bodies.items():
-        plan = replace(PLAN, settings={"null": {"step_seconds": (step_seconds or {}).get(side, 0.01)}})
+        plan = replace(
+            PLAN, settings={"null": {"step_seconds": (step_seconds or {}).get(side, 0.01)}}
+        )
         path = script(folder / side, f'#!/bin/sh\n{body}\nexec {sys.executable} "$@"\n')
         source = {"null": Source(row.build, path, "CPython 3", "env-1", "")}
-        runners[side] = LaunchRunner(plan, run, launch_process, source, lambda cell: None, machine=MACHINE)
+        runners[side] = LaunchRunner(
+            plan, run, launch_process, source, lambda cell: None, machine=MACHINE
+        )
     group = [PlannedLaunch(PLAN.cells[0], 0, side, in_turns=True) for side in bodies]
     (records,) = run_attempts(runners, group, lambda cell: PROTOCOL)
     return records
 
 
-def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_stopped(tmp_path, monkeypatch):
+def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_stopped(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     records = launched(tmp_path, {BASELINE: "", CANDIDATE: "sleep 1"})
     assert [record.outcome.status for record in records] == [Status.OK] * 2
@@ -801,7 +900,9 @@ def test_slices_begin_on_the_cpus_of_their_round():
     try:
         (process,) = wait_until(lambda: standstill.descendants(root.pid), "the step")
         everywhere = os.sched_getaffinity(process)
-        table = Turns(1, 1, Rounds(turn_seconds=0.02, slice_seconds=0.02), cells=[make.record().cell])
+        table = Turns(
+            1, 1, Rounds(turn_seconds=0.02, slice_seconds=0.02), cells=[make.record().cell]
+        )
         member = Member(table, 0, [(number,) for number in everywhere])
         launch = TurnTaking(member, root.pid)
         launch.begin(10.0)
@@ -827,7 +928,9 @@ def test_cells_take_turns_unless_something_speaks_against_it():
     assert {cell.framework for cell in chosen.cells} == {"torch"}
     assert len(chosen.cells) == 2
     assert not chosen.remarks
-    assert not of_pairs(torch, MACHINE, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]).cells
+    assert not of_pairs(
+        torch, MACHINE, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]
+    ).cells
     assert not of_pairs(torch, MACHINE, "sequential", []).cells
     assert of_pairs(torch, MACHINE, "turns", []).cells == frozenset(torch.cells)
     # The weights of fcn5 take 0.5 GB.

@@ -36,9 +36,12 @@ def write_until_the_limit(path: str, limit: int, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "limit", [1000, *(pytest.param(each, marks=pytest.mark.slow) for each in (30_000, 60_000, 100_000))]
+    "limit",
+    [1000, *(pytest.param(each, marks=pytest.mark.slow) for each in (30_000, 60_000, 100_000))],
 )
-def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(tmp_path: Path, path: Path, limit: int) -> None:
+def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(
+    tmp_path: Path, path: Path, limit: int
+) -> None:
     answer = tmp_path / "answer"
     writer = FORK.Process(target=write_until_the_limit, args=(str(path), limit, str(answer)))
     writer.start()
@@ -147,7 +150,9 @@ def test_random_files_are_refused_in_words(tmp_path: Path, content: bytes) -> No
 
 @fuzz
 @given(data=st.data())
-def test_damaged_stores_are_refused_in_words(tmp_path: Path, image: bytes, data: st.DataObject) -> None:
+def test_damaged_stores_are_refused_in_words(
+    tmp_path: Path, image: bytes, data: st.DataObject
+) -> None:
     damaged = bytearray(image)
     for _ in range(data.draw(st.integers(0, 5))):
         at = data.draw(st.integers(0, len(image) - 1))

@@ -1,4 +1,5 @@
-"""A store on a real PostgreSQL server, and local stores delivered to it: nothing lost or doubled, no password shown."""
+"""A store on a real PostgreSQL server, and local stores delivered to it: nothing lost or doubled,
+no password shown."""
 
 import json
 import lzma
@@ -33,7 +34,9 @@ from dlbench.reports.results.storage.store import Store
 Command = Callable[..., tuple[Any, str, str]]
 STORES = Path(__file__).parents[2] / "goldens" / "stores"
 SECRET = "hunter2"
-SUITE = suite_of_null(step_seconds=0.005, protocol={"launches": 5, "cell_seconds": 100.0, "seconds": 0.05})
+SUITE = suite_of_null(
+    step_seconds=0.005, protocol={"launches": 5, "cell_seconds": 100.0, "seconds": 0.05}
+)
 ALL = Counter(range(5))
 
 
@@ -89,10 +92,17 @@ def test_every_part_of_a_store_is_read_back_in_order_of_time(url: str) -> None:
         store.save_ceilings("m", {"gemm": [2.0]})
         store.add_sentinel("b", 0, "before", {"quiet": True})
         store.append(
-            make.record(network="naïve", result=make.outcome(parity=make.parity()._replace(losses=[float("nan")])))
+            make.record(
+                network="naïve",
+                result=make.outcome(parity=make.parity()._replace(losses=[float("nan")])),
+            )
         )
     with Store.open(url.replace("+psycopg", ""), create=False) as store:
-        assert [run.id for run in store.runs()] == ["A", "b", "z"]  # though the server sorts A after b
+        assert [run.id for run in store.runs()] == [
+            "A",
+            "b",
+            "z",
+        ]  # though the server sorts A after b
         assert store.runs()[1].finished == make.START
         assert store.ceilings("m") == {"gemm": [2.0]}
         assert store.sentinels("b") == [(0, "before", {"quiet": True})]
@@ -100,14 +110,18 @@ def test_every_part_of_a_store_is_read_back_in_order_of_time(url: str) -> None:
         assert (str(record.outcome.parity.losses), record.cell.network) == ("[nan]", "naïve")  # type: ignore[union-attr]
 
 
-def test_what_a_server_refuses_is_one_line_with_the_remedy(postgresql: Server, database: str, url: str) -> None:
+def test_what_a_server_refuses_is_one_line_with_the_remedy(
+    postgresql: Server, database: str, url: str
+) -> None:
     assert "holds no results yet; fill it with `dlbench run SUITE`" in refused(url, create=False)
     postgresql.carry_out("DROP ROLE IF EXISTS reader")
     postgresql.carry_out("CREATE ROLE reader LOGIN")
     postgresql.carry_out("DROP ROLE IF EXISTS guarded")
     postgresql.carry_out(f"CREATE ROLE guarded LOGIN PASSWORD 'other{SECRET}'")
     theirs = postgresql.url(database, "reader")
-    assert "does not allow this user to do that (permission denied for schema public)" in refused(theirs)
+    assert "does not allow this user to do that (permission denied for schema public)" in refused(
+        theirs
+    )
     with Store.open(url) as store:
         store.append(make.record())
         with pytest.raises(StoreError, match="cannot store this text or number"):
@@ -115,7 +129,9 @@ def test_what_a_server_refuses_is_one_line_with_the_remedy(postgresql: Server, d
     postgresql.carry_out("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=database)
     with Store.open(theirs, create=False) as store:
         assert len(store.records()) == 1
-        with pytest.raises(StoreError, match=r"permission denied for .*USAGE on their sequences to write"):
+        with pytest.raises(
+            StoreError, match=r"permission denied for .*USAGE on their sequences to write"
+        ):
             store.append(make.record(launch=1, threads=2))
     postgresql.carry_out("DROP OWNED BY reader", database=database)
     wrong = refused(postgresql.url(database, "guarded", SECRET))
@@ -124,7 +140,9 @@ def test_what_a_server_refuses_is_one_line_with_the_remedy(postgresql: Server, d
     assert "refuses this user" in refused(postgresql.url(database, "nobody-knows", SECRET))
     assert "make the database" in refused(postgresql.url("nonesuch", password=SECRET))
     assert "correct its URL" in refused(url + "?nonsense=1")
-    assert "check that the server runs" in refused(f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db")
+    assert "check that the server runs" in refused(
+        f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db"
+    )
     postgresql.carry_out("CREATE TABLE strangers (id int)", database=database)
     other = postgresql.database()
     postgresql.carry_out("CREATE TABLE runs (experiment TEXT)", database=other)
@@ -164,7 +182,10 @@ def test_a_full_server_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) 
     ("given", "shown"),
     [
         ("postgresql://me:hunter2@host:5433/db", "postgresql+psycopg://me@host:5433/db"),
-        ("postgresql+psycopg://me:hunter2@/db?host=%2Frun", "postgresql+psycopg://me@/db?host=%2Frun"),
+        (
+            "postgresql+psycopg://me:hunter2@/db?host=%2Frun",
+            "postgresql+psycopg://me@/db?host=%2Frun",
+        ),
         (
             "postgresql+psycopg://host/db?password=hunter2&sslmode=require",
             "postgresql+psycopg://host/db?sslmode=require",
@@ -181,18 +202,24 @@ def test_the_name_of_a_store_has_no_password(given: str, shown: str) -> None:
 
 def test_a_url_that_cannot_be_understood_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "write %40" in refused(f"postgresql+psycopg://me:p@{SECRET}@host/db")
-    assert servers.without_password(f"postgresql+psycopg://me:p@{SECRET}@host/db") == "postgresql+psycopg://..."
+    assert (
+        servers.without_password(f"postgresql+psycopg://me:p@{SECRET}@host/db")
+        == "postgresql+psycopg://..."
+    )
     assert "understood" in refused(f"postgresql+psycopg://me:{SECRET}@host:port/db")
     assert servers.without_password("--store=results.sqlite") == "--store=results.sqlite"
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    assert f"{sys.executable} -m pip install 'psycopg[binary]'" in refused(f"postgresql://me:{SECRET}@host/db")
+    assert f"{sys.executable} -m pip install 'psycopg[binary]'" in refused(
+        f"postgresql://me:{SECRET}@host/db"
+    )
 
 
 # Copies.
 
 
 def fill(store: Store) -> None:
-    """Two runs whose records alternate, a repeated attempt, a missing cell, a machine, sentinels, an orphan."""
+    """Two runs whose records alternate, a repeated attempt, a missing cell, a machine, sentinels,
+    an orphan."""
     store.add_machine(make.MACHINE, make.MACHINE_DICT)
     store.save_ceilings(make.MACHINE, {"gemm": [1.0]})
     store.begin_run(make.run(id="b"))
@@ -221,7 +248,11 @@ def contents(store: Store) -> dict[str, Any]:
 
 
 def test_everything_is_copied_there_and_back_and_once(url: str, tmp_path: Path) -> None:
-    with Store.open("sqlite://") as source, Store.open(url) as target, Store.open(tmp_path / "b.sqlite") as back:
+    with (
+        Store.open("sqlite://") as source,
+        Store.open(url) as target,
+        Store.open(tmp_path / "b.sqlite") as back,
+    ):
         fill(source)
         progress: list[tuple[int, int]] = []
 
@@ -294,7 +325,9 @@ def session(tmp_path: Path) -> Session:
     return found
 
 
-def test_a_break_while_a_record_is_delivered_loses_nothing(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_break_while_a_record_is_delivered_loses_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -306,8 +339,14 @@ def test_a_break_while_a_record_is_delivered_loses_nothing(session: Session, mon
     assert session.launches() == [0]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(moves=st.lists(st.sampled_from(["up", "down", "breaks", "append", "later", "other"]), max_size=12))
+@settings(
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    moves=st.lists(
+        st.sampled_from(["up", "down", "breaks", "append", "later", "other"]), max_size=12
+    )
+)
 def test_whenever_the_server_comes_and_goes_each_record_reaches_it_once(
     moves: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -333,7 +372,11 @@ def test_whenever_the_server_comes_and_goes_each_record_reaches_it_once(
 
 
 def secret_in_files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
 
 
 def test_a_run_whose_server_goes_away_is_kept_resumed_and_delivered(
@@ -422,7 +465,10 @@ def test_no_command_shows_a_password(
             ("report", "page", "--store", url),
             ("store", "copy", url, "copy.sqlite"),
             ("store", "copy", url, in_query),
-            *(("report", "runs", "--store", each) for each in (wrong, url.replace("owner", "stranger"), url + "x")),
+            *(
+                ("report", "runs", "--store", each)
+                for each in (wrong, url.replace("owner", "stranger"), url + "x")
+            ),
         )
     ]
     assert {code for code, _, _ in results} == {0, 2, 4}
@@ -446,10 +492,15 @@ def copied(command: Command, url: str) -> tuple[str, str]:
 
 
 def in_order(found: Results) -> Results:
-    return replace(found, records=tuple(sorted(found.records, key=lambda record: (record.started, record.launch))))
+    return replace(
+        found,
+        records=tuple(sorted(found.records, key=lambda record: (record.started, record.launch))),
+    )
 
 
-def test_reports_read_the_same_of_the_server_and_of_the_file(command: Command, copied: tuple[str, str]) -> None:
+def test_reports_read_the_same_of_the_server_and_of_the_file(
+    command: Command, copied: tuple[str, str]
+) -> None:
     file, url = copied
     ways: list[dict[str, Any]] = [{}, {"newest": True}, {"newest": True, "all_runs": True}]
     for way in ways:
@@ -457,7 +508,8 @@ def test_reports_read_the_same_of_the_server_and_of_the_file(command: Command, c
     for words in (("report", "matrix"), ("report", "runs"), ("history",)):
         results = [command(*words, "--format", "json", "--store", store) for store in copied]
         of_file, of_server = (
-            (code, rounded(out), errors.replace(servers.without_password(url), file)) for code, out, errors in results
+            (code, rounded(out), errors.replace(servers.without_password(url), file))
+            for code, out, errors in results
         )
         assert of_file == of_server, words
         assert of_file[0] in (0, 2)

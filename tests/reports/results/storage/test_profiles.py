@@ -31,7 +31,9 @@ def test_every_reading_of_a_store_leaves_them_out_but_the_one_that_asks_for_them
     assert store.launch_seconds(make.MACHINE) == {make.cell(): measured.wall_seconds}
     (newest,) = store.newest(run=RUN.id)
     assert (newest.measured or "").startswith("2026-03-01T12:00:00")
-    assert [record for _, record in store.records_of_cells([newest.key], RUN.id, asked=True)] == [measured]
+    assert [record for _, record in store.records_of_cells([newest.key], RUN.id, asked=True)] == [
+        measured
+    ]
     nights = store.nights(purpose="compare")
     assert list(nights["launches"]) == [1]
     example = store.example(RUN.id, newest.key, CANDIDATE)

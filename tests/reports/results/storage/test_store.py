@@ -42,8 +42,14 @@ def refused(path: Path | str, create: bool = True) -> str:
 
 
 def test_records_are_read_back_in_order(path: Path) -> None:
-    kept = [make.record(launch=0), make.hole(Status.CRASHED, "signal 11", launch=1), make.record(run="run-2")]
-    diverged = make.outcome(parity=make.parity("disagrees")._replace(losses=[float("nan"), float("inf")]))
+    kept = [
+        make.record(launch=0),
+        make.hole(Status.CRASHED, "signal 11", launch=1),
+        make.record(run="run-2"),
+    ]
+    diverged = make.outcome(
+        parity=make.parity("disagrees")._replace(losses=[float("nan"), float("inf")])
+    )
     with Store.open(path) as store:
         for record in kept:
             store.append(record)
@@ -79,12 +85,19 @@ def test_machines_and_ceilings_are_replaced_by_later_ones(path: Path) -> None:
         assert store.ceilings("m") == {"gemm": [2]}
 
 
-def test_a_plain_copy_of_the_file_holds_all_even_where_a_reader_was_at_work(path: Path, tmp_path: Path) -> None:
+def test_a_plain_copy_of_the_file_holds_all_even_where_a_reader_was_at_work(
+    path: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.sqlite"
-    with Store.open(path) as store, closing(sqlite3.connect(path, check_same_thread=False)) as reader:
+    with (
+        Store.open(path) as store,
+        closing(sqlite3.connect(path, check_same_thread=False)) as reader,
+    ):
         for n in range(2):
             reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM records").fetchall()  # it sees the state before the next record
+            reader.execute(
+                "SELECT count(*) FROM records"
+            ).fetchall()  # it sees the state before the next record
             threading.Timer(0.2, reader.rollback).start()
             store.append(make.record(launch=n))
             copy.write_bytes(path.read_bytes())
@@ -104,7 +117,9 @@ def test_reading_creates_nothing(tmp_path: Path) -> None:
 
 
 def test_other_files_and_other_schemas_are_refused_and_left_alone(tmp_path: Path) -> None:
-    letter, foreign, older, newer = (tmp_path / name for name in ("letter", "foreign", "older", "newer"))
+    letter, foreign, older, newer = (
+        tmp_path / name for name in ("letter", "foreign", "older", "newer")
+    )
     letter.write_text("Dear reader, " * 100)
     fill(newer, 1)
     statements = (
@@ -146,7 +161,10 @@ def test_a_packed_store_is_read_and_never_written(tmp_path: Path) -> None:
 
 def test_eight_processes_write_one_store_at_the_same_time(path: Path) -> None:
     # The first to come creates it; no record is lost.
-    writers = [multiprocessing.get_context("fork").Process(target=fill, args=(path, 10, f"run-{n}")) for n in range(8)]
+    writers = [
+        multiprocessing.get_context("fork").Process(target=fill, args=(path, 10, f"run-{n}"))
+        for n in range(8)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -168,7 +186,9 @@ def write_and_log(path: str, log: str) -> None:
 
 def test_a_writer_that_is_killed_loses_no_finished_record(tmp_path: Path, path: Path) -> None:
     log = tmp_path / "log"
-    writer = multiprocessing.get_context("fork").Process(target=write_and_log, args=(str(path), str(log)))
+    writer = multiprocessing.get_context("fork").Process(
+        target=write_and_log, args=(str(path), str(log))
+    )
     writer.start()
     deadline = time.monotonic() + 60
     while (not log.exists() or log.stat().st_size < 25) and time.monotonic() < deadline:
@@ -183,7 +203,9 @@ def test_a_writer_that_is_killed_loses_no_finished_record(tmp_path: Path, path: 
         store.append(make.record(launch=len(launches)))
 
 
-def test_a_store_held_by_another_program_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_held_by_another_program_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dlbench.reports.results.storage.database.BUSY_SECONDS", 0.1)
     fill(path, 1)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -220,12 +242,19 @@ def test_opening_a_store_again_releases_no_lock_of_this_process(path: Path) -> N
 def test_cells_that_differ_in_one_axis_have_different_keys(axis: axes.Axis) -> None:
     cell = make.cell()
     value = getattr(cell, axis.name)
-    other = cell._replace(**{axis.name: value + 1 if isinstance(value, int | float) else f"{value}x"})
-    assert len({schema.cell_key(machine, each) for machine in ("a", "b") for each in (cell, other)}) == 4
+    other = cell._replace(
+        **{axis.name: value + 1 if isinstance(value, int | float) else f"{value}x"}
+    )
+    assert (
+        len({schema.cell_key(machine, each) for machine in ("a", "b") for each in (cell, other)})
+        == 4
+    )
     with empty_store() as store:
         for each in (cell, other):
             store.append(make.record(**each._asdict()))
-        assert store.cells() == {schema.cell_key(make.MACHINE, each): each for each in (cell, other)}
+        assert store.cells() == {
+            schema.cell_key(make.MACHINE, each): each for each in (cell, other)
+        }
 
 
 def test_the_key_of_a_cell_is_the_same_in_every_version() -> None:
@@ -235,19 +264,28 @@ def test_the_key_of_a_cell_is_the_same_in_every_version() -> None:
 def launch(seconds: float, stolen: bool = False, **changes: Any) -> Record:
     """Return a record of one launch, which the hypervisor disturbed or not."""
     of_record = {key: changes.pop(key) for key in ("attempt", "side", "stage") if key in changes}
-    result = make.outcome([seconds] * 5, contention=make.contention(steal_seconds=4 * seconds if stolen else 0.0))
+    result = make.outcome(
+        [seconds] * 5, contention=make.contention(steal_seconds=4 * seconds if stolen else 0.0)
+    )
     return replace(make.record(result=result, **changes), **of_record)
 
 
 records = st.builds(
     lambda seconds, stolen, crashed, minutes, **of: (
         make.hole(
-            Status.CRASHED, "signal 11", minutes=minutes, run=of["run"], launch=of["launch"], threads=of["threads"]
+            Status.CRASHED,
+            "signal 11",
+            minutes=minutes,
+            run=of["run"],
+            launch=of["launch"],
+            threads=of["threads"],
         )
         if crashed
         else launch(seconds, stolen, minutes=minutes, **of)
     ),
-    seconds=st.integers(1, 40).map(lambda n: n / 8),  # on a grid, so that the order of a sum does not matter
+    seconds=st.integers(1, 40).map(
+        lambda n: n / 8
+    ),  # on a grid, so that the order of a sum does not matter
     stolen=st.booleans(),
     crashed=st.integers(0, 5).map(lambda n: n == 0),
     minutes=st.integers(0, 1000),
@@ -258,7 +296,9 @@ records = st.builds(
     side=st.sampled_from(["baseline", "candidate"]),
     stage=st.sampled_from(["", GATE]),
 )
-several = st.lists(records, max_size=25, unique_by=lambda r: (r.run, r.launch, r.cell, r.attempt, r.side, r.stage))
+several = st.lists(
+    records, max_size=25, unique_by=lambda r: (r.run, r.launch, r.cell, r.attempt, r.side, r.stage)
+)
 
 
 @examples(20)
@@ -273,15 +313,22 @@ def test_nights_are_those_of_the_last_attempts(kept: list[Record]) -> None:
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
     for record in last_attempts(kept):
-        if record.outcome.status is Status.OK and (not record.stage or record.launch < HISTORY_PAIRS):
+        if record.outcome.status is Status.OK and (
+            not record.stage or record.launch < HISTORY_PAIRS
+        ):
             value = math.log(statistics.median(record.outcome.step_seconds()))
             expected[record.run, record.cell, record.side].append((contended(record, None), value))
     found = {(row.run, cells[row.cell], row.side): row for row in nights.itertuples()}
     assert set(found) == set(expected)
     for key, launches in expected.items():
         row = found[key]
-        values = [value for disturbed, value in launches if not disturbed] or [value for _, value in launches]
-        assert (row.launches, row.contended_launches) == (len(values), sum(bool(c) for c, _ in launches))
+        values = [value for disturbed, value in launches if not disturbed] or [
+            value for _, value in launches
+        ]
+        assert (row.launches, row.contended_launches) == (
+            len(values),
+            sum(bool(c) for c, _ in launches),
+        )
         assert row.quiet == any(not disturbed for disturbed, _ in launches)
         assert row.log_mean == pytest.approx(statistics.fmean(values), abs=1e-12)
         variance = statistics.variance(values) if len(values) > 1 else math.nan
@@ -304,7 +351,9 @@ def test_nights_can_be_narrowed() -> None:
     with empty_store() as store:
         store.append_runs([(make.run(purpose="compare"), [launch(1.0), launch(2.0, threads=2)])])
         sides = [launch(1.0, run="run-2", side=side) for side in ("baseline", "candidate")]
-        store.append_runs([(make.run(id="run-2", purpose="gate", suite="other", machine="m-two"), sides)])
+        store.append_runs(
+            [(make.run(id="run-2", purpose="gate", suite="other", machine="m-two"), sides)]
+        )
         assert len(store.nights()) == len(store.nights(purpose=("compare", "gate"))) == 4
         for narrowed in ({"suite": "quick"}, {"machine": make.MACHINE}, {"purpose": "compare"}):
             assert list(store.nights(**narrowed)["run"]) == ["run-1"] * 2
@@ -320,7 +369,9 @@ def test_an_import_is_kept_whole_or_not_at_all() -> None:
     with empty_store() as store:
         store.append_runs([(make.run(), (launch(1.0, launch=n, run="run-1") for n in range(1200)))])
         with pytest.raises(StoreError, match="already has a run"):
-            store.append_runs([(make.run(id="run-0"), [launch(1.0, run="run-0")]), (make.run(), [launch(1.0)])])
+            store.append_runs(
+                [(make.run(id="run-0"), [launch(1.0, run="run-0")]), (make.run(), [launch(1.0)])]
+            )
         with pytest.raises(KeyboardInterrupt):
             store.append_runs([(make.run(id="run-2"), broken())])
         assert store.record_counts() == {"run-1": 1200}
@@ -337,7 +388,10 @@ def test_reports_of_large_stores_read_indexes_alone() -> None:
             with store.engine.begin() as connection:
                 return [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
 
-        assert plan(queries.nights(None, None, None))[0] == "SCAN records USING COVERING INDEX records_by_launch"
+        assert (
+            plan(queries.nights(None, None, None))[0]
+            == "SCAN records USING COVERING INDEX records_by_launch"
+        )
         steps = plan(queries.newest(None, None, None))
         assert "SCAN records USING COVERING INDEX records_by_cell" in steps
         assert any("INDEX records_by_cell (cell=? AND started=?)" in step for step in steps)
