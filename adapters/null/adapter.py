@@ -34,6 +34,7 @@ SETTINGS: Dict[str, Any] = {
     # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError),
     # "error" (an exception), "lost" (the GPU falls off the bus), "unsupported", "nan" (the loss
     # after it)
+    "fault": "",
     "fault_step": 1,  # the step of the fault
     "fault_worker": 0,  # the worker of the fault
     "memory_bytes": None,  # held from the first step on

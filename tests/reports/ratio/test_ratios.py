@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.ratio import fastest, frameworks, machines
+from dlbench.reports.results import leaders
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN, pair_of, with_verdicts
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.results.cells import build_matrix
@@ -52,7 +53,7 @@ def pairs_of(found):
 
 
 def leader_of(records):
-    (leader,) = fastest.fastest(matrix_of(records)).rows
+    (leader,) = leaders.fastest(matrix_of(records)).rows
     return leader
 
 
@@ -84,7 +85,7 @@ def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
     assert (leader.first.row.framework, leader.next.row.framework, leader.outcome) == (
         "torch",
         "mxnet",
-        fastest.CLEAR,
+        leaders.CLEAR,
     )
     assert leader.ratio.low > 1.04
     assert leader.ratio.high < 1.06
@@ -99,25 +100,25 @@ def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
     )
     # Run sequentially, the same launches decide nothing.
     alone = leader_of([replace(record, group="") for record in records])
-    assert alone.outcome == fastest.UNDECIDED
+    assert alone.outcome == leaders.UNDECIDED
 
 
 def test_leads_say_who_is_fastest_who_may_be_and_by_how_much_the_next_is_behind():
     records = in_groups({"torch": 0.0200, "mxnet": 0.02002, "jax": 0.030}, [1.0, 1.5, 0.8])
-    (line,) = fastest.leads(fastest.fastest(matrix_of(records)))
+    (line,) = leaders.leads(leaders.fastest(matrix_of(records)))
     assert line.startswith("fcn5, mini-batch 64, 1 thread: torch eager or mxnet eager (1.00x ")
     assert "; then jax eager (1.50x 1.50-1.50)" in line
-    assert fastest.leads(fastest.fastest(matrix_of(make.launches(1.0)))) == []
+    assert leaders.leads(leaders.fastest(matrix_of(make.launches(1.0)))) == []
 
 
 LEADERS = {
-    "clear": ([*make.launches(1.0), *mxnet(2.0)], [], "mxnet", fastest.CLEAR),
-    "of another run": ([*make.launches(1.0), *mxnet(2.0, run="b")], [], "mxnet", fastest.UNDECIDED),
+    "clear": ([*make.launches(1.0), *mxnet(2.0)], [], "mxnet", leaders.CLEAR),
+    "of another run": ([*make.launches(1.0), *mxnet(2.0, run="b")], [], "mxnet", leaders.UNDECIDED),
     "undecided": (
         [*make.launches(1.0), *mxnet(1.005), *make.launches(2.0, framework="jax")],
         ["mxnet"],
         "jax",
-        fastest.UNDECIDED,
+        leaders.UNDECIDED,
     ),
     "a tie": (
         [
@@ -127,7 +128,7 @@ LEADERS = {
         ],
         ["mxnet"],
         "jax",
-        fastest.TIE,
+        leaders.TIE,
     ),
     "a tie, and a third that may be faster": (
         [
@@ -137,26 +138,26 @@ LEADERS = {
         ],
         ["mxnet", "jax"],
         "mxnet",
-        fastest.UNDECIDED,
+        leaders.UNDECIDED,
     ),
     "faster beyond noise, but by less than 2 %": (
         [*make.launches(1.0, 0.001), *mxnet(1.01, spread=0.001)],
         ["mxnet"],
         "mxnet",
-        fastest.TIE,
+        leaders.TIE,
     ),
     "a tie of two runs": (
         [*make.launches(1.0, 0.002), *mxnet(1.005, spread=0.002, run="b")],
         ["mxnet"],
         "mxnet",
-        fastest.UNDECIDED,
+        leaders.UNDECIDED,
     ),
-    "alone": (make.launches(1.0), [], None, fastest.UNKNOWN),
+    "alone": (make.launches(1.0), [], None, leaders.UNKNOWN),
     "its own tuning is no rival": (
         [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED), *mxnet(2.0)],
         [],
         "mxnet",
-        fastest.CLEAR,
+        leaders.CLEAR,
     ),
 }
 
@@ -170,17 +171,17 @@ def test_leaders(records, ties, following, outcome):
         following,
         outcome,
     )
-    headline = " ".join(fastest.REPORT.headline(fastest.fastest(matrix_of(records))))
+    headline = " ".join(fastest.REPORT.headline(leaders.fastest(matrix_of(records))))
     assert (headline == "") == (following is None)
     said = {
-        fastest.CLEAR: "clearly the fastest",
-        fastest.TIE: "a tie",
-        fastest.UNDECIDED: "undecided",
+        leaders.CLEAR: "clearly the fastest",
+        leaders.TIE: "a tie",
+        leaders.UNDECIDED: "undecided",
     }
     assert [each for each, words in said.items() if words in headline] == [outcome] * (
         following is not None
     )
-    assert leader.launches is None or outcome == fastest.UNDECIDED
+    assert leader.launches is None or outcome == leaders.UNDECIDED
 
 
 def test_wrong_mathematics_and_more_threads_than_asked_never_lead():

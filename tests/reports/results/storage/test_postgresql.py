@@ -32,7 +32,7 @@ from dlbench.reports.results.storage.delivery import RETRY_SECONDS, DeliveringSt
 from dlbench.reports.results.storage.store import Store
 
 Command = Callable[..., tuple[Any, str, str]]
-STORES = Path(__file__).parents[2] / "goldens" / "stores"
+STORES = Path(__file__).parents[3] / "goldens" / "stores"
 SECRET = "hunter2"
 SUITE = suite_of_null(
     step_seconds=0.005, protocol={"launches": 5, "cell_seconds": 100.0, "seconds": 0.05}
