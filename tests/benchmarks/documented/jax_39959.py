@@ -3,9 +3,8 @@
 import jax
 from jax import numpy as jnp
 
-BATCH_SIZE = 1
+state, BATCH_SIZE = {}, 1
 EDGES, NODES, FEATURES = 12123, 1200, 256
-state = {}
 
 
 def prepare(cell):
@@ -13,14 +12,12 @@ def prepare(cell):
     messages = jax.random.normal(keys[0], (EDGES, FEATURES))
     targets = jax.random.randint(keys[1], (EDGES,), 0, NODES)
 
-    @jax.jit
-    def gather(messages):
-        summed = jax.vmap(
-            lambda found: jax.ops.segment_sum(found, targets, NODES), in_axes=1, out_axes=0
-        )
-        return summed(messages * 2.0)
+    def summed(feature):
+        return jax.ops.segment_sum(feature, targets, NODES)
+
+    gather = jax.jit(lambda numbers: jax.vmap(summed, in_axes=1, out_axes=0)(numbers * 2.0))
 
     def step():
-        state["found"] = gather(messages).block_until_ready()
+        state["sums"] = gather(messages).block_until_ready()
 
-    return step, lambda: float(jnp.abs(state["found"]).mean())
+    return step, lambda: float(jnp.abs(state["sums"]).mean())
