@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.results.cells import CellResult, Compared, Matrix, in_the_running
+from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import (

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.cells import CellResult, Matrix, assemble
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import NEAR_PEAK, Flag
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import NO_THREADS
+from dlbench.reports.results.matrix import Matrix, assemble
 from dlbench.reports.results.networks import FIRST, Networks
 from dlbench.reports.results.statistics import published
 

@@ -18,7 +18,8 @@ from dlbench.reports.results.record import IMPORTED, SAMPLES_OF_INSTANCES
 from dlbench.reports.results.statistics import Summary, of_launches
 
 if TYPE_CHECKING:
-    from dlbench.reports.results.cells import CellResult, Matrix
+    from dlbench.reports.results.cells import CellResult
+    from dlbench.reports.results.matrix import Matrix
 
 Numbers = tuple[float, float | None, float | None]
 """A value and the ends of its interval, None without one."""
