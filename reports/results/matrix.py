@@ -174,7 +174,7 @@ def _with_ratios_in_turns(
         for number, index in enumerate(timed):
             seconds_alone = cells[index].seconds
             assert seconds_alone is not None
-            seconds_in_turns = replace(seconds_alone, beside=ratios, place=number)
+            seconds_in_turns = replace(seconds_alone, relative=ratios, number=number)
             related[index] = replace(cells[index], seconds=seconds_in_turns)
     return related
 

@@ -134,7 +134,7 @@ def test_intervals_cover_what_they_say(cells, blocks, size):
 
 
 def summary_at(found, place):
-    return replace(summarise([[1.0, 1.1]]), beside=found, place=place)
+    return replace(summarise([[1.0, 1.1]]), relative=found, number=place)
 
 
 def test_ratios_come_from_the_groups_where_launches_took_turns():
@@ -144,7 +144,7 @@ def test_ratios_come_from_the_groups_where_launches_took_turns():
     groups = groups_of([0.0, math.log(1.05)], [0.002, 0.002], 6, 2, chance)
     found = side_by_side(groups, 2)
     alone = [summarise([[group[cell]] * 3 for group in groups]) for cell in (0, 1)]
-    beside = [replace(each, beside=found, place=place) for place, each in enumerate(alone)]
+    beside = [replace(each, relative=found, number=place) for place, each in enumerate(alone)]
     apart, together = ratio(alone[1], alone[0]), ratio(beside[1], beside[0])
     assert together.value == pytest.approx(1.05, abs=0.005)
     assert math.log(together.high / together.low) < math.log(apart.high / apart.low) / 10
