@@ -105,8 +105,8 @@ _UNSEEN_IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 def json_escaped(text: str) -> str:
     r"""Return JSON text with invisible characters as JSON writes them, ``\u001b``.
 
-    It parses to the same. Halves of surrogate pairs, which a name from a command line may hold, have no place in JSON and
-    are replaced.
+    It parses to the same. Halves of surrogate pairs, which a name from a command line may hold,
+    have no place in JSON and are replaced.
     """
     return _UNSEEN_IN_JSON.sub(_json_escape, text)
 
