@@ -1,4 +1,5 @@
 """The quantities of a launch that a comparison can judge, the time of a step and others.
+
 A new one is a line of `JUDGED`. Each has its own threshold, and one bound on false alarms holds for
 all that a gate judges together (`verdict.Rule.of_quantity`).
 """

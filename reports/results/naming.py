@@ -105,9 +105,7 @@ def short_extra(name: str, cell: Cell) -> str:
 
 
 def slug(cell: Cell) -> str:
-    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2", of two workers
-    "...-cpu-2-x2".
-    """
+    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2-x2"."""
     network = "-".join(word for word in (cell.network, cell.specification[:6]) if word)
     words = [network, cell.framework, cell.mode]
     if cell.batch_size is not None:

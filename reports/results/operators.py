@@ -1,4 +1,5 @@
 """Operators that account for the difference between two sides of a step, by profiled launches.
+
 The launches of a pair time some steps, then run some under the framework's own profiler, in parts
 that take turns (`suites.run.profiling`). Only the differences within pairs count, since the
 machine's speed changes between them. An operator is named if its difference repeats over the pairs:

@@ -1,6 +1,7 @@
 """Quantities of a cell that a matrix, a ratio, a curve and the page can show.
 
 A new one is a line of `QUANTITIES`.
+
 Those of `OF_LAUNCHES` are measured once in every launch; a cell's value is the geometric mean over
 its launches, with Student's interval from three on (`statistics.of_launches`). Ratios compare these
 and the seconds of a step.

@@ -185,9 +185,7 @@ class Run(Kept):
 
     @property
     def contest(self) -> bool:
-        """Whether cells got more launches only where the fastest of their column was open
-        (`--interval fastest`).
-        """
+        """Whether cells got more launches only in an open contest (`--interval fastest`)."""
         return self.launches_most is not None and self.precision is None and not self.sides
 
 

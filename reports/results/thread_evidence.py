@@ -1,4 +1,5 @@
 """Thread evidence: how many threads worked and wanted to work, and on how many CPUs.
+
 The number of threads that *wanted* to run, on average, is (CPU seconds + run-queue delay) / wall
 seconds: a thread is running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by
 the number of CPUs, so it distinguishes eight threads from four on two CPUs; and unlike counting

@@ -1,4 +1,5 @@
 """Opening a database: a SQLite file with care, any other through SQLAlchemy. Its errors in words.
+
 Functions raise StoreError, in one line that names the store and the remedy.
 """
 
