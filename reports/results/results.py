@@ -118,12 +118,12 @@ class Results:
         displaced: set[str] = set()
         # The cells to read of each store: by run and key, each with the entry that counts.
         chosen: list[dict[str | None, dict[int, Newest]]] = [{} for _ in opened]
-        for (fingerprint, cell), entries in _by_cell(stored).items():
+        for (fingerprint, cell), placed in _by_cell(stored).items():
             rates = products.setdefault((fingerprint, cell.device, cell.precision), [])
-            for _, entry in entries:
+            for _, entry in placed:
                 if entry.product_rate is not None:
                     rates.append((cell.threads, entry.product_rate))
-            launched = [(place, entry) for place, entry in entries if entry.newest is not None]
+            launched = [(place, entry) for place, entry in placed if entry.newest is not None]
             if not launched:
                 continue
             _, last = max(launched, key=_recency)
