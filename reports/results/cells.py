@@ -85,13 +85,13 @@ class CellResult:
     default_threads: int | None = None
     """The framework's own thread count where none is set, if its adapter reports it."""
     cold_start: bool = False
-    """Whether each launch had to compile anew what an earlier one had compiled."""
+    """Whether each launch had to compile everything anew, though an earlier one had."""
     measured: Mapping[str, Summary] = field(default_factory=dict)
     """Quantities that are measured once in a launch, by name (`quantities`)."""
     unmeasured: Mapping[str, str] = field(default_factory=dict)
-    """Why those are not known of which the launches say it."""
+    """Why others are not known, where the launches show it."""
     break_even: BreakEven | None = None
-    """Against the mode of its framework whose first step ends first there; None for that one."""
+    """Against the mode of its framework whose first step ends first; None for that one."""
 
     @property
     def group(self) -> Cell:

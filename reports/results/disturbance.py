@@ -4,7 +4,7 @@ Thresholds tolerate the noise of a shared virtual machine. A launch with more th
 than its quota is worth, causes its own waiting and throttling; with a quota of the cell itself
 throttling is always the launch's own. A launch bound to two of sixty-four CPUs has two. PSI counts
 the waiting of any process, including the launch's own helper threads: it is used only if the launch
-left a CPU free. In a corpus of real launches beside other work, waiting over 10 % or pressure over
+left a CPU free. In a corpus of real launches next to other work, waiting over 10 % or pressure over
 10 % found four in five of those that were more than 5 % slow (VERDICTS.md).
 
 A GPU is disturbed by another process on it. It is slowed if more than `GPU_THROTTLED_SHARE` of its
@@ -243,7 +243,7 @@ def _causes(record: Record, host: Host | None) -> list[str]:
 def _use_by_others(
     record: Record, host: Host | None, capacity: float | None, evidence: _Evidence
 ) -> str:
-    """Return how many CPUs others used beside a launch with more threads than CPUs, in words.
+    """Return how many CPUs others used during a launch with more threads than CPUs, in words.
 
     Empty where they did not use a noticeable part of them.
     """

@@ -26,7 +26,7 @@ class Host:
     name: str
     """For column heads: a model and its cores."""
     physical_cores: int | None = None
-    """Those with at least one logical CPU in the affinity mask, whatever the quota."""
+    """Those with at least one logical CPU in the affinity mask, regardless of the quota."""
     effective_cpus: int | None = None
     """The smaller of affinity mask and quota, in whole CPUs: more threads than this share CPUs."""
     capacity_cpus: float | None = None
@@ -34,7 +34,7 @@ class Host:
     description: tuple[tuple[str, str], ...] = ()
     """Label and value, as in a hardware table."""
     logical_cpus: int | None = None
-    """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
+    """Those in the affinity mask, SMT siblings counted singly, regardless of the quota."""
     machine_cpus: int | None = None
     cpu_model: str = ""
     memory_gib: int | None = None

@@ -56,7 +56,7 @@ def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
     """Return the leader of each column within each group that has any, machine by machine.
 
     A cell leads only with a time that counts. ``confidence`` is that of its comparisons; its ratios
-    have 95 % intervals whatever that is.
+    always have 95 % intervals.
     """
     leaders = []
     for machine in matrix.machines:

@@ -23,7 +23,7 @@ def group_name(cell: Cell) -> str:
 
 
 def work_name(cell: Cell) -> str:
-    """Return the work whatever its mini-batch: "fcn5, bfloat16"."""
+    """Return the work without its mini-batch: "fcn5, bfloat16"."""
     return cell.network + _extra(cell, ", ", axes.GROUP)
 
 
@@ -61,7 +61,7 @@ def place_name(cell: Cell) -> str:
 
 
 def condition_name(cell: Cell) -> str:
-    """Return how a cell was run, whatever its framework and work: "4 threads, bound"."""
+    """Return how a cell was run, without its framework and work: "4 threads, bound"."""
     return place_name(cell) + _extra(cell, ", ", axes.ROW)
 
 

@@ -9,9 +9,9 @@ A posterior over the place of the change, or its absence, is updated with each p
 candidate is the one that splits it most evenly: Horstein 1963, "Sequential transmission using
 noiseless feedback" (IEEE Transactions on Information Theory 9, 136-143); Waeber, Frazier and
 Henderson 2013, "Bisection search with noisy responses" (SIAM Journal on Control and Optimization
-51, 2261-2279). They assume a known probability of a wrong answer; here it follows from the pairs,
-since size and deviation are unknown and integrated over, on a grid around the estimates from the
-bad end's pairs. All candidates have the same noise, so the most even split is also the most
+51, 2261-2279). They assume a known probability of a wrong answer. In this search it follows from
+the pairs, since size and deviation are unknown and integrated over, on a grid around the estimates
+from the bad end's pairs. All candidates have the same noise, so the most even split is also the most
 informative one.
 
 The third hypothesis (`several_changes`) is two changes with a level between them that differs from
@@ -20,7 +20,7 @@ It covers only what the search happens to measure; a slowdown that was undone wi
 part stays unknown.
 
 Pairs of one candidate are assumed to deviate from its true ratio by chance only. Two builds of the
-same source may permanently differ by a per cent or so, which counts as deviation here.
+same source may permanently differ by a per cent or so, which counts as deviation.
 """
 
 import math

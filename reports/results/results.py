@@ -287,8 +287,8 @@ class Narrowing:
     axes: Mapping[str, str] = field(default_factory=dict)
     """Names and patterns with commas between, by axis: see `selection.names_meant`."""
     cells: tuple[Cell, ...] = ()
-    """The cells whose values are the known names: all of the stores, whatever run is read. Empty:
-    those narrowed."""
+    """The cells whose values are the known names: all of the stores, of any run. Empty: those
+    narrowed."""
 
     def takes(self, run: Run) -> bool:
         """Tell whether a run is one of those asked for."""
@@ -379,7 +379,7 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
 
 
 def place_of(record: Record) -> tuple[str, Cell]:
-    """Return machine and cell, whatever folder its adapter lay in."""
+    """Return machine and cell, without the folder of its adapter."""
     return record.machine, record.cell._replace(adapter="")
 
 

@@ -124,7 +124,7 @@ def prepare(engine: sa.Engine, name: str, create: bool) -> None:
 def _turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
     # Readers and a writer then work at the same time; the file remembers it. On file systems
     # without shared memory SQLite keeps its rollback journal: writers then wait for readers too. A
-    # lock here only means that another process is doing it.
+    # lock at this point only means that another process is doing it.
     connection = engine.raw_connection()
     try:
         connection.cursor().execute("PRAGMA journal_mode=WAL")
@@ -248,7 +248,7 @@ def _file_engine(path: Path, create: bool) -> sa.Engine:
     mode = "rwc" if create else "rw"
     if not create and not os.access(path, os.W_OK):
         mode = "ro"
-        # Reading a write-ahead log needs a file beside the store; without one to make, nobody can
+        # Reading a write-ahead log needs a file next to the store; without one to make, nobody can
         # be writing.
         if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
             mode = "ro&immutable=1"
@@ -325,7 +325,7 @@ def _beginning(name: str) -> str:
         with Path(name).open("rb") as stream:
             # An incremental decoder takes a character that is cut off at the end.
             return codecs.getincrementaldecoder("utf-8-sig")().decode(stream.read(4096))
-    except (OSError, ValueError):  # of which a UnicodeDecodeError is one
+    except (OSError, ValueError):  # a UnicodeDecodeError is a ValueError
         return ""
 
 

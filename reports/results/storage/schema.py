@@ -1,7 +1,7 @@
 """Tables and indexes of a store, and the key of a cell.
 
 Times are ISO 8601 text in UTC, which sorts as time does in every database. Runs, records, machines
-and sentinels are JSON text in ``content`` or ``description``; the columns beside them are those
+and sentinels are JSON text in ``content`` or ``description``; the other columns are those
 that queries select and aggregate by. Both indexes of ``records`` hold all that their queries read,
 so that a report over a million records does not touch their content. In ``records``
 
