@@ -11,8 +11,8 @@ noiseless feedback" (IEEE Transactions on Information Theory 9, 136-143); Waeber
 Henderson 2013, "Bisection search with noisy responses" (SIAM Journal on Control and Optimization
 51, 2261-2279). They assume a known probability of a wrong answer. In this search it follows from
 the pairs, since size and deviation are unknown and integrated over, on a grid around the estimates
-from the bad end's pairs. All candidates have the same noise, so the most even split is also the most
-informative one.
+from the bad end's pairs. All candidates have the same noise, so the most even split is also the
+most informative one.
 
 The third hypothesis (`several_changes`) is two changes with a level between them that differs from
 both ends. Its evidence is a ratio of marginal likelihoods, which optional stopping does not bias.
