@@ -17,8 +17,9 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.results.cells import CellResult, Compared, Matrix, in_the_running
+from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.keys import differ, grouped
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, group_name, place_name, row_name
 from dlbench.reports.results.number_text import NEVER, deviation, number
 from dlbench.reports.results.quantities import QUANTITIES, legend, reasons

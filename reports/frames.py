@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.disturbance import contended
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import record_flags
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import axis_value
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.memory_evidence import faults_per_step, share_of_step
 from dlbench.reports.results.naming import variables_in_a_field
 from dlbench.reports.results.quantities import cpu_joules

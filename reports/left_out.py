@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from dlbench.reports.formats.layout import why_hole
-from dlbench.reports.results.cells import CellResult, Matrix, in_the_running
+from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.flags import NEAR_PEAK, PARITY_UNCHECKED, THREADS_EXCEEDED, FlagKind
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, name_of
 
 _DOUBTS: tuple[tuple[FlagKind, str], ...] = (

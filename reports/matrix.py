@@ -16,10 +16,11 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     group_name,
     head_of,

@@ -13,8 +13,8 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import csv_rows, objects
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.results.cells import Matrix, build_matrix
 from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.matrix import Matrix, build_matrix
 from dlbench.reports.results.record import Run
 from dlbench.reports.results.results import Narrowing, Results
 

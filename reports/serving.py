@@ -16,9 +16,10 @@ from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Page
 from dlbench.reports.report import ALL_RUNS, WITHIN, Report, ReportOptions
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, group_name, listed, row_name, short_extra
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import Summary

@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
-from dlbench.reports.results.cells import Matrix
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.published import TABLES, study
 from dlbench.reports.results.statistics import WORSE, Ratio, Verdict, holm, judge, welch
 

@@ -24,9 +24,10 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.curve.rnn import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
-from dlbench.reports.results.cells import CellResult, Matrix, fastest_mode
+from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import Flag
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, rest_of
 from dlbench.reports.results.networks import FIRST, Networks
 from dlbench.reports.results.published import lines_of

@@ -49,9 +49,10 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.results import flags
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, column_of, differ, grouped, row_of
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, place_name, row_name, work_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend

@@ -21,8 +21,9 @@ from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
 from dlbench.reports.report import ALL_RUNS, Report, Source
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, group_name, place_name, row_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES, calls_of

@@ -43,8 +43,9 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.results import flags, quantities
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, place_name, rest_of, row_name
 from dlbench.reports.results.number_text import deviation, interval, number
 from dlbench.reports.results.record import Record

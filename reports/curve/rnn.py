@@ -43,9 +43,10 @@ from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
 from dlbench.reports.results import flags, quantities
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, place_name, rest_of, row_name, threads_name
 from dlbench.reports.results.networks import Networks, networks_of
 from dlbench.reports.results.number_text import number

@@ -37,8 +37,9 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.results import quantities
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import rest_of, work_name
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number

@@ -56,8 +56,9 @@ from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results import flags
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, row_name, threads_name, work_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.record import Record, last_attempts

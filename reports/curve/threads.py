@@ -63,10 +63,11 @@ from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, wh
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.results import flags
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import THROTTLED_SHARE
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import differ, group_of, grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     counted,
     extra_of_place,

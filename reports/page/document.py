@@ -11,8 +11,9 @@ from typing import NamedTuple
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.history.nights import Series
 from dlbench.reports.report import Source
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.record import BASELINE, Record, last_attempts
 from dlbench.reports.results.results import Results
 

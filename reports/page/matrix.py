@@ -14,9 +14,10 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.formats.layout import HOLES, MISSING, common_flags, why_hole
 from dlbench.reports.page.data import ends, numbers
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, axis_value, row_order
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     counted,
     group_name,

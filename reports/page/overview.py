@@ -13,10 +13,11 @@ from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.layout import NOTHING, Table
 from dlbench.reports.formats.markup import rendered
 from dlbench.reports.results import flags
-from dlbench.reports.results.cells import CellResult, Matrix, in_the_running
+from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place
 from dlbench.reports.results.leaders import Leader, fastest
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, listed, place_name, row_names
 from dlbench.reports.results.number_text import interval, number
 from dlbench.reports.results.safe_text import one_line

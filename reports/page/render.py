@@ -32,7 +32,7 @@ from dlbench.reports.page.overview import (
 )
 from dlbench.reports.page.provenance import provenance, provenance_tables
 from dlbench.reports.page.sections import sections
-from dlbench.reports.results.cells import Matrix
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.safe_text import visible_lines
 
 PLAIN_UP_TO = 200_000

@@ -16,10 +16,10 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
 from dlbench.reports.formats.json import finite, json_text, plain
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.hosts import FOREIGN_KEY, read_host
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import group_name, slug
 from dlbench.reports.results.record import Record, Run, last_attempts
 from dlbench.reports.results.results import Results

@@ -33,10 +33,11 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
-from dlbench.reports.results.cells import CellResult, Matrix, fastest_mode
+from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, row_name
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number

@@ -42,8 +42,9 @@ from dlbench.reports.ratio.pairs import (
     with_verdicts,
 )
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import group_name, listed, row_name, row_names, threads_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record

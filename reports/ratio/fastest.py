@@ -22,7 +22,7 @@ from dlbench.reports.left_out import left_out, not_compared
 from dlbench.reports.matrix import of_cell
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
-from dlbench.reports.results.cells import CellResult, Compared
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FlagKind
 from dlbench.reports.results.keys import differ, grouped
 from dlbench.reports.results.leaders import (
@@ -35,6 +35,7 @@ from dlbench.reports.results.leaders import (
     headline,
     names_of_ties,
 )
+from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted, group_name, listed, place_heading, row_name
 from dlbench.reports.results.number_text import times
 

@@ -33,9 +33,10 @@ from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio.pairs import SLOWER, Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results import flags
-from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, group_name, head_of, place_name, row_name
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number, times

@@ -27,9 +27,10 @@ from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio import pairs as compared
 from dlbench.reports.ratio.pairs import FASTER, SLOWER, Mean, Pair, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
-from dlbench.reports.results.cells import CellResult, Compared, Matrix, fair
+from dlbench.reports.results.cells import CellResult, fair
 from dlbench.reports.results.hosts import unlike
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend

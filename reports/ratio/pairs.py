@@ -12,9 +12,10 @@ from dlbench.reports.columns import Column
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
-from dlbench.reports.results.cells import CellResult, Compared
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FlagKind
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.quantities import QUANTITIES, SECONDS
 from dlbench.reports.results.statistics import (

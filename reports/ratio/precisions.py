@@ -14,8 +14,9 @@ from dlbench.reports.formats.layout import Entry, Page
 from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio.pairs import FASTER, SLOWER, Pair, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, differ
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import group_name, place_heading, row_name
 from dlbench.reports.results.number_text import times
 

@@ -47,7 +47,7 @@ from dlbench.reports.ratio.pairs import (
     with_verdicts,
 )
 from dlbench.reports.report import Report, Source
-from dlbench.reports.results.cells import CellResult, Compared, Matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.differences import (
     MOST_SHOWN,
     Difference,
@@ -61,6 +61,7 @@ from dlbench.reports.results.losses import (
     first_losses,
     loss_difference,
 )
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import group_name, place_name, row_name
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times

@@ -36,7 +36,7 @@ class BisectionOutcome(StrEnum):
     UNDECIDED = "undecided"
 
 
-_OF_ENDS = {
+_OUTCOMES_OF_ENDS = {
     Verdict.NO_REGRESSION: BisectionOutcome.NO_SLOWDOWN,
     Verdict.IMPROVEMENT: BisectionOutcome.NO_SLOWDOWN,
     Verdict.DIFFERENT: BisectionOutcome.DIFFERENT,
@@ -72,7 +72,7 @@ class Bisection:
     names: tuple[str, ...]
     """Of all candidates, in order; the last one is the bad one."""
     cell: Cell
-    """What is measured, under the framework's own name."""
+    """The cell that is measured, under the framework's own name."""
     host: Host
     ends: CellComparison
     """The bad one against the good one, by the looks of a gate."""
@@ -91,8 +91,7 @@ class Bisection:
     faster: bool = False
     """Whether it goes backwards in time, to the first faster one."""
     operators: StepDifference | None = None
-    """Which operators account for the difference between the last fast candidate and the first slow
-    one."""
+    """Operators that account for the difference between the last fast and the first slow one."""
 
     @property
     def bad(self) -> str:
@@ -102,30 +101,27 @@ class Bisection:
     @property
     def outcome(self) -> BisectionOutcome:
         """How it ended, by the pairs so far."""
-        found = self.assessment
-        if found is None:
-            return _OF_ENDS.get(self.ends.verdict, BisectionOutcome.UNDECIDED)
-        if not found.decided(self.confidence):
+        assessment = self.assessment
+        if assessment is None:
+            return _OUTCOMES_OF_ENDS.get(self.ends.verdict, BisectionOutcome.UNDECIDED)
+        if not assessment.decided(self.confidence):
             return BisectionOutcome.UNDECIDED
-        if found.several >= self.confidence:
+        if assessment.several >= self.confidence:
             return BisectionOutcome.SEVERAL
-        return (
-            BisectionOutcome.FOUND
-            if max(found.places) >= self.confidence
-            else BisectionOutcome.UNDECIDED
-        )
+        if max(assessment.places) >= self.confidence:
+            return BisectionOutcome.FOUND
+        return BisectionOutcome.UNDECIDED
 
     @property
     def _span(self) -> tuple[int, int]:
-        """The smallest probable range of candidates: the indices of its first and last testable
-        ones.
-        """
+        """The smallest probable range of testable candidates: its first and last index."""
         return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
 
     @property
     def _edge(self) -> tuple[int, int]:
-        """The places, from the good one on, of the last fast one that was tested and of the first
-        slow one.
+        """The places of the last fast one that was tested and of the first slow one.
+
+        They count from the good one on.
         """
         first, last = self._span
         places = (0, *self.assessment.candidates) if self.assessment else (0,)
@@ -140,14 +136,17 @@ class Bisection:
         if self.assessment is None:
             return ()
         fast, slow = self._edge
-        every = (self.good, *self.names)
-        return every[fast:slow][::-1] if self.faster else every[fast + 1 : slow + 1]
+        names = (self.good, *self.names)
+        if self.faster:
+            return names[fast:slow][::-1]
+        return names[fast + 1 : slow + 1]
 
     @property
     def beside(self) -> tuple[str, str]:
         """The last fast one that was tested, and the first slow one."""
-        every = (self.good, *self.names)
-        return every[self._edge[0]], every[self._edge[1]]
+        fast, slow = self._edge
+        names = (self.good, *self.names)
+        return names[fast], names[slow]
 
     @property
     def probability(self) -> float:
@@ -158,13 +157,15 @@ class Bisection:
     @property
     def before(self) -> str:
         """The last one before the answer that can be tested."""
-        return self.beside[1 if self.faster else 0]
+        fast, slow = self.beside
+        return slow if self.faster else fast
 
     @property
     def between(self) -> str | None:
         """The candidate that best shows that there are several changes."""
-        found = self.assessment
-        return None if found is None or found.between is None else self.names[found.between - 1]
+        if self.assessment is None or self.assessment.between is None:
+            return None
+        return self.names[self.assessment.between - 1]
 
 
 def candidate(
@@ -173,9 +174,12 @@ def candidate(
     """Return a candidate by the logarithms of its pairs' ratios."""
     ratio = None
     if logs:
-        found = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
-        low, high = (found.low, found.high) if found.low > 0 else (None, None)
+        estimate = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
+        has_interval = estimate.low > 0
         ratio = Ratio(
-            found.ratio, low, high, f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}"
+            estimate.ratio,
+            estimate.low if has_interval else None,
+            estimate.high if has_interval else None,
+            f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}",
         )
     return Candidate(name, about, len(logs), ratio, slower, problem)

@@ -11,8 +11,8 @@ _NO_COMMIT = ("", "unversioned", "unknown")  # what pytest-benchmark writes outs
 
 def commit_id(commit_info: Mapping[str, Any]) -> str:
     """Return the whole id of the commit; empty where the file names none."""
-    found = commit_info.get("id")
-    return found if isinstance(found, str) and found not in _NO_COMMIT else ""
+    name = commit_info.get("id")
+    return name if isinstance(name, str) and name not in _NO_COMMIT else ""
 
 
 def commit_in_words(commit_info: Mapping[str, Any]) -> str:
@@ -20,12 +20,13 @@ def commit_in_words(commit_info: Mapping[str, Any]) -> str:
     name = commit_id(commit_info)
     if not name:
         return ""
+    words = name[:_SHORT]
+    remarks = []
     branch = commit_info.get("branch")
-    remarks = (
-        [branch]
-        if isinstance(branch, str) and branch not in ("", "(unknown)", "(detached head)")
-        else []
-    )
+    if isinstance(branch, str) and branch not in ("", "(unknown)", "(detached head)"):
+        remarks.append(branch)
     if commit_info.get("dirty") is True:
         remarks.append("modified")
-    return one_line(name[:_SHORT] + (f" ({', '.join(remarks)})" if remarks else ""), FIELD)
+    if remarks:
+        words += f" ({', '.join(remarks)})"
+    return one_line(words, FIELD)

@@ -87,7 +87,7 @@ class SideOfCell:
     launches: int = 0
     """Undisturbed ones with a number."""
     launch_medians: tuple[float, ...] = ()
-    """Of each of these, seconds per step, or what else is judged."""
+    """Seconds per step of each of these, or another quantity that is judged."""
     contended: int = 0
     """Launches left out because other programs disturbed them."""
     environment: str = ""
@@ -111,14 +111,14 @@ class CellComparison:
     pairs: Pairs = ((), ())
     """Those of launches measured side by side; empty where none was."""
     tails: Pairs = ((), ())
-    """Of the same launches the seconds that nine steps in ten take at most."""
+    """The seconds that nine steps in ten take at most, of the same launches."""
     quantity: str = TIME
-    """What is judged: `TIME`, or a name of `judged.JUDGED`. A cell is in a comparison once for
+    """The quantity judged: `TIME`, or a name of `judged.JUDGED`. A cell is in a comparison once for
     each."""
 
     @property
     def name(self) -> str:
-        """The cell in words, with what is judged of it if that is not its time."""
+        """The cell in words, with the quantity that is judged if that is not its time."""
         name = name_of(self.cell)
         return name if self.quantity == TIME else f"{name}, {JUDGED[self.quantity].words}"
 
@@ -134,8 +134,9 @@ class CellComparison:
 
     @property
     def loss_difference(self) -> LossDifference | None:
-        """By how much the first losses of a user's own step differ; None where they agree, or are
-        unknown.
+        """The difference of the first losses of a user's own step.
+
+        None where they agree, or are unknown.
         """
         return loss_difference(self.baseline.losses, self.candidate.losses)
 
@@ -183,8 +184,7 @@ class Comparison:
     command: str = ""
     """Measures it again; empty if unknown, as for stored runs."""
     operators: tuple[StepDifference, ...] = ()
-    """Of slower cells, which operators account for the difference, where both sides were
-    profiled."""
+    """Operators that account for the difference of slower cells, where both sides were profiled."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""
@@ -192,9 +192,7 @@ class Comparison:
 
 
 def in_order(cell: Cell) -> tuple[object, ...]:
-    """Return a sort key: networks as listed, then everything else by name, devices, workers and
-    threads last.
-    """
+    """Return a sort key: networks as listed, then by name; devices, workers and threads last."""
     group = (
         *network_order(cell.network),
         axes.order_of(cell.batch_size),
@@ -208,7 +206,7 @@ CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
 """Disturbed launches are mostly those of one side if chance alone would divide them so with a lower
 probability."""
-_OF_SESSIONS = (
+_DIFFERENT_SESSIONS = (
     "Measured in different sessions: a shift of the machine between them looks like a change of "
     "the code. The intervals allow for a shift of {} (standard deviation) in each. {}"
 )
@@ -237,48 +235,56 @@ def compare_sides(
     rule: Rule | None = None,
     of_gate: Sequence[Record] = (),
 ) -> Comparison:
-    """Compare the two sides of a run by its records so far; planned cells without records are
-    counted in a note.
+    """Compare the two sides of a run by its records so far.
 
     ``rule`` replaces the run's own. Where ``records`` are those of some cells only, ``of_gate`` are
-    all of the gate's. At least one record has a side.
+    all of the gate's. At least one record has a side. A note counts planned cells without records.
     """
+    rule = rule or rule_of(run.rule)
+    gate = run.purpose == GATE
     by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
-    rule, gate = rule or rule_of(run.rule), run.purpose == GATE
     spreads = spreads_of_gate(of_gate or records, host, rule.judged) if gate else {}
-    cells = []
+    cells: list[CellComparison] = []
     for cell in sorted(by_cell, key=in_order):
         for quantity in rule.judged:
-            found = of_pairs(cell, by_cell[cell], host, gate, rule, spreads, quantity)
-            cells.append(found)
-            if not found.comparable:
+            comparison = of_pairs(cell, by_cell[cell], host, gate, rule, spreads, quantity)
+            cells.append(comparison)
+            if not comparison.comparable:
                 break  # the others would say the same
-    cells = cells if gate else _adjusted(cells, rule)
-    sides = [
-        [record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)
-    ]
+    if not gate:
+        cells = _adjusted(cells, rule)
     unmeasured = len(set(run.plan) - by_cell.keys())
-    left = (
-        f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
-    )
-    given = f"Both sides were launched with {variables_in_words(run.variables)} (--env)."
+    notes = []
+    if unmeasured:
+        have = "has" if unmeasured == 1 else "have"
+        notes.append(f"{unmeasured} of the cells planned {have} no launch yet.")
+    if run.variables:
+        variables = variables_in_words(run.variables)
+        notes.append(f"Both sides were launched with {variables} (--env).")
+    notes += _notes_on_losses(cells)
+    baseline = grouped(_of_side(records, BASELINE), lambda record: record.cell)
+    candidate = grouped(_of_side(records, CANDIDATE), lambda record: record.cell)
     return Comparison(
-        run.sides.get(BASELINE, BASELINE),
-        run.sides.get(CANDIDATE, CANDIDATE),
-        (host,),
-        run.purpose,
-        True,
-        tuple(cells),
-        geometric_mean([cell for cell in cells if cell.quantity == TIME], of_gate=gate),
-        rule,
-        (
-            *((left,) if unmeasured else ()),
-            *((given,) if run.variables else ()),
-            *_notes_on_losses(cells),
-        ),
-        side_differences(*(grouped(of_side, lambda record: record.cell) for of_side in sides)),
+        baseline=run.sides.get(BASELINE, BASELINE),
+        candidate=run.sides.get(CANDIDATE, CANDIDATE),
+        hosts=(host,),
+        purpose=run.purpose,
+        same_session=True,
+        cells=tuple(cells),
+        geometric_mean=geometric_mean(_times(cells), gate=gate),
+        rule=rule,
+        notes=tuple(notes),
+        differences=side_differences(baseline, candidate),
         unmeasured=unmeasured,
     )
+
+
+def _of_side(records: Iterable[Record], side: str) -> list[Record]:
+    return [record for record in records if record.side == side]
+
+
+def _times(cells: Iterable[CellComparison]) -> list[CellComparison]:
+    return [cell for cell in cells if cell.quantity == TIME]
 
 
 def compare_runs(
@@ -288,105 +294,134 @@ def compare_runs(
     names: Mapping[str, str],
     rule: Rule = DEFAULT,
 ) -> Comparison:
-    """Compare two stored runs, each of one machine; cells in common are those that ask for the
-    same.
+    """Compare two stored runs, each of one machine, in the cells that they have in common.
 
     Runs of different machines give ratios and no verdicts. Raises ValueError where they have no
     cell in common, and where one of them holds both sides of a comparison.
     """
-    if any(len({record.side for record in found}) > 1 for found in (baseline, candidate)):
-        raise ValueError(
-            "a run that measured two sides is two things to compare: choose one of its sides"
-        )
-    sides = [grouped(records, lambda record: record.cell) for records in (baseline, candidate)]
-    common = sorted(sides[0].keys() & sides[1].keys(), key=in_order)
+    for records in (baseline, candidate):
+        if len({record.side for record in records}) > 1:
+            raise ValueError(
+                "a run that measured two sides is two things to compare: choose one of its sides"
+            )
+    before = grouped(baseline, lambda record: record.cell)
+    after = grouped(candidate, lambda record: record.cell)
+    common = sorted(before.keys() & after.keys(), key=in_order)
     if not common:
         raise ValueError("these two have no cell in common")
-    machines = [found[0].machine for found in (baseline, candidate)]
-    known = [hosts.get(name) or Host(name, name[:12]) for name in machines]
-    same_machine = machines[0] == machines[1] != UNKNOWN_MACHINE
+    machines = baseline[0].machine, candidate[0].machine
+    sides = [hosts.get(machine) or Host(machine, machine[:12]) for machine in machines]
+    one_machine = machines[0] == machines[1]
+    same_machine = one_machine and machines[0] != UNKNOWN_MACHINE
     same_session = {record.run for record in baseline} == {record.run for record in candidate}
-    cells = []
+    cells: list[CellComparison] = []
     for cell in common:
-        counts = [
-            {len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus}
-            for of_side in sides
-        ]
-        other_cpus = all(counts) and counts[0] != counts[1]
-        for quantity in rule.judged:
-            before, after = (
-                side_of(of_side[cell], host, quantity)
-                for of_side, host in zip(sides, known, strict=True)
-            )
-            # The machine's speed shifts from session to session, and no count does.
-            alike = same_session or not is_of_clock(quantity)
-            judgement = judge_sides(
-                before, after, rule.of_quantity(quantity), same_machine, alike, quantity
-            )
-            judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
-            if other_cpus and judged:
-                words = (
-                    "launches that could use different numbers of CPUs: a comparison, not a "
-                    "verdict on a change"
-                )
-                judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
-            cells.append(CellComparison(cell, before, after, judgement, quantity=quantity))
-            if not cells[-1].comparable:
-                break  # the others would say the same
-    differing = side_differences(*sides)
-    if machines[0] != machines[1]:
-        differing = (*host_differences(known[0], known[1], len(common)), *differing)
-    notes = []
-    if UNKNOWN_MACHINE in machines:
-        notes.append(
-            "A file does not say which CPU it was measured on: ratios may compare machines and "
-            "builds."
-        )
-    elif not same_machine and known[0].name == known[1].name:
-        notes.append(
-            "Both sides name the same CPU, and describe the machine differently otherwise: ratios "
-            "may compare machines and builds."
-        )
-    elif not same_machine:
-        notes.append("Measured on different machines: ratios compare machines and builds together.")
-    elif not same_session:
-        notes.append(_OF_SESSIONS.format(percent(rule.session_deviation), _advice(cells)))
-    notes += _notes_on_variables(cells)
-    notes += _notes_on_losses(cells)
+        launches = before[cell], after[cell]
+        cells += _compare_launches(cell, launches, sides, rule, same_machine, same_session)
+    differing = side_differences(before, after)
+    if not one_machine:
+        differing = (*host_differences(sides[0], sides[1], len(common)), *differing)
+    notes = [
+        *_notes_on_origins(machines, sides, cells, rule, same_session),
+        *_notes_on_variables(cells),
+        *_notes_on_losses(cells),
+    ]
+    session_deviation = 0.0 if same_session else rule.session_deviation
     return Comparison(
-        names[BASELINE],
-        names[CANDIDATE],
-        tuple(known[:1] if machines[0] == machines[1] else known),
-        "compare",
-        same_session,
-        tuple(_adjusted(cells, rule)),
-        geometric_mean(
-            [cell for cell in cells if cell.quantity == TIME],
-            0.0 if same_session else rule.session_deviation,
-        ),
-        rule,
-        tuple(notes),
-        differing,
-        tuple(sorted(sides[0].keys() - sides[1].keys(), key=in_order)),
-        tuple(sorted(sides[1].keys() - sides[0].keys(), key=in_order)),
+        baseline=names[BASELINE],
+        candidate=names[CANDIDATE],
+        hosts=tuple(sides[:1] if one_machine else sides),
+        purpose="compare",
+        same_session=same_session,
+        cells=tuple(_adjusted(cells, rule)),
+        geometric_mean=geometric_mean(_times(cells), session_deviation),
+        rule=rule,
+        notes=tuple(notes),
+        differences=differing,
+        only_baseline=tuple(sorted(before.keys() - after.keys(), key=in_order)),
+        only_candidate=tuple(sorted(after.keys() - before.keys(), key=in_order)),
     )
 
 
+def _compare_launches(
+    cell: Cell,
+    launches: tuple[Sequence[Record], Sequence[Record]],
+    hosts: Sequence[Host],
+    rule: Rule,
+    same_machine: bool,
+    same_session: bool,
+) -> list[CellComparison]:
+    """Compare a cell of two runs in each quantity that is judged."""
+    counts = _cpu_counts(launches[0]), _cpu_counts(launches[1])
+    other_cpus = all(counts) and counts[0] != counts[1]
+    comparisons = []
+    for quantity in rule.judged:
+        before = side_of(launches[0], hosts[0], quantity)
+        after = side_of(launches[1], hosts[1], quantity)
+        # The machine's speed shifts from session to session, and no count does.
+        alike = same_session or not is_of_clock(quantity)
+        judgement = judge_sides(
+            before, after, rule.of_quantity(quantity), same_machine, alike, quantity
+        )
+        judged = judgement.verdict is not Verdict.DIFFERENT and judgement.ratio is not None
+        if other_cpus and judged:
+            sentence = (
+                "launches that could use different numbers of CPUs: a comparison, not a verdict on "
+                "a change"
+            )
+            judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=sentence)
+        comparison = CellComparison(cell, before, after, judgement, quantity=quantity)
+        comparisons.append(comparison)
+        if not comparison.comparable:
+            break  # the others would say the same
+    return comparisons
+
+
+def _cpu_counts(records: Iterable[Record]) -> set[int]:
+    return {len(record.outcome.cpus) for record in records if record.outcome.cpus}
+
+
+def _notes_on_origins(
+    machines: tuple[str, str],
+    hosts: Sequence[Host],
+    cells: Sequence[CellComparison],
+    rule: Rule,
+    same_session: bool,
+) -> list[str]:
+    """Return a line on stored runs of different machines, or else of different sessions."""
+    if UNKNOWN_MACHINE in machines:
+        return [
+            "A file does not say which CPU it was measured on: ratios may compare machines and "
+            "builds."
+        ]
+    if machines[0] != machines[1]:
+        if hosts[0].name == hosts[1].name:
+            return [
+                "Both sides name the same CPU, and describe the machine differently otherwise: "
+                "ratios may compare machines and builds."
+            ]
+        return ["Measured on different machines: ratios compare machines and builds together."]
+    if same_session:
+        return []
+    return [_DIFFERENT_SESSIONS.format(percent(rule.session_deviation), _advice(cells))]
+
+
 def _notes_on_variables(cells: Sequence[CellComparison]) -> list[str]:
-    """Return a line on the environment variables of stored runs (--env), and on their
-    differences.
-    """
+    """Return a line on each set of environment variables (--env) of stored runs."""
     different = [cell for cell in cells if cell.baseline.variables != cell.candidate.variables]
     notes = []
-    pairs = grouped(different, lambda cell: (_words(cell.baseline), _words(cell.candidate)))
-    for (before, after), of_pair in pairs.items():
-        which = "" if len(of_pair) == len(cells) else f", in {len(of_pair)} of {len(cells)} cells"
+    by_words = grouped(different, lambda cell: (_words(cell.baseline), _words(cell.candidate)))
+    for (before, after), several in by_words.items():
+        some = ""
+        if len(several) < len(cells):
+            some = f", in {len(several)} of {len(cells)} cells"
         notes.append(
-            f"Different environment variables (--env): baseline {before}; candidate {after}{which}."
+            f"Different environment variables (--env): baseline {before}; candidate {after}{some}."
         )
-    same = {
-        _words(cell.baseline) for cell in cells if cell.baseline.variables and cell not in different
-    }
+    same = set()
+    for cell in cells:
+        if cell.baseline.variables and cell.baseline.variables == cell.candidate.variables:
+            same.add(_words(cell.baseline))
     notes += [f"Both were launched with {words} (--env)." for words in sorted(same)]
     return notes
 
@@ -396,18 +431,15 @@ def _words(side: SideOfCell) -> str:
 
 
 def _advice(cells: Iterable[CellComparison]) -> str:
-    """Return what to do about runs of different sessions; dlbench cannot launch the benchmarks of
-    other programs.
+    """Return what to do about runs of different sessions.
+
+    dlbench cannot launch the benchmarks of other programs.
     """
-    others = [cell for cell in cells if cell.cell.adapter == IMPORTED]
-    if not others:
+    imported = [cell for cell in cells if cell.cell.adapter == IMPORTED]
+    if not imported:
         return _MEASURE_NOW
-    few = any(
-        side.launches < FEWEST_LAUNCHES
-        for cell in others
-        for side in (cell.baseline, cell.candidate)
-    )
-    return _SAVE_MORE if few else _RUN_AGAIN
+    fewest = min(min(cell.baseline.launches, cell.candidate.launches) for cell in imported)
+    return _SAVE_MORE if fewest < FEWEST_LAUNCHES else _RUN_AGAIN
 
 
 def judge_sides(
@@ -418,55 +450,57 @@ def judge_sides(
     same_session: bool = False,
     quantity: str = TIME,
 ) -> Judgement:
-    """Judge launches that were not measured in pairs; of different machines the ratio is no verdict
-    on a change.
+    """Judge launches that were not measured in pairs.
+
+    The ratio of different machines is no verdict on a change.
     """
-    if hole := _without_number(before, after, quantity):
+    hole = _without_number(before, after, quantity)
+    if hole is not None:
         return hole
     judgement = judge(before.launch_medians, after.launch_medians, rule, same_session)
-    if difference := _other_work(before, after, rule):
+    difference = _other_work(before, after, rule)
+    if difference is not None:
         return _different(judgement, difference)
     if not same_machine:
-        words = "not measured on one known machine: a comparison, not a verdict on a change"
-        return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+        sentence = "not measured on one known machine: a comparison, not a verdict on a change"
+        return replace(judgement, verdict=Verdict.COMPARISON, sentence=sentence)
     lost = before.contended + after.contended
+    launches = lost + before.launches + after.launches
     used = before.launch_medians, after.launch_medians
-    return (
-        _contended(lost, lost + before.launches + after.launches, "launches", used, (before, after))
-        or judgement
-    )
+    return _contended(lost, launches, "launches", used, (before, after)) or judgement
 
 
 def geometric_mean(
-    cells: Iterable[CellComparison], session_deviation: float = 0.0, of_gate: bool = False
+    cells: Iterable[CellComparison], session_deviation: float = 0.0, gate: bool = False
 ) -> Ratio | None:
-    """Return the geometric mean of the cells' ratios with its 95 % interval; None with fewer than
-    two ratios.
+    """Return the geometric mean of the cells' ratios with its 95 % interval; None of one ratio.
 
     The cells' errors are assumed independent (their launches are shuffled), except for a shift of
     the machine from session to session, which affects all cells alike and is added once for each
     session. In a gate, only the pairs up to the first look count: later ones were measured because
     of the first ones' results.
     """
-    known = []
+    logs = []
+    errors = []
+    freedoms = []
     for cell in cells:
-        found = _of_first_look(cell) if of_gate else cell.judgement
-        if (
-            cell.same_work
-            and found is not None
-            and found.ratio is not None
-            and found.standard_error is not None
-        ):
-            known.append((math.log(found.ratio), found.standard_error**2, found.freedom or 1.0))
-    count = len(known)
+        judgement = _judgement_of_first_look(cell) if gate else cell.judgement
+        if judgement is None or not cell.same_work:
+            continue
+        if judgement.ratio is not None and judgement.standard_error is not None:
+            logs.append(math.log(judgement.ratio))
+            errors.append(judgement.standard_error)
+            freedoms.append(judgement.freedom or 1.0)
+    count = len(logs)
     if count < 2:
         return None
-    logs, variances, freedoms = np.array(known).T
-    centre, shift = float(logs.mean()), 2 * session_deviation**2
+    centre = float(np.mean(logs))
+    variances = np.array([error**2 for error in errors])
+    shift = 2 * session_deviation**2
     # Each cell's error already includes the shift, if there is one: all but one are subtracted
     # again.
     variance = float(np.maximum(0.0, variances - shift).sum()) / count**2 + shift
-    spread = float(((variances / count**2) ** 2 / freedoms).sum())
+    spread = float(((variances / count**2) ** 2 / np.array(freedoms)).sum())
     # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no
     # spread.
     freedom = min(variance**2 / spread, 1e6) if spread > 0 else 1e6
@@ -479,17 +513,15 @@ def geometric_mean(
     )
 
 
-def _of_first_look(cell: CellComparison) -> Judgement | None:
-    """Return the judgement of a cell by its first look, before its results decided on measuring
-    more.
-    """
+def _judgement_of_first_look(cell: CellComparison) -> Judgement | None:
+    """Return the judgement of a cell by its first look, on which more measuring depended."""
     before, after = (side[:EARLY_LOOK] for side in cell.pairs)
     if cell.judgement.ratio is None or len(before) < EARLY_LOOK:
         return None
-    found = estimate_few_pairs(before, after, CONFIDENCE)
+    estimate = estimate_few_pairs(before, after, CONFIDENCE)
     error = deviation_of(before, after) / math.sqrt(EARLY_LOOK)
     return replace(
-        cell.judgement, ratio=found.ratio, standard_error=error, freedom=EARLY_LOOK - 1.0
+        cell.judgement, ratio=estimate.ratio, standard_error=error, freedom=EARLY_LOOK - 1.0
     )
 
 
@@ -502,10 +534,15 @@ def pairs_of(
     count.
     """
     pairs = complete_pairs(records)
-    alone = _undisturbed(pairs, host) if is_of_clock(quantity) else pairs
-    both = [_values_of_pair(*pair, quantity) for pair in alone]
-    known = [(a, b) for a, b in both if a is not None and b is not None]
-    return (tuple(a for a, _ in known), tuple(b for _, b in known)), len(pairs) - len(alone)
+    undisturbed = _undisturbed(pairs, host) if is_of_clock(quantity) else pairs
+    baseline = []
+    candidate = []
+    for first, second in undisturbed:
+        before, after = _values_of_pair(first, second, quantity)
+        if before is not None and after is not None:
+            baseline.append(before)
+            candidate.append(after)
+    return (tuple(baseline), tuple(candidate)), len(pairs) - len(undisturbed)
 
 
 def _values_of_pair(
@@ -523,16 +560,18 @@ def _undisturbed(
 
 
 def tails_of(records: Sequence[Record], host: Host | None) -> Pairs:
-    """Return the seconds that nine steps in ten take at most, of the launches of undisturbed pairs
-    in order.
-    """
-    pairs = _undisturbed(complete_pairs(records), host)
-    timed = [pair for pair in pairs if None not in seconds_of_pair(*pair)]
-    first, second = (
-        tuple(float(np.quantile(pair[side].outcome.step_seconds(), TAIL)) for pair in timed)
-        for side in (0, 1)
-    )
-    return first, second
+    """Return the seconds that nine steps in ten take at most, of undisturbed pairs in order."""
+    baseline = []
+    candidate = []
+    for first, second in _undisturbed(complete_pairs(records), host):
+        if None not in seconds_of_pair(first, second):
+            baseline.append(_tail(first))
+            candidate.append(_tail(second))
+    return tuple(baseline), tuple(candidate)
+
+
+def _tail(record: Record) -> float:
+    return float(np.quantile(record.outcome.step_seconds(), TAIL))
 
 
 def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
@@ -542,37 +581,36 @@ def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
         by_launch.setdefault(record.launch, {})[record.side] = record
     # A pair may have been interrupted between its two launches. The order is by no clock, which may
     # jump.
-    return [
-        (pair[BASELINE], pair[CANDIDATE]) for _, pair in sorted(by_launch.items()) if len(pair) == 2
-    ]
+    pairs = []
+    for _, pair in sorted(by_launch.items()):
+        if len(pair) == 2:
+            pairs.append((pair[BASELINE], pair[CANDIDATE]))
+    return pairs
 
 
 def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float | None]:
-    """Return the seconds per step of both launches: medians, or by the rounds of launches that took
-    turns.
-    """
-    if took_turns(first.outcome, second.outcome):
-        if first.outcome.status is Status.OK is second.outcome.status:
-            before, after = seconds_in_turns([first.outcome, second.outcome])
-            return before, after
-        return None, None
-    return _seconds(first), _seconds(second)
+    """Return the seconds per step of both launches: medians, or by rounds if they took turns."""
+    if not took_turns(first.outcome, second.outcome):
+        return _seconds(first), _seconds(second)
+    if first.outcome.status is Status.OK is second.outcome.status:
+        before, after = seconds_in_turns([first.outcome, second.outcome])
+        return before, after
+    return None, None
 
 
 def spreads_of_gate(
     records: Iterable[Record], host: Host | None, quantities: Sequence[str] = (TIME,)
 ) -> dict[str, Spreads]:
-    """Return how the first undisturbed pairs of a gate's cells deviate in each quantity, given all
-    their records.
-    """
+    """Return the spread of a gate's first undisturbed pairs by quantity, from all its records."""
     by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
-    return {
-        quantity: spreads_of(
-            (pairs_of(of_cell, host, quantity)[0], tails_of_quantity(of_cell, host, quantity))
-            for of_cell in by_cell.values()
-        )
-        for quantity in quantities
-    }
+    spreads = {}
+    for quantity in quantities:
+        cells = []
+        for launches in by_cell.values():
+            pairs, _ = pairs_of(launches, host, quantity)
+            cells.append((pairs, tails_of_quantity(launches, host, quantity)))
+        spreads[quantity] = spreads_of(cells)
+    return spreads
 
 
 def tails_of_quantity(records: Sequence[Record], host: Host | None, quantity: str) -> Pairs:
@@ -589,30 +627,26 @@ def of_pairs(
     spreads: Mapping[str, Spreads] = MappingProxyType({}),
     quantity: str = TIME,
 ) -> CellComparison:
-    """Compare the two sides of a cell by its pairs, those of a ``gate`` by its looks and its cells'
-    ``spreads``.
+    """Compare the two sides of a cell by its pairs.
+
+    Those of a ``gate`` are judged by its looks, and by the ``spreads`` of all its cells.
     """
     rule = rule.of_quantity(quantity)
-    before, after = (
-        side_of([r for r in records if r.side == side], host, quantity)
-        for side in (BASELINE, CANDIDATE)
-    )
+    before = side_of(_of_side(records, BASELINE), host, quantity)
+    after = side_of(_of_side(records, CANDIDATE), host, quantity)
     used, lost = pairs_of(records, host, quantity)
     tails = tails_of_quantity(records, host, quantity)
     judgement = _without_number(before, after, quantity)
-    if judgement is None and (difference := _other_work(before, after, rule)):
-        judgement = _different(judge_pairs(*used, rule), difference)
-    if judgement is None and (
-        judgement := _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))
-    ):
-        fewer, more = sorted((before, after), key=lambda side: side.contended)
-        if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
-            name = CANDIDATE if more is after else BASELINE
-            words = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
-            judgement = replace(judgement, sentence=words)
     if judgement is None:
-        spread = spreads.get(quantity, NO_SPREADS)
-        judgement = judge_looks(*used, rule, tails, spread) if gate else judge_pairs(*used, rule)
+        difference = _other_work(before, after, rule)
+        if difference is not None:
+            judgement = _different(judge_pairs(*used, rule), difference)
+    if judgement is None:
+        judgement = _contended_pairs(lost, used, before, after)
+    if judgement is None and gate:
+        judgement = judge_looks(*used, rule, tails, spreads.get(quantity, NO_SPREADS))
+    if judgement is None:
+        judgement = judge_pairs(*used, rule)
     return CellComparison(cell, before, after, judgement, used, tails, quantity)
 
 
@@ -623,9 +657,10 @@ def _seconds(record: Record) -> float | None:
 
 
 def _value(record: Record, quantity: str) -> float | None:
-    """Return what a launch has of a quantity; None where it has no right number."""
-    if quantity == TIME or _seconds(record) is None:
-        return _seconds(record)
+    """Return a launch's value of a quantity; None where it has no right number."""
+    seconds = _seconds(record)
+    if quantity == TIME or seconds is None:
+        return seconds
     return JUDGED[quantity].value(record.outcome)
 
 
@@ -633,30 +668,29 @@ def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) 
     """Return one side of a cell by its records."""
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured")
-    counted = last_attempts(records)
-    good = [record for record in counted if not (is_of_clock(quantity) and left_out(record, host))]
-    values = [_value(record, quantity) for record in good]
-    known = tuple(value for value in values if value is not None)
-    flags = cell_flags(
-        [record_flags(record, host) for record in counted if record.outcome.was_timed()]
-    )
-    status, reason, failed = _status(counted)
-    flags += [Flag(FAILED_LAUNCHES, failed)] if failed else []
-    kept = tuple(flag for flag in flags if flag.kind is not CONTENDED)
-    lost = len(counted) - len(good)
-    too_short = any(record.outcome.too_short() for record in counted)
-    newest, losses = counted[-1], first_losses(counted)
+    launches = last_attempts(records)
+    undisturbed = launches
+    if is_of_clock(quantity):
+        undisturbed = [record for record in launches if not left_out(record, host)]
+    values = [_value(record, quantity) for record in undisturbed]
+    numbers = tuple(value for value in values if value is not None)
+    timed = [record for record in launches if record.outcome.was_timed()]
+    flags = cell_flags([record_flags(record, host) for record in timed])
+    status, reason, failed = _status(launches)
+    if failed:
+        flags.append(Flag(FAILED_LAUNCHES, failed))
+    newest = launches[-1]
     return SideOfCell(
-        status,
-        reason,
-        len(known),
-        known,
-        lost,
-        newest.environment,
-        kept,
-        too_short,
-        newest.variables,
-        losses,
+        status=status,
+        reason=reason,
+        launches=len(numbers),
+        launch_medians=numbers,
+        contended=len(launches) - len(undisturbed),
+        environment=newest.environment,
+        flags=tuple(flag for flag in flags if flag.kind is not CONTENDED),
+        too_short=any(record.outcome.too_short() for record in launches),
+        variables=newest.variables,
+        losses=first_losses(launches),
     )
 
 
@@ -665,43 +699,48 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
     failed = [record for record in records if record.outcome.status is not Status.OK]
     if not failed:
         return Status.OK, "", ""
-    # An untrustworthy result outweighs everything; a time-out or a lack of memory would only recur.
-    worst = (Status.PARITY_FAILED, Status.IMPLAUSIBLE)
-    failed.sort(
-        key=lambda record: record.outcome.status in worst and 1 + worst.index(record.outcome.status)
-    )
-    outcome = failed[-1].outcome
-    reason = (
-        outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
-    )
-    where = "" if len(failed) == len(records) else f" (in {len(failed)} of {len(records)} launches)"
+    outcome = sorted(failed, key=_gravity)[-1].outcome
+    reason = outcome.reason or (outcome.parity.reason if outcome.parity else "")
+    reason = reason or "no reason was given"
+    where = ""
+    if len(failed) < len(records):
+        where = f" (in {len(failed)} of {len(records)} launches)"
     by_chance = all(record.outcome.status in ONCE_BY_CHANCE for record in failed)
     if by_chance and len(failed) < min(CRASHES, len(records)):
         return Status.OK, "", f"{outcome.status.value}: {reason}{where}"
     return outcome.status, reason + where, ""
 
 
+def _gravity(record: Record) -> int:
+    """Order failures: an untrustworthy result outweighs one that would only recur.
+
+    A time-out or a lack of memory would.
+    """
+    gravest = (Status.PARITY_FAILED, Status.IMPLAUSIBLE)
+    status = record.outcome.status
+    return 1 + gravest.index(status) if status in gravest else 0
+
+
 def _without_number(baseline: SideOfCell, candidate: SideOfCell, quantity: str) -> Judgement | None:
+    """Return the judgement of a cell where a side has no number; None where both have one."""
     for name, side in ((BASELINE, baseline), (CANDIDATE, candidate)):
+        verdict = Verdict.HOLE
         if side.too_short:
-            return Judgement(
-                Verdict.HOLE, f"{name}: {TOO_SHORT}", baseline.launches, candidate.launches
-            )
-        if side.status is not Status.OK:
-            broken = side is candidate and side.status is not Status.SKIPPED
-            why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
-            verdict = Verdict.BROKEN if broken else Verdict.HOLE
-            return Judgement(verdict, why, baseline.launches, candidate.launches)
-        if quantity != TIME and not side.launches and not side.contended:
-            why = f"{name}: {JUDGED[quantity].words} was not measured"
-            return Judgement(Verdict.HOLE, why, baseline.launches, candidate.launches)
+            reason = TOO_SHORT
+        elif side.status is not Status.OK:
+            reason = f"{side.status.value.replace('_', ' ')}, {side.reason}"
+            if side is candidate and side.status is not Status.SKIPPED:
+                verdict = Verdict.BROKEN
+        elif quantity != TIME and not side.launches and not side.contended:
+            reason = f"{JUDGED[quantity].words} was not measured"
+        else:
+            continue
+        return Judgement(verdict, f"{name}: {reason}", baseline.launches, candidate.launches)
     return None
 
 
 def _other_work(before: SideOfCell, after: SideOfCell, rule: Rule) -> LossDifference | None:
-    """Return how the sides' computations differ; None where they agree, and where they may
-    differ.
-    """
+    """Return the difference of the sides' computations; None where they agree, or may differ."""
     return None if rule.allow_different else loss_difference(before.losses, after.losses)
 
 
@@ -712,22 +751,18 @@ def _different(judgement: Judgement, difference: LossDifference) -> Judgement:
 
 
 def other_work(records: Sequence[Record], rule: Rule) -> LossDifference | None:
-    """Return how the computations of a cell's two sides differ; None where they agree, and where
-    they may differ.
-    """
+    """Return the difference of the computations of a cell's sides, as `_other_work` does."""
     if rule.allow_different:
         return None
-    baseline, candidate = (
-        [record for record in records if record.side == side] for side in (BASELINE, CANDIDATE)
-    )
-    return loss_difference(first_losses(baseline), first_losses(candidate))
+    baseline = first_losses(_of_side(records, BASELINE))
+    candidate = first_losses(_of_side(records, CANDIDATE))
+    return loss_difference(baseline, candidate)
 
 
 def _notes_on_losses(cells: Iterable[CellComparison]) -> list[str]:
-    """Return a line on cells that were compared though they compute different things, and on
-    unchecked ones.
-    """
-    allowed, unchecked = [], []
+    """Return a line on cells that compute different things all the same, and on unchecked ones."""
+    allowed = []
+    unchecked = []
     for cell in cells:
         difference = cell.loss_difference
         if difference is not None and cell.verdict is not Verdict.DIFFERENT and cell.measured:
@@ -750,26 +785,45 @@ def _notes_on_losses(cells: Iterable[CellComparison]) -> list[str]:
 
 def _contended(
     lost: int,
-    of: int,
-    what: str,
+    total: int,
+    units: str,
     used: tuple[Sequence[float], Sequence[float]],
     sides: Iterable[SideOfCell],
 ) -> Judgement | None:
-    """Return CONTENDED where this many of the launches (or pairs) were lost, else None."""
-    if not lost or lost < CONTENDED_SHARE * of:
+    """Return CONTENDED where so many of all launches (or pairs) were lost, else None."""
+    if not lost or lost < CONTENDED_SHARE * total:
         return None
-    why = (
-        f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine "
-        "(dlbench doctor)"
-    )
     if any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags):
-        cause = "other programs interfered, or the GPU was slowed,"
-        why = f"{cause} in {lost} of {of} {what}; measure again when it is cool"
-    return Judgement(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
+        sentence = (
+            f"other programs interfered, or the GPU was slowed, in {lost} of {total} {units}; "
+            "measure again when it is cool"
+        )
+    else:
+        sentence = (
+            f"other programs interfered with {lost} of {total} {units}; measure again on a quiet "
+            "machine (dlbench doctor)"
+        )
+    return Judgement(Verdict.CONTENDED, sentence, len(used[0]), len(used[1]))
+
+
+def _contended_pairs(
+    lost: int, used: Pairs, before: SideOfCell, after: SideOfCell
+) -> Judgement | None:
+    """Return CONTENDED where so many pairs were lost, with the side that mostly caused it."""
+    judgement = _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))
+    if judgement is None:
+        return None
+    fewer, more = sorted((before.contended, after.contended))
+    if 2 * float(bdtr(fewer, fewer + more, 0.5)) >= ONE_SIDED:
+        return judgement
+    name = CANDIDATE if after.contended == more else BASELINE
+    sentence = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
+    return replace(judgement, sentence=sentence)
 
 
 def _adjusted(cells: Sequence[CellComparison], rule: Rule) -> list[CellComparison]:
-    judged = adjust([each.judgement for each in cells], rule)
-    return [
-        replace(each, judgement=judgement) for each, judgement in zip(cells, judged, strict=True)
-    ]
+    judgements = adjust([cell.judgement for cell in cells], rule)
+    adjusted = []
+    for cell, judgement in zip(cells, judgements, strict=True):
+        adjusted.append(replace(cell, judgement=judgement))
+    return adjusted

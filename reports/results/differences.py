@@ -1,8 +1,7 @@
-"""What differs between two records other than their measurements: interpreter, packages, settings,
-commit.
+"""Differences between two records besides their measurements.
 
-A history names what changed on a night, a report of releases what changed beside the release, and a
-comparison what else differs between its sides.
+They are in the interpreter, packages, settings or commit. A history names those of a night, a
+report of releases those besides the release, and a comparison those between its sides.
 """
 
 from collections import Counter
@@ -30,37 +29,36 @@ _DISTRIBUTIONS = "distributions"
 
 
 def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return the differences of two records of one cell and side other than their measurements.
+    """Return the differences of two records of one cell and side besides their measurements.
 
     The most suspicious ones come first, and packages before other facts.
     """
-    old_packages, old = _software(before.outcome.software)
-    new_packages, new = _software(after.outcome.software)
-    packages = [*_each("", old_packages, new_packages)]
-    versions = [(before, after) for _, before, after in packages]
-    pairs = [
-        *packages,
+    old_packages, old_facts = _software(before.outcome.software)
+    new_packages, new_facts = _software(after.outcome.software)
+    packages = list(_values("", old_packages, new_packages))
+    versions = [(old, new) for _, old, new in packages]
+    facts = list(packages)
+    for name, old, new in _values("", old_facts, new_facts):
         # The framework's own word for its version says nothing beyond its package's.
-        *(pair for pair in _each("", old, new) if pair[1:] not in versions),
-        ("interpreter", before.interpreter, after.interpreter),
-    ]
-    if IMPORTED not in (
-        before.cell.adapter,
-        after.cell.adapter,
-    ):  # which another program launched in its own way
-        pairs += [
+        if (old, new) not in versions:
+            facts.append((name, old, new))
+    facts.append(("interpreter", before.interpreter, after.interpreter))
+    # Another program launches its benchmarks in its own way.
+    if IMPORTED not in (before.cell.adapter, after.cell.adapter):
+        facts += [
             ("dlbench", before.version, after.version),
-            *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),
+            *_values("protocol ", before.protocol._asdict(), after.protocol._asdict()),
             ("CPUs", before.outcome.cpus, after.outcome.cpus),
             ("CPU quota", before.quota_cpus, after.quota_cpus),
             ("environment", before.environment[:12], after.environment[:12]),
         ]
-    found = [
-        Difference(after.side, what, _words(old), _words(new))
-        for what, old, new in pairs
+    changed = [
+        Difference(after.side, name, _words(old), _words(new))
+        for name, old, new in facts
         if old != new
     ]
-    return tuple(sorted(found, key=lambda each: suspicion(each.what)))
+    changed.sort(key=lambda difference: suspicion(difference.what))
+    return tuple(changed)
 
 
 MOST_SHOWN = 5
@@ -85,7 +83,7 @@ _SUSPECTS = (
     ("governor", "microcode", "kernel", "libc", "compiler"),
     ("dlbench", "protocol"),
 )
-"""What changes the time of a step most often, first. The last two are dlbench's own."""
+"""Parts of names, those that change the time of a step most often first; the last are dlbench's."""
 
 
 def suspicion(what: str) -> int:
@@ -102,14 +100,12 @@ def _words(value: object) -> str | None:
 
 
 def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the packages of a framework's description of itself, and the rest of it, one level
-    deep.
-    """
+    """Return the packages of a framework's description of itself, and the rest, one level deep."""
     packages = software.get(_DISTRIBUTIONS)
     flat: dict[str, Any] = {}
     for key, value in software.items():
         if key == FOREIGN_KEY and isinstance(value, Mapping):
-            flat |= _of_pytest_benchmark(value)
+            flat |= _circumstances(value)
         elif isinstance(value, Mapping) and key != _DISTRIBUTIONS:
             flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
         elif key != _DISTRIBUTIONS:
@@ -117,37 +113,43 @@ def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str,
     return packages if isinstance(packages, Mapping) else {}, flat
 
 
-def _of_pytest_benchmark(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file of pytest-benchmark says of a benchmark's circumstances: commit, version
-    and options.
-    """
-    known: dict[str, Any] = {"pytest-benchmark": kept.get("version")}
+def _circumstances(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the commit, version and options that a file of pytest-benchmark states."""
+    facts: dict[str, Any] = {"pytest-benchmark": kept.get("version")}
     commit = kept.get("commit_info")
-    if isinstance(commit, Mapping) and (words := commit_in_words(commit)):
-        known["commit"] = words
+    if isinstance(commit, Mapping):
+        words = commit_in_words(commit)
+        if words:
+            facts["commit"] = words
     options = kept.get("options")
     if isinstance(options, Mapping):
-        known |= {f"option {name}": value for name, value in options.items()}
-    return known
+        facts |= {f"option {name}": value for name, value in options.items()}
+    return facts
 
 
-def _each(
+def _values(
     prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterable[tuple[str, Any, Any]]:
     for key in sorted({*old, *new}):
         yield prefix + str(key), old.get(key), new.get(key)
 
 
-def difference_words(found: Difference) -> str:
+def difference_words(difference: Difference) -> str:
     """Return a difference in words: "numpy 1.26.4 -> 2.0.0"."""
-    before, after = (
-        text if len(text) <= 40 else text[:37] + "..."
-        for text in (found.before or "-", found.after or "-")
-    )
-    what = f"{found.side}: {found.what}" if found.side else found.what
-    if found.before is None:
-        return f"{what} {after} was added"
-    return f"{what} {before} was removed" if found.after is None else f"{what} {before} -> {after}"
+    before = _shortened(difference.before or "-")
+    after = _shortened(difference.after or "-")
+    name = difference.what
+    if difference.side:
+        name = f"{difference.side}: {name}"
+    if difference.before is None:
+        return f"{name} {after} was added"
+    if difference.after is None:
+        return f"{name} {before} was removed"
+    return f"{name} {before} -> {after}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 # Between the two sides of a comparison.
@@ -173,49 +175,50 @@ class SideDifference(NamedTuple):
         return difference_words(Difference("", self.what, self.baseline, self.candidate))
 
 
-_OF_THE_CODE = ("adapter_digest", "framework", "mode_settings file", "version", "environment")
-"""Said by the description of the sides."""
-_SAID_TWICE = ("python", "default_threads", "tunable", RELEASED)
+_IN_DESCRIPTION = ("adapter_digest", "framework", "mode_settings file", "version", "environment")
+"""Stated by the description of the sides."""
+_STATED_TWICE = ("python", "default_threads", "tunable", RELEASED)
 
 
 def side_differences(
     baseline: Mapping[Cell, Sequence[Record]], candidate: Mapping[Cell, Sequence[Record]]
 ) -> tuple[SideDifference, ...]:
-    """Return what differs besides the code between the sides' first launches of each common cell.
+    """Return the differences besides the code between the sides' first launches of common cells.
 
-    The most suspicious come first (`suspicion`), and of those what differs in most cells.
+    The most suspicious come first (`suspicion`), and of those the ones in most cells.
     """
-    left_out = (*_OF_THE_CODE, *_SAID_TWICE)
+    left_out = (*_IN_DESCRIPTION, *_STATED_TWICE)
     counts: Counter[tuple[str, str | None, str | None]] = Counter()
     for cell in baseline.keys() & candidate.keys():
         if not baseline[cell] or not candidate[cell]:
             continue
-        for each in differences(_first(baseline[cell]), _first(candidate[cell])):
-            if each.what not in left_out:
-                counts[each.what, each.before, each.after] += 1
+        for difference in differences(_first(baseline[cell]), _first(candidate[cell])):
+            if difference.what not in left_out:
+                counts[difference.what, difference.before, difference.after] += 1
+    sides = [SideDifference(*key, cells) for key, cells in counts.items()]
+    return tuple(sorted(sides, key=_most_suspicious_first))
 
-    def place(found: SideDifference) -> tuple[object, ...]:
-        return (
-            suspicion(found.what),
-            -found.cells,
-            found.what,
-            found.baseline or "",
-            found.candidate or "",
-        )
 
-    return tuple(sorted((SideDifference(*key, count) for key, count in counts.items()), key=place))
+def _most_suspicious_first(difference: SideDifference) -> tuple[object, ...]:
+    return (
+        suspicion(difference.what),
+        -difference.cells,
+        difference.what,
+        difference.baseline or "",
+        difference.candidate or "",
+    )
 
 
 def host_differences(baseline: Host, candidate: Host, cells: int) -> tuple[SideDifference, ...]:
-    """Return what differs between two machines, as a comparison of this many cells names it."""
-    before, after = dict(baseline.description), dict(candidate.description)
-    labels = dict.fromkeys((*before, *after))
-    found = [
-        SideDifference(label, before.get(label), after.get(label), cells)
-        for label in labels
-        if before.get(label) != after.get(label)
-    ]
-    return tuple(sorted(found, key=lambda each: suspicion(each.what)))
+    """Return the differences of two machines, as a comparison of this many cells names them."""
+    before = dict(baseline.description)
+    after = dict(candidate.description)
+    changed = []
+    for label in dict.fromkeys((*before, *after)):
+        if before.get(label) != after.get(label):
+            changed.append(SideDifference(label, before.get(label), after.get(label), cells))
+    changed.sort(key=lambda difference: suspicion(difference.what))
+    return tuple(changed)
 
 
 def _first(records: Sequence[Record]) -> Record:
@@ -225,16 +228,16 @@ def _first(records: Sequence[Record]) -> Record:
     return next(described, ordered[0])
 
 
-def side_differences_line(found: Sequence[SideDifference], cells: int) -> str:
-    """Return one sentence on what differs between the sides of a comparison of this many cells;
-    empty for nothing.
-    """
-    if not found:
+def side_differences_line(differing: Sequence[SideDifference], cells: int) -> str:
+    """Return a sentence on the differences between the sides of so many cells; empty for none."""
+    if not differing:
         return ""
     words = []
-    for each in found[:MOST_SHOWN]:
-        some = f" (in {each.cells} of {counted(cells, 'cell')})" if each.cells < cells else ""
-        words.append(f"{each.words}{some}")
-    more = len(found) - MOST_SHOWN
-    words += [f"and {more} more (--json)"] if more > 0 else []
+    for difference in differing[:MOST_SHOWN]:
+        some = ""
+        if difference.cells < cells:
+            some = f" (in {difference.cells} of {counted(cells, 'cell')})"
+        words.append(f"{difference.words}{some}")
+    if len(differing) > MOST_SHOWN:
+        words.append(f"and {len(differing) - MOST_SHOWN} more (--json)")
     return f"The sides also differ in: {'; '.join(words)}."

@@ -1,5 +1,4 @@
-"""The errors of the host side, each a full sentence for a person: what is wrong, where, and what to
-do.
+"""The errors of the host side, each a full sentence for a person: the fault, its place, the remedy.
 
 DlbenchError            exit code 1
 +-- ReportError         exit code 2   a report was asked for that the results cannot give
@@ -11,7 +10,7 @@ from typing import ClassVar
 
 
 class DlbenchError(Exception):
-    """Whatever a user of dlbench can put right; the message names the remedy."""
+    """An error that a user of dlbench can put right; the message names the remedy."""
 
     exit_code: ClassVar[int] = 1
 
@@ -29,4 +28,4 @@ class StoreError(DlbenchError):
 
 
 class RecordError(StoreError):
-    """A stored record or run is not what this version of dlbench describes."""
+    """A stored record or run is not of the form that this version of dlbench describes."""

@@ -18,7 +18,7 @@ from dlbench.adapters.families.own import ADAPTER as OWN_STEP
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.reports.results import disturbance
-from dlbench.reports.results.gpu_evidence import observe_launch
+from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_launch
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.memory_evidence import KEEP_HEAP, states_between, states_within
 from dlbench.reports.results.naming import counted
@@ -93,14 +93,14 @@ FEW_LAUNCHES = FlagKind(
     "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
 )
 
-KINDS = tuple(each for each in globals().copy().values() if isinstance(each, FlagKind))
+KINDS = tuple(kind for kind in globals().copy().values() if isinstance(kind, FlagKind))
 """All of them, in this order."""
 
 ONCE_IS_ENOUGH = frozenset(
     {PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, LOSS_CONSTANT, ECC_ERRORS, SAMPLES_NOT_KEPT}
 )
-"""What is doubtful, or unknown, counts from one launch on; noisy measurements from half of the
-launches."""
+"""Kinds of doubtful or unknown results, which count from one launch on. Those of noisy measurements
+count from half of the launches on."""
 
 CEILING_SLACK = 1.02
 """A rate is over the ceiling when it exceeds it by more than measurement noise."""
@@ -127,48 +127,47 @@ def product_rate(record: Record, host: Host | None) -> float | None:
     if record.cell.on_cpu and not record.cell.threads:
         return None
     rate = record.outcome.gemm_flops_per_second
-    return (
-        rate
-        if rate and all(flag.kind is not THREADS_EXCEEDED for flag in record_flags(record, host))
-        else None
-    )
+    if not rate:
+        return None
+    exceeded = any(flag.kind is THREADS_EXCEEDED for flag in record_flags(record, host))
+    return None if exceeded else rate
 
 
 def record_flags(record: Record, host: Host | None) -> list[Flag]:
-    """Return the flags of a launch, and whether its node was shared; without a host some cannot be
-    raised.
-    """
-    found = (
-        _of_launch(record, host)
-        if record.outcome.status in (Status.OK, Status.PARITY_FAILED)
-        else []
-    )
+    """Return the flags of a launch, and of a shared node; without a host some cannot be raised."""
+    facts = []
+    if record.outcome.status in (Status.OK, Status.PARITY_FAILED):
+        facts = _facts_of_launch(record, host)
     if record.node is not None and record.node.shared:
-        found.append((SHARED_NODE, f"shared node: {'; '.join(record.node.shared)}"))
-    return [Flag(kind, sentence) for kind, sentence in found if sentence]
+        facts.append((SHARED_NODE, f"shared node: {'; '.join(record.node.shared)}"))
+    return [Flag(kind, sentence) for kind, sentence in facts if sentence]
 
 
-def _of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
+def _facts_of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, str]]:
+    """Return the sentences of a launch's flags; an empty one where the flag is not raised."""
     outcome = record.outcome
-    found = _of_mathematics(outcome, record.cell.adapter == IMPORTED)
+    facts = _facts_of_mathematics(outcome, record.cell.adapter == IMPORTED)
     by_others = CONTENDED, disturbance.disturbances(record, host)
     if record.cell.on_cpu:
         capacity = capacity_of(record, host)
         misused, sentence = misused_threads(outcome, capacity)
         if misused > 0 and record.cell.adapter == OWN_STEP:
             sentence += "; if the others load data, say how many in the file: HELPERS = 2"
-        found += [(THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence), by_others]
-        found.append((THROTTLED, disturbance.throttled(record, capacity)))
-        found.append((MEMORY_STATES, states_within(outcome, _keeps_heap(record))))
+        facts += [
+            (THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence),
+            by_others,
+            (THROTTLED, disturbance.throttled(record, capacity)),
+            (MEMORY_STATES, states_within(outcome, _keeps_heap(record))),
+        ]
     elif record.cell.on_gpu:
-        found += _of_device(record, by_others)
+        facts += _facts_of_device(record, by_others)
     if outcome.statistics is not None:
         samples = counted(outcome.statistics.samples, "sample")
-        found.append((SAMPLES_NOT_KEPT, f"the median of {samples} that were not kept"))
+        facts.append((SAMPLES_NOT_KEPT, f"the median of {samples} that were not kept"))
     if outcome.steady is False:
         samples = counted(len(outcome.samples_ns), "sample")
-        found.append((NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
-    return found
+        facts.append((NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
+    return facts
 
 
 def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
@@ -183,9 +182,7 @@ def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
 
 
 def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
-    """Return the flag of a cell of which some launches failed, the newest last; none where none
-    did.
-    """
+    """Return the flag of a cell with failed launches, the newest last; nothing without any."""
     if not failed:
         return []
     outcome = failed[-1].outcome
@@ -199,98 +196,96 @@ def _keeps_heap(record: Record) -> bool:
 
 
 def memory_states(records: Sequence[Record]) -> list[Flag]:
-    """Return the flag of a cell whose launches differ in their page faults; none where they do
-    not.
-    """
-    sentence = states_between(
-        [record.outcome for record in records], any(map(_keeps_heap, records))
-    )
+    """Return the flag of a cell whose launches differ in their page faults; else nothing."""
+    kept = any(_keeps_heap(record) for record in records)
+    sentence = states_between([record.outcome for record in records], kept)
     return [Flag(MEMORY_STATES, sentence)] if sentence else []
 
 
-def _of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, str]]:
-    found = []
+def _facts_of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, str]]:
+    facts = []
     parity = outcome.parity
     if not imported and (parity is None or parity.verdict == "unchecked"):
         reason = "no parity check" if parity is None else parity.reason or "no reference"
-        found.append((PARITY_UNCHECKED, f"unchecked: {reason}"))
+        facts.append((PARITY_UNCHECKED, f"unchecked: {reason}"))
     elif parity is not None and parity.verdict == "disagrees":
-        found.append((PARITY, parity.reason or "it disagrees with the reference"))
+        facts.append((PARITY, parity.reason or "it disagrees with the reference"))
     if outcome.final_loss_finite is False:
-        found.append((LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
-    if (
-        parity is not None
-        and len(parity.losses) > 1
-        and {*parity.losses, outcome.final_loss} == {parity.losses[0]}
-    ):
-        found.append(
-            (
-                LOSS_CONSTANT,
-                f"the loss is {parity.losses[0]:g} after every step: does the step train?",
-            )
-        )
-    return found
+        facts.append((LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
+    if parity is not None and len(parity.losses) > 1:
+        loss = parity.losses[0]
+        if {*parity.losses, outcome.final_loss} == {loss}:
+            sentence = f"the loss is {loss:g} after every step: does the step train?"
+            facts.append((LOSS_CONSTANT, sentence))
+    return facts
 
 
-def _of_device(record: Record, by_others: tuple[FlagKind, str]) -> list[tuple[FlagKind, str]]:
-    cell, outcome = record.cell, record.outcome
-    seen = observe_launch(outcome, record.telemetry, cell.world_size)
-    errors = [
-        (seen.corrected_errors or 0, "corrected"),
-        (seen.uncorrected_errors or 0, "uncorrected"),
-    ]
-    words = " and ".join(f"{count} {kind}" for count, kind in errors if count)
-    clocks = host_bound = ""
-    ratio = seen.event_per_wall
-    off = 0.0 if ratio is None else abs(ratio - 1)
-    if (
-        ratio is not None
-        and off > DEVICE_TIME_SHARE
-        and off * median(outcome.samples_ns) * 1e-9 > DEVICE_TIME_SLACK
-    ):
-        why = (
-            "the clock stopped before the GPU did"
-            if ratio > 1
-            else "the GPU did not work for the rest"
-        )
-        clocks = f"GPU event time is {ratio:.1%} of wall time: {why}"
-    profiled = seen.busy_source == "profile"
-    if (
-        seen.busy_share is not None
-        and seen.busy_share < BUSY_SHARE
-        and (profiled or cell.placement == "resident")
-    ):
-        source = "" if profiled else ", by the driver's utilisation"
-        why = f": {starting}" if (starting := starting_words(outcome)) else ""
-        host_bound = (
-            f"the GPU worked {seen.busy_share:.0%} of the time{source}; the host sets the pace{why}"
-        )
+def _facts_of_device(record: Record, by_others: tuple[FlagKind, str]) -> list[tuple[FlagKind, str]]:
+    outcome = record.outcome
+    observed = observe_launch(outcome, record.telemetry, record.cell.world_size)
+    errors = []
+    if observed.corrected_errors:
+        errors.append(f"{observed.corrected_errors} corrected")
+    if observed.uncorrected_errors:
+        errors.append(f"{observed.uncorrected_errors} uncorrected")
+    ecc_errors = ""
+    if errors:
+        words = " and ".join(errors)
+        ecc_errors = f"{words} ECC errors of the GPU's memory during the launch"
+    resident = record.cell.placement == "resident"
     return [
-        (ECC_ERRORS, f"{words} ECC errors of the GPU's memory during the launch" if words else ""),
+        (ECC_ERRORS, ecc_errors),
         by_others,
         (DEVICE_THROTTLED, disturbance.slowed(record)),
-        (DEVICE_TIME, clocks),
-        (HOST_BOUND, host_bound),
+        (DEVICE_TIME, _clocks_differ(outcome, observed.event_per_wall)),
+        (HOST_BOUND, _host_bound(outcome, observed, resident)),
     ]
+
+
+def _clocks_differ(outcome: Outcome, ratio: float | None) -> str:
+    """Return in words how the GPU's clock and the wall clock differ; empty where they agree."""
+    if ratio is None or abs(ratio - 1) <= DEVICE_TIME_SHARE:
+        return ""
+    if abs(ratio - 1) * median(outcome.samples_ns) * 1e-9 <= DEVICE_TIME_SLACK:
+        return ""
+    reason = "the GPU did not work for the rest"
+    if ratio > 1:
+        reason = "the clock stopped before the GPU did"
+    return f"GPU event time is {ratio:.1%} of wall time: {reason}"
+
+
+def _host_bound(outcome: Outcome, observed: DeviceObserved, resident: bool) -> str:
+    """Return in words how the GPU waited for the host; empty where it did not, or may not have."""
+    profiled = observed.busy_source == "profile"
+    if observed.busy_share is None or observed.busy_share >= BUSY_SHARE:
+        return ""
+    if not profiled and not resident:
+        return ""
+    source = "" if profiled else ", by the driver's utilisation"
+    starting = starting_words(outcome)
+    reason = f": {starting}" if starting else ""
+    return (
+        f"the GPU worked {observed.busy_share:.0%} of the time{source}; the host sets the "
+        f"pace{reason}"
+    )
 
 
 def starting_words(outcome: Outcome) -> str:
-    """Return in a sentence the share of a step that the host needs to start all its operators one
-    by one.
+    """Return in a sentence the share of a step that the host needs to start all its operators.
 
-    Operators a step by the profile, times the host's seconds to start the smallest one, over the
-    median step; empty where unknown.
+    It starts them one by one: operators a step by the profile, times the host's seconds to start
+    the smallest one, over the median step. Empty where unknown.
     """
-    device, steps = outcome.device, outcome.step_seconds()
-    start = (
-        None
-        if device is None or device.ceilings is None
-        else device.ceilings.operator_start_seconds
-    )
-    if device is None or device.launches is None or start is None or not steps:
+    device = outcome.device
+    steps = outcome.step_seconds()
+    if device is None or device.launches is None or device.ceilings is None or not steps:
         return ""
-    share, micros = device.launches * start / median(steps), start * 1e6
-    each = f"{micros:.3g}" if micros < 100 else f"{micros:.0f}"
+    start = device.ceilings.operator_start_seconds
+    if start is None:
+        return ""
+    share = device.launches * start / median(steps)
+    micros = start * 1e6
+    time = f"{micros:.3g}" if micros < 100 else f"{micros:.0f}"
     bound = "launch-bound, since " if share >= LAUNCH_BOUND_SHARE else ""
     part = f"about {share:.0%} of a step" if share < 1 else "all of a step"
-    return f"{bound}starting {device.launches:.0f} operators at {each} us each takes {part}"
+    return f"{bound}starting {device.launches:.0f} operators at {time} us each takes {part}"

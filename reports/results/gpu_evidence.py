@@ -73,39 +73,32 @@ class Spread(NamedTuple):
 def region_of(outcome: Outcome) -> Region | None:
     """Return the timed region; None where the launch does not say it."""
     between = outcome.timed_between
-    if (
-        between is None
-        or len(between) != 2
-        or not all(isinstance(each, int | float) for each in between)
-    ):
+    if between is None or len(between) != 2:
         return None
-    return (between[0], between[1]) if between[0] < between[1] else None
+    begin, end = between
+    if not isinstance(begin, int | float) or not isinstance(end, int | float):
+        return None
+    return (begin, end) if begin < end else None
 
 
 def points_of(samples: Any, origin: float) -> dict[str, Points]:
-    """Return the readings of each column of samples, and of ``at`` itself; nothing where the times
-    are malformed.
+    """Return the readings of each column of samples, and of ``at`` itself.
+
+    Nothing where the times are malformed.
     """
     times = samples.get("at") if isinstance(samples, Mapping) else None
-    if (
-        not isinstance(times, list)
-        or any(_number(at) is None for at in times)
-        or times != sorted(times)
-    ):
+    if not isinstance(times, list) or any(_number(at) is None for at in times):
         return {}
-    columns = {
-        name: each if isinstance(each, list) else [each] * len(times)
-        for name, each in samples.items()
-    }
-    return {
-        name: [
-            (origin + at, value)
-            for at, each in zip(times, of, strict=True)
-            if (value := _number(each)) is not None
-        ]
-        for name, of in columns.items()
-        if len(of) == len(times)
-    }
+    if times != sorted(times):
+        return {}
+    columns: dict[str, Points] = {}
+    for name, column in samples.items():
+        values = column if isinstance(column, list) else [column] * len(times)
+        if len(values) != len(times):
+            continue
+        numbers = [(origin + at, _number(value)) for at, value in zip(times, values, strict=True)]
+        columns[name] = [(at, number) for at, number in numbers if number is not None]
+    return columns
 
 
 def within(points: Points, region: Region) -> list[float]:
@@ -114,38 +107,37 @@ def within(points: Points, region: Region) -> list[float]:
 
 
 def growth(points: Points) -> int | None:
-    """Return how much a counter grew from its first reading to its last; None without two, or where
-    it fell.
+    """Return how much a counter grew from its first reading to its last.
+
+    None without two readings, or where it fell.
     """
     grew = points[-1][1] - points[0][1] if len(points) > 1 else -1
     return round(grew) if grew >= 0 else None
 
 
 def energy(samples: Mapping[str, Points], region: Region) -> tuple[float, str] | None:
-    """Return the joules of a region and the method; None where it is too short or not spanned. See
-    the module.
+    """Return the joules of a region and the method (see the module).
+
+    None where the region is too short, or the readings do not span it.
     """
     if region[1] - region[0] < SHORTEST_REGION:
         return None
-    if (joules := counted_joules(samples.get("joules", ()), region)) is not None:
+    joules = counted_joules(samples.get("joules", ()), region)
+    if joules is not None:
         return joules, "energy counter"
     joules = integrated_joules(samples.get("watts", ()), region)
     return None if joules is None else (joules, "integral of power")
 
 
 def counted_joules(points: Points, region: Region) -> float | None:
-    """Return how much an energy counter grew in the region; None where it did so too seldom, or
-    fell.
-    """
+    """Return the growth of an energy counter in the region; None if it fell, or grew too seldom."""
     if not _spans(points, region):
         return None
-    readings = [
-        value
-        for (at, value), after in zip(
-            points, [*(at for at, _ in points[1:]), math.inf], strict=True
-        )
-        if after >= region[0] and at <= region[1]
-    ]
+    next_times = [*(at for at, _ in points[1:]), math.inf]
+    readings = []
+    for (at, value), next_at in zip(points, next_times, strict=True):
+        if next_at >= region[0] and at <= region[1]:
+            readings.append(value)
     steps = [later - earlier for earlier, later in pairwise(readings)]
     if any(step < 0 for step in steps) or sum(step > 0 for step in steps) < ENOUGH_TICKS:
         return None
@@ -154,16 +146,15 @@ def counted_joules(points: Points, region: Region) -> float | None:
 
 
 def integrated_joules(points: Points, region: Region) -> float | None:
-    """Return the integral over the region of watts given at times; None where readings are
-    missing.
-    """
+    """Return the integral of watts over the region; None where readings are missing."""
     if not _spans(points, region):
         return None
-    at = np.array([region[0], *(at for at, _ in points if region[0] < at < region[1]), region[1]])
-    if np.diff(at).max() > LONGEST_GAP:
+    begin, end = region
+    moments = np.array([begin, *(at for at, _ in points if begin < at < end), end])
+    if np.diff(moments).max() > LONGEST_GAP:
         return None
-    watts = _interpolated(at, points)
-    return float(np.sum(np.diff(at) * (watts[1:] + watts[:-1]) / 2))
+    watts = _interpolated(moments, points)
+    return float(np.sum(np.diff(moments) * (watts[1:] + watts[:-1]) / 2))
 
 
 def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
@@ -176,24 +167,28 @@ def _spans(points: Points, region: Region) -> bool:
 
 
 def other_processes(processes: Any, origin: float, region: Region) -> int | None:
-    """Return how many processes of other programs held the GPU in the region; None if they could
-    not be listed.
+    """Return how many processes of other programs held the GPU in the region.
 
-    If none is known to be the launch's own, one of the unknown ones is assumed to be.
+    None if they could not be listed. If none is known to be the launch's own, one of the unknown
+    ones is assumed to be.
     """
     if not isinstance(processes, list):
         return None
-    seen = []
-    for each in processes:
-        first, last = (
-            _number(each.get(key)) if isinstance(each, Mapping) else None
-            for key in ("first", "last")
-        )
-        if first is not None and last is not None:
-            seen.append((each.get("whose"), origin + first, origin + last))
-    there = [whose for whose, first, last in seen if first <= region[1] and last >= region[0]]
-    own_known = any(whose == "own" for whose, _, _ in seen)
-    return there.count("other") + (0 if own_known else max(0, there.count("unknown") - 1))
+    owners = []
+    own_known = False
+    for process in processes:
+        if not isinstance(process, Mapping):
+            continue
+        first = _number(process.get("first"))
+        last = _number(process.get("last"))
+        if first is None or last is None:
+            continue
+        owner = process.get("whose")
+        own_known = own_known or owner == "own"
+        if origin + first <= region[1] and origin + last >= region[0]:
+            owners.append(owner)
+    unknown = 0 if own_known else max(0, owners.count("unknown") - 1)
+    return owners.count("other") + unknown
 
 
 def _number(value: Any) -> float | None:
@@ -204,10 +199,10 @@ def _number(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class DeviceObserved:
-    """What was observed of the GPU in the timed region; None where it is unknown.
+    """Observations of the GPU in the timed region; None where they are unknown.
 
-    Of a cell: medians over its launches, of a range its ends, of errors and other processes the
-    most.
+    Those of a cell are medians over its launches, the ends of a range, and the most errors and
+    other processes.
     """
 
     name: str | None = None
@@ -253,33 +248,32 @@ class DeviceObserved:
 def observe_launch(
     outcome: Outcome, telemetry: Mapping[str, Any] | None, world_size: int = 1
 ) -> DeviceObserved:
-    """Return what one launch on a GPU shows; of several GPUs the first, whose energy is not that of
-    a mini-batch.
+    """Return the observations of one launch on a GPU.
+
+    Of several GPUs they are of the first, whose energy is not that of a mini-batch.
     """
-    device, steps = outcome.device, outcome.step_seconds()
-    found = _of_telemetry(outcome, telemetry)
+    observed = _observe_telemetry(outcome, telemetry)
     if world_size > 1:
         # The driver counts a kernel that waits for the other workers as busy.
-        found |= dict.fromkeys(
-            ("joules_per_minibatch", "energy_method", "busy_share", "busy_source")
-        )
-    if device is not None:
-        found |= {
-            "launches_per_step": device.launches,
-            "peak_memory_bytes": device.peak_memory_bytes,
-        }
-        # A framework that does not know the board calls it by the cell's device.
-        found["name"] = (
-            device.name
-            if device.name and ":" not in device.name
-            else found.get("name") or device.name
-        )
-        if device.event_ns and len(device.event_ns) == len(outcome.samples_ns):
-            pairs = zip(device.event_ns, outcome.samples_ns, strict=True)
-            found["event_per_wall"] = median(event / max(wall, 1) for event, wall in pairs)
-        if device.busy_seconds is not None and steps:
-            found |= {"busy_share": device.busy_seconds / median(steps), "busy_source": "profile"}
-    return DeviceObserved(**found)
+        for name in ("joules_per_minibatch", "energy_method", "busy_share", "busy_source"):
+            observed[name] = None
+    device = outcome.device
+    if device is None:
+        return DeviceObserved(**observed)
+    observed["launches_per_step"] = device.launches
+    observed["peak_memory_bytes"] = device.peak_memory_bytes
+    # A framework that does not know the board calls it by the cell's device.
+    knows_board = device.name and ":" not in device.name
+    if knows_board or not observed.get("name"):
+        observed["name"] = device.name
+    if device.event_ns and len(device.event_ns) == len(outcome.samples_ns):
+        pairs = zip(device.event_ns, outcome.samples_ns, strict=True)
+        observed["event_per_wall"] = median(event / max(wall, 1) for event, wall in pairs)
+    steps = outcome.step_seconds()
+    if device.busy_seconds is not None and steps:
+        observed["busy_share"] = device.busy_seconds / median(steps)
+        observed["busy_source"] = "profile"
+    return DeviceObserved(**observed)
 
 
 _MEDIANS = (
@@ -299,100 +293,135 @@ else the newest."""
 
 
 def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
-    """Return what the timed launches of one cell show together; None without any launch on a
-    GPU.
-    """
-    on_gpu = [record for record in records if record.cell.on_gpu]
-    if not on_gpu:
-        return None
-    seen = [
+    """Return the observations of the timed launches of one cell; None without any on a GPU."""
+    launches = [
         observe_launch(record.outcome, record.telemetry, record.cell.world_size)
-        for record in on_gpu
+        for record in records
+        if record.cell.on_gpu
     ]
-    newest = seen[-1]
-
-    def of_all(combine: Callable[[list[Any]], Any], *names: str) -> dict[str, Any]:
-        return {name: _over(combine, (getattr(launch, name) for launch in seen)) for name in names}
-
-    reasons = [each.clock_reasons for each in seen if each.clock_reasons is not None]
-    words = dict.fromkeys(word for each in reasons for word in each)
-    busy = [each.busy_share for each in seen if each.busy_source == newest.busy_source]
+    if not launches:
+        return None
+    newest = launches[-1]
+    methods = [launch.energy_method for launch in launches if launch.energy_method]
+    busy = [launch.busy_share for launch in launches if launch.busy_source == newest.busy_source]
+    notes: dict[str, None] = {}
+    for launch in launches:
+        notes.update(dict.fromkeys(launch.notes))
     return replace(
         newest,
-        **of_all(median, *_MEDIANS),
-        **of_all(max, *_MOST),
-        **of_all(_together, *_SPREADS),
-        **of_all(sum, "samples"),
+        **_combine(launches, median, _MEDIANS),
+        **_combine(launches, max, _MOST),
+        **_combine(launches, _span, _SPREADS),
+        **_combine(launches, sum, ("samples",)),
         busy_share=_over(median, busy),
-        energy_method=next(
-            (each.energy_method for each in reversed(seen) if each.energy_method), None
-        ),
-        clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words}
-        if reasons
-        else None,
-        notes=tuple(dict.fromkeys(note for each in seen for note in each.notes)),
+        energy_method=methods[-1] if methods else None,
+        clock_reasons=_mean_reasons(launches),
+        notes=tuple(notes),
     )
 
 
-def _together(spreads: Sequence[Spread]) -> Spread:
+def _combine(
+    launches: Sequence[DeviceObserved], combine: Callable[[list[Any]], Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return these observations of all launches together, by name."""
+    combined = {}
+    for name in names:
+        combined[name] = _over(combine, [getattr(launch, name) for launch in launches])
+    return combined
+
+
+def _mean_reasons(launches: Sequence[DeviceObserved]) -> dict[str, float] | None:
+    """Return the mean share of each reason for lower clocks; None where no launch knows them."""
+    known = [launch.clock_reasons for launch in launches if launch.clock_reasons is not None]
+    if not known:
+        return None
+    words: dict[str, None] = {}
+    for reasons in known:
+        words.update(dict.fromkeys(reasons))
+    return {word: mean(reasons.get(word, 0.0) for reasons in known) for word in words}
+
+
+def _span(spreads: Sequence[Spread]) -> Spread:
     return Spread(
-        median(s.median for s in spreads), min(s.low for s in spreads), max(s.high for s in spreads)
+        median=median(spread.median for spread in spreads),
+        low=min(spread.low for spread in spreads),
+        high=max(spread.high for spread in spreads),
     )
 
 
-def _of_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the fields that follow from telemetry."""
+def _observe_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of `DeviceObserved` that follow from telemetry."""
     content = telemetry if isinstance(telemetry, Mapping) and telemetry.get("schema") == 1 else {}
     origin = _number(content.get("origin"))
     if origin is None:
         return {}
-    gpu, notes = content.get("gpu"), content.get("notes")
-    gpu = gpu if isinstance(gpu, Mapping) else {}
-    name, part = gpu.get("name"), gpu.get("part") is True
-    fast, slow = (
-        points_of(content.get(samples), origin) for samples in ("samples", "slow_samples")
-    )
-    found: dict[str, Any] = {
+    gpu = content.get("gpu")
+    if not isinstance(gpu, Mapping):
+        gpu = {}
+    name = gpu.get("name")
+    notes = content.get("notes")
+    fast = points_of(content.get("samples"), origin)
+    slow = points_of(content.get("slow_samples"), origin)
+    observed: dict[str, Any] = {
         "name": name if isinstance(name, str) else None,
         "power_limit_watts": _number(gpu.get("power_limit_watts")),
-        "part_of_gpu": part,
+        "part_of_gpu": gpu.get("part") is True,
         "notes": tuple(map(str, notes)) if isinstance(notes, list) else (),
-        **{f"{kind}_errors": growth(slow.get(kind, ())) for kind in ("corrected", "uncorrected")},
+        "corrected_errors": growth(slow.get("corrected", ())),
+        "uncorrected_errors": growth(slow.get("uncorrected", ())),
     }
     region = region_of(outcome)
     if region is None:
-        return found
-    inside = {name: within(points, region) for name, points in fast.items()}
-    found |= {
-        name: Spread(median(v), min(v), max(v)) for name in _SPREADS if (v := inside.get(name))
-    }
-    for name in ("sent", "received"):
-        found[f"{name}_bytes_per_second"] = _over(median, within(slow.get(name, ()), region))
-    found["used_memory_bytes"] = _over(max, inside.get("used_bytes", ()))
-    found["other_processes"] = other_processes(content.get("processes"), origin, region)
-    found["samples"] = len(inside.get("at", ()))
-    if masks := inside.get("reasons"):
-        shares = {
-            bits: sum(1 for mask in masks if int(mask) & bits) / len(masks)
-            for bits in (*REASONS, SLOWING)
-        }
-        found["clock_reasons"] = {word: shares[bit] for bit, word in REASONS.items() if shares[bit]}
-        found["slowed_share"] = shares[SLOWING]
-    spent = None if part else energy(fast, region)
-    seconds, length = outcome.step_seconds(), region[1] - region[0]
+        return observed
+    inside = {column: within(points, region) for column, points in fast.items()}
+    for column in _SPREADS:
+        values = inside.get(column)
+        if values:
+            observed[column] = Spread(median(values), min(values), max(values))
+    for column in ("sent", "received"):
+        rates = within(slow.get(column, ()), region)
+        observed[f"{column}_bytes_per_second"] = _over(median, rates)
+    observed["used_memory_bytes"] = _over(max, inside.get("used_bytes", ()))
+    observed["other_processes"] = other_processes(content.get("processes"), origin, region)
+    observed["samples"] = len(inside.get("at", ()))
+    observed |= _clock_reasons(inside.get("reasons", ()))
+    if not observed["part_of_gpu"]:
+        observed |= _work_of_gpu(outcome, fast, region, observed.get("utilisation"))
+    return observed
+
+
+def _clock_reasons(masks: Sequence[float]) -> dict[str, Any]:
+    """Return the shares of samples with each reason for lower clocks, and with a slowing one."""
+    if not masks:
+        return {}
+    shares = {}
+    for bits in (*REASONS, SLOWING):
+        shares[bits] = sum(1 for mask in masks if int(mask) & bits) / len(masks)
+    reasons = {word: shares[bit] for bit, word in REASONS.items() if shares[bit]}
+    return {"clock_reasons": reasons, "slowed_share": shares[SLOWING]}
+
+
+def _work_of_gpu(
+    outcome: Outcome, samples: Mapping[str, Points], region: Region, utilisation: Spread | None
+) -> dict[str, Any]:
+    """Return the energy of a step, and the share of it in which a whole GPU worked."""
+    observed: dict[str, Any] = {}
+    seconds = outcome.step_seconds()
+    length = region[1] - region[0]
+    spent = energy(samples, region)
     if spent is not None and seconds:
+        joules, method = spent
         # Energy over steps; where more than the timed steps lies in the region, in proportion to
         # their time.
-        found |= {
-            "joules_per_minibatch": spent[0] / length * mean(seconds),
-            "energy_method": spent[1],
-        }
-    if "utilisation" in found and not part and length >= SHORTEST_REGION:
-        found |= {"busy_share": found["utilisation"].median / 100, "busy_source": "utilisation"}
-    return found
+        observed["joules_per_minibatch"] = joules / length * mean(seconds)
+        observed["energy_method"] = method
+    if utilisation is not None and length >= SHORTEST_REGION:
+        observed["busy_share"] = utilisation.median / 100
+        observed["busy_source"] = "utilisation"
+    return observed
 
 
 def _over(combine: Callable[[list[_T]], _T], values: Iterable[_T | None]) -> _T | None:
-    """Combine what there is; None where there is nothing."""
-    found = [value for value in values if value is not None]
-    return combine(found) if found else None
+    """Combine the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None

@@ -1,6 +1,4 @@
-"""The few facts that reports need about a machine: its capacity for threads, and its name, also in
-a fleet.
-"""
+"""The few facts that reports need about a machine: its capacity for threads, and its name."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +26,7 @@ class Host:
     name: str
     """For column heads: a model and its cores."""
     physical_cores: int | None = None
-    """Those with at least one logical CPU in the affinity mask, whatever the quota."""
+    """Those with at least one logical CPU in the affinity mask, regardless of the quota."""
     effective_cpus: int | None = None
     """The smaller of affinity mask and quota, in whole CPUs: more threads than this share CPUs."""
     capacity_cpus: float | None = None
@@ -36,7 +34,7 @@ class Host:
     description: tuple[tuple[str, str], ...] = ()
     """Label and value, as in a hardware table."""
     logical_cpus: int | None = None
-    """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
+    """Those in the affinity mask, SMT siblings counted singly, regardless of the quota."""
     machine_cpus: int | None = None
     cpu_model: str = ""
     memory_gib: int | None = None
@@ -47,9 +45,8 @@ class Host:
         if not quota:
             return self
         cpus = min(self.effective_cpus or math.inf, math.ceil(quota))
-        return replace(
-            self, effective_cpus=int(cpus), capacity_cpus=min(self.capacity_cpus or math.inf, quota)
-        )
+        capacity = min(self.capacity_cpus or math.inf, quota)
+        return replace(self, effective_cpus=int(cpus), capacity_cpus=capacity)
 
     @property
     def own_cores(self) -> int | None:
@@ -58,15 +55,13 @@ class Host:
         A container may have a quota of fewer CPUs than there are cores in its affinity mask: the
         smaller counts.
         """
-        known = [count for count in (self.physical_cores, self.effective_cpus) if count is not None]
-        return min(known, default=None)
+        counts = (self.physical_cores, self.effective_cpus)
+        return min((count for count in counts if count is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Node(JsonRecord):
-    """One machine of a fleet: machines of one kind share a fingerprint and differ in their names
-    only.
-    """
+    """One machine of a fleet: those of one kind share a fingerprint and differ only in name."""
 
     fleet: str
     name: str
@@ -76,35 +71,31 @@ class Node(JsonRecord):
 
 
 def name_among(hosts: Mapping[str, Host], machine: str) -> str:
-    """Return a machine's name, with the start of its fingerprint where another of these has the
-    same name.
-    """
+    """Return a machine's name, with the start of its fingerprint where another has the same."""
     name = hosts[machine].name
     same = sum(host.name == name for host in hosts.values())
     return f"{name} [{machine[:6]}]" if same > 1 else name
 
 
 def unlike(one: Host, other: Host) -> list[str]:
-    """Return why two machines are not of the same kind, in words: CPU model, cores, CPUs to use,
-    memory.
+    """Return why two machines are not of the same kind, in words.
 
-    Empty where they are; an unknown machine is of no kind.
+    A kind has one CPU model, and the same cores, CPUs to use and memory. Empty where they are
+    alike; an unknown machine is of no kind.
     """
-    known = [
+    facts = [
         ("the CPU is {} and {}", one.cpu_model, other.cpu_model),
         ("{} and {} physical cores", one.physical_cores, other.physical_cores),
         ("{} and {} CPUs to use", one.effective_cpus, other.effective_cpus),
         ("{} and {} GiB of memory", one.memory_gib, other.memory_gib),
     ]
-    if not all(first and second for _, first, second in known):
+    if not all(first and second for _, first, second in facts):
         return ["CPU, cores and memory are not known of both"]
-    return [words.format(first, second) for words, first, second in known if first != second]
+    return [words.format(first, second) for words, first, second in facts if first != second]
 
 
 class RecordedCpu(NamedTuple):
-    """A CPU as a file of pytest-benchmark describes it, whichever version wrote it; empty or None:
-    it does not say.
-    """
+    """A CPU as a file of pytest-benchmark of any version describes it; empty or None if unknown."""
 
     model: str = ""
     vendor: str = ""
@@ -115,61 +106,62 @@ class RecordedCpu(NamedTuple):
 
 
 def recorded_cpu(machine_info: Mapping[str, Any]) -> RecordedCpu:
-    """Return the CPU of a file's ``machine_info``; versions before 3.3 have other keys, and the
-    word "unknown".
+    """Return the CPU of a file's ``machine_info``.
+
+    Versions before 3.3 have other keys, and the word "unknown".
     """
     cpu = machine_info.get("cpu")
     if not isinstance(cpu, Mapping):
         return RecordedCpu()
 
     def words(*keys: str) -> str:
-        known = (str(cpu[key]).strip() for key in keys if cpu.get(key))
-        return next((word for word in known if word.lower() not in ("", "unknown")), "")
+        for key in keys:
+            word = str(cpu.get(key) or "").strip()
+            if word.lower() not in ("", "unknown"):
+                return word
+        return ""
 
     def number(key: str) -> int | None:
         value = cpu.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     return RecordedCpu(
-        words("brand_raw", "brand"),
-        words("vendor_id_raw", "vendor_id"),
-        number("count"),
-        number("family"),
-        number("model"),
-        number("stepping"),
+        model=words("brand_raw", "brand"),
+        vendor=words("vendor_id_raw", "vendor_id"),
+        logical_cpus=number("count"),
+        family=number("family"),
+        model_number=number("model"),
+        stepping=number("stepping"),
     )
 
 
-def _of_another_program(fingerprint: str, machine_info: Mapping[str, Any]) -> Host:
-    """Return the host that a file of pytest-benchmark describes; its counts of CPUs are not those
-    of a launch.
+def _host_of_file(fingerprint: str, machine_info: Mapping[str, Any]) -> Host:
+    """Return the host that a file of pytest-benchmark describes.
+
+    Its counts of CPUs are not those of a launch.
     """
     cpu = recorded_cpu(machine_info)
     if not cpu.model:
         return Host(fingerprint, "an unknown machine")
+    model = one_line(cpu.model, FIELD)
     count = "" if cpu.logical_cpus is None else str(cpu.logical_cpus)
-    system = " ".join(
-        str(machine_info.get(key) or "") for key in ("system", "release", "machine")
-    ).strip()
+    words = [str(machine_info.get(key) or "") for key in ("system", "release", "machine")]
+    system = " ".join(words).strip()
     facts = (("CPU", cpu.model), ("Logical CPUs", count), ("Operating system", system))
-    described = tuple((label, one_line(value, FIELD)) for label, value in facts if value)
-    return Host(
-        fingerprint,
-        one_line(cpu.model, FIELD),
-        description=described,
-        cpu_model=one_line(cpu.model, FIELD),
-    )
+    description = tuple((label, one_line(value, FIELD)) for label, value in facts if value)
+    return Host(fingerprint, model, description=description, cpu_model=model)
 
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
-    """Return the host that a stored machine describes; a bare one where it is missing or from a
-    newer version.
+    """Return the host that a stored machine describes.
+
+    It is a bare one where the description is missing or from a newer version.
     """
-    of_file = (description or {}).get(FOREIGN_KEY)
-    if isinstance(of_file, Mapping):
-        return _of_another_program(fingerprint, of_file)
+    machine_info = (description or {}).get(FOREIGN_KEY)
+    if isinstance(machine_info, Mapping):
+        return _host_of_file(fingerprint, machine_info)
     if fingerprint == UNKNOWN_MACHINE:
-        return _of_another_program(fingerprint, {})
+        return _host_of_file(fingerprint, {})
     try:
         return host_of(Machine.from_dict(dict(description or {})))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -177,7 +169,7 @@ def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
 
 
 def host_of(machine: Machine) -> Host:
-    """Return what the reports need of a probed machine."""
+    """Return the facts that reports need about a probed machine."""
     cpu = machine.cpu
     effective = cpu.effective_cpus
     return Host(

@@ -1,5 +1,4 @@
-"""The quantities of a launch that a comparison can judge: the time of a step, and what else people
-call a regression.
+"""The quantities of a launch that a comparison can judge, the time of a step and others.
 
 A new one is a line of `JUDGED`. Each has its own threshold, and one bound on false alarms holds for
 all that a gate judges together (`verdict.Rule.of_quantity`).
@@ -22,7 +21,7 @@ class Judged(NamedTuple):
     """A quantity that is judged once a launch."""
 
     words: str
-    """What it is called in a sentence: "20 % more peak memory"."""
+    """Its name in a sentence: "20 % more peak memory"."""
     threshold: float
     """The smallest rise that is called a regression; twice as much must be excluded to pass."""
     value: Callable[[Outcome], float | None]
@@ -35,14 +34,15 @@ def _faults(outcome: Outcome) -> float | None:
     return None if faults is None else max(faults, FEW_FAULTS)
 
 
-def _of_launch(name: str) -> Callable[[Outcome], float | None]:
-    return OF_LAUNCHES[name][2]
+def _value_of(name: str) -> Callable[[Outcome], float | None]:
+    _, _, value = OF_LAUNCHES[name]
+    return value
 
 
 JUDGED = {
-    "memory": Judged("peak memory", 0.025, _of_launch("memory"), of_clock=False),
-    "first_step": Judged("time for the first step", 0.1, _of_launch("first_step"), of_clock=True),
-    "import": Judged("time to import", 0.1, _of_launch("import"), of_clock=True),
+    "memory": Judged("peak memory", 0.025, _value_of("memory"), of_clock=False),
+    "first_step": Judged("time for the first step", 0.1, _value_of("first_step"), of_clock=True),
+    "import": Judged("time to import", 0.1, _value_of("import"), of_clock=True),
     "start": Judged("time to the end of the first step", 0.1, start_seconds, of_clock=True),
     "faults": Judged("page faults a step", 0.1, _faults, of_clock=False),
 }

@@ -1,6 +1,4 @@
-"""Keys of results: a cell on a machine, and its parts by role (its work, its row of a table, its
-column).
-"""
+"""Keys of results: a cell on a machine, and its parts by role (work, row of a table, column)."""
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
@@ -19,16 +17,14 @@ NO_THREADS = -1
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
     """Return the rows by key, in the order in which the keys first occur."""
-    found: dict[Key, list[Row]] = {}
+    groups: dict[Key, list[Row]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 class Place(NamedTuple):
-    """A cell on a machine, or the axes that several of its cells share; a column of the matrix is
-    one.
-    """
+    """A cell on a machine, or the axes that several of its cells share, such as a column."""
 
     machine: str
     cell: Cell
@@ -68,8 +64,9 @@ _NAMES_OF_ROLE = {
 
 @lru_cache(20_000)
 def group_of(cell: Cell) -> Cell:
-    """Return the axes of a cell's work: cells of one group may be compared, and stand in one block
-    of rows.
+    """Return the axes of a cell's work.
+
+    Cells of one group may be compared, and stand in one block of rows.
     """
     return axes.project(cell, _NAMES_OF_ROLE[axes.GROUP])
 
@@ -100,7 +97,7 @@ _RESOURCES = (
     "storage",
     "sync",
 )
-"""Axes of which an imported benchmark says nothing, though a cell has no value that says so."""
+"""Axes that an imported benchmark does not state, though a cell has no value for that."""
 
 
 def axis_value(cell: Cell, name: str) -> Any:

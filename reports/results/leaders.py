@@ -1,9 +1,7 @@
-"""Leaders: the fastest cell of each column within its group, its rivals, and its lead over the
-next.
+"""Leaders: the fastest cell of each column within its group, its rivals, and its lead.
 
 Cells are selected and compared as for the stars of a matrix, with one difference: the fastest row
-with another tuning has a star there if it is not clearly slower, but does not count as a rival
-here.
+with another tuning has a star there if it is not clearly slower, but it is not a rival.
 """
 
 from collections import Counter
@@ -11,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.results.cells import CellResult, Compared, Matrix, in_the_running
+from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import (
@@ -26,8 +25,10 @@ from dlbench.reports.results.statistics import (
     tied,
 )
 
-MOST_NAMED, MOST_DESCRIBED = 3, 12
-"""Names in a list, and comparisons described."""
+MOST_NAMED = 3
+"""Names in a list."""
+MOST_DESCRIBED = 12
+"""Comparisons described."""
 CLEAR, TIE, UNDECIDED, UNKNOWN = "clear", "tie", "undecided", "unknown"
 """Outcomes of a comparison; unknown where times are published ones."""
 
@@ -52,111 +53,113 @@ class Leader:
 
 
 def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
-    """Return the leader of each column within each group where any cell has a time that counts:
-    machine by machine.
+    """Return the leader of each column within each group that has any, machine by machine.
 
-    ``confidence`` is that of its comparisons; its ratios have 95 % intervals whatever that is.
+    A cell leads only with a time that counts. ``confidence`` is that of its comparisons; its ratios
+    always have 95 % intervals.
     """
-    found = []
+    leaders = []
     for machine in matrix.machines:
         for group, rows in matrix.rows.items():
             for column in matrix.columns_of(machine):
-                pool = in_the_running(
-                    cell for row in rows if (cell := matrix.at(group, row, column))
-                )
+                places = [matrix.at(group, row, column) for row in rows]
+                pool = in_the_running(cell for cell in places if cell is not None)
                 if pool:
-                    found.append(_leader(pool, confidence))
-    return Compared(matrix, tuple(found))
+                    leaders.append(_leader(pool, confidence))
+    return Compared(matrix, tuple(leaders))
 
 
 def _leader(ordered: Sequence[tuple[CellResult, Summary]], confidence: float) -> Leader:
-    (first, least), *others = ordered
-    others = [
-        pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")
-    ]
-    ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least, confidence))
-    behind = [pair for pair in others if clearly_slower(pair[1], least, confidence)] or others
-    if not behind:
-        return Leader(first, ties, None, None)
-    following, seconds = behind[0]
+    """Return the first of these cells as the leader of the others."""
+    first, least = ordered[0]
+    own_row = first.row._replace(tuning="")
+    others = [pair for pair in ordered[1:] if pair[0].row._replace(tuning="") != own_row]
+    ties = []
+    behind = []
+    for cell, seconds in others:
+        if clearly_slower(seconds, least, confidence):
+            behind.append((cell, seconds))
+        else:
+            ties.append(cell)
+    if not others:
+        return Leader(first, (), None, None)
+    second, seconds_of_second = others[0]
+    following, seconds = behind[0] if behind else others[0]
     slower = ratio(seconds, least)
-    second, its = others[0]
+    may_be_faster = any(may_exceed(least, seconds, confidence) for _, seconds in others)
     # Between runs a machine shifts by more than its launches in one run vary by.
     if slower.low is None:
         outcome = UNKNOWN
-    elif first.run == following.run and not ties and clearly_slower(seconds, least, confidence):
+    elif behind and not ties and first.run == following.run:
         outcome = CLEAR
     elif (
-        first.run == second.run
-        and tied(its, least, confidence)
-        and not any(may_exceed(least, each, confidence) for _, each in others)
+        first.run == second.run and tied(seconds_of_second, least, confidence) and not may_be_faster
     ):
         outcome = TIE
     else:
         outcome = UNDECIDED
-    launches = launches_to_settle(its, least) if outcome == UNDECIDED else None
-    return Leader(first, ties, following, slower, outcome, launches)
+    launches = launches_to_settle(seconds_of_second, least) if outcome == UNDECIDED else None
+    return Leader(first, tuple(ties), following, slower, outcome, launches)
 
 
 def names_of_ties(leader: Leader) -> list[str]:
     """Return the names of the rows that are not clearly slower, the fastest first."""
-    return [row_name(each.row) for each in leader.ties]
+    return [row_name(cell.row) for cell in leader.ties]
 
 
-def headline(found: Compared[Leader]) -> list[str]:
-    """Return for each machine how often a row is clearly the fastest, ties or neither, in one
-    sentence.
-    """
+def headline(compared: Compared[Leader]) -> list[str]:
+    """Return a sentence for each machine: how often a row is clearly the fastest, or ties."""
+    leaders = [leader for leader in compared.rows if leader.next is not None]
     lines = []
-    compared = [each for each in found.rows if each.next is not None]
-    for machine, here in grouped(compared, lambda each: each.first.machine).items():
-        wins = [
-            each
-            for each in here
-            if each.outcome == CLEAR or (each.outcome == UNKNOWN and not each.ties)
-        ]
-        winners = Counter(row_name(each.first.row) for each in wins)
-        named = winners.most_common(MOST_NAMED)
-        words = ", ".join(f"{name} in {count}" for name, count in named)
-        words += (
-            f", others in {rest}"
-            if (rest := winners.total() - sum(count for _, count in named))
-            else ""
-        )
-        published = all(each.outcome == UNKNOWN for each in here)
-        how = "by the published value the fastest" if published else "clearly the fastest"
-        ties = sum(each.outcome == TIE for each in here)
-        left = len(here) - len(wins) - ties
-        parts = [f"{how}: {words}"] if wins else []
-        parts += [f"a tie within 2 % in {ties}"] if ties else []
-        parts += [f"undecided in {left}"] if left else []
-        races = (
-            f"{len(here)} comparisons (a network at a thread count)"
-            if len(here) > 1
-            else "one comparison"
-        )
-        lines.append(f"{found.name(machine)}, {races}: {'; '.join(parts)}.")
+    for machine, races in grouped(leaders, lambda leader: leader.first.machine).items():
+        number = "one comparison"
+        if len(races) > 1:
+            number = f"{len(races)} comparisons (a network at a thread count)"
+        lines.append(f"{compared.name(machine)}, {number}: {'; '.join(_results(races))}.")
     return lines
 
 
-def leads(found: Compared[Leader]) -> list[str]:
-    """Return a sentence for each comparison: who is fastest, who may be as fast, and by how much
-    the next is behind.
-    """
+def _results(leaders: Sequence[Leader]) -> list[str]:
+    """Return the results of comparisons of one machine: clear ones, ties and undecided ones."""
+    winners = Counter(row_name(leader.first.row) for leader in leaders if _wins(leader))
+    ties = sum(leader.outcome == TIE for leader in leaders)
+    undecided = len(leaders) - winners.total() - ties
+    results = []
+    if winners:
+        named = winners.most_common(MOST_NAMED)
+        words = ", ".join(f"{name} in {count}" for name, count in named)
+        others = winners.total() - sum(count for _, count in named)
+        if others:
+            words += f", others in {others}"
+        published = all(leader.outcome == UNKNOWN for leader in leaders)
+        how = "by the published value the fastest" if published else "clearly the fastest"
+        results.append(f"{how}: {words}")
+    if ties:
+        results.append(f"a tie within 2 % in {ties}")
+    if undecided:
+        results.append(f"undecided in {undecided}")
+    return results
+
+
+def _wins(leader: Leader) -> bool:
+    return leader.outcome == CLEAR or (leader.outcome == UNKNOWN and not leader.ties)
+
+
+def leads(compared: Compared[Leader]) -> list[str]:
+    """Return a sentence for each comparison: the fastest, ties, and the ratio to the next."""
+    leaders = [leader for leader in compared.rows if leader.next is not None]
     lines = []
-    compared = [leader for leader in found.rows if leader.next is not None]
-    for leader in compared[:MOST_DESCRIBED]:
+    for leader in leaders[:MOST_DESCRIBED]:
         names = [row_name(leader.first.row)]
         for cell in leader.ties[:MOST_NAMED]:
-            names.append(f"{row_name(cell.row)} ({_behind(cell, leader.first)})")
+            names.append(f"{row_name(cell.row)} ({_times(cell, leader.first)})")
         words = " or ".join(names)
         if leader.next is not None and leader.next not in leader.ties:
             words += f"; then {row_name(leader.next.row)} ({times(leader.ratio)})"
-        lines.append(
-            f"{group_name(leader.first.group)}, {_place_in_words(leader.first.cell)}: {words}"
-        )
-    if len(compared) > MOST_DESCRIBED:
-        lines.append(f"... and {len(compared) - MOST_DESCRIBED} more (report fastest)")
+        first = leader.first
+        lines.append(f"{group_name(first.group)}, {_place_in_words(first.cell)}: {words}")
+    if len(leaders) > MOST_DESCRIBED:
+        lines.append(f"... and {len(leaders) - MOST_DESCRIBED} more (report fastest)")
     return lines
 
 
@@ -166,7 +169,7 @@ def _place_in_words(cell: Cell) -> str:
     return counted(cell.threads, "thread") if one_process else place_heading(cell)
 
 
-def _behind(cell: CellResult, first: CellResult) -> str:
+def _times(cell: CellResult, first: CellResult) -> str:
     assert cell.timed is not None
     assert first.timed is not None
     return times(ratio(cell.timed, first.timed))

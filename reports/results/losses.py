@@ -1,5 +1,4 @@
-"""Whether two sides compute the same, by the losses or outputs of the first steps of a user's own
-step.
+"""The first losses or outputs of a user's own step, which show whether two sides compute the same.
 
 A network of dlbench is checked against its float64 reference. Only its author knows the mathematics
 of a user's own step, so its launches are compared with one another: within a side when they are
@@ -20,9 +19,7 @@ Numbers = tuple[float, ...]
 
 
 class FirstLosses(NamedTuple):
-    """The first losses of one side of a cell, or its first outputs, each number the median over its
-    launches.
-    """
+    """The first losses of one side of a cell, or its first outputs: medians over its launches."""
 
     values: tuple[Numbers, ...]
     """For each step, a loss before its update; empty where the step reports none."""
@@ -57,23 +54,25 @@ class LossDifference(NamedTuple):
         )
 
 
-def relative_error(found: Numbers, reference: Numbers) -> float:
-    """Return how far a loss or outputs are from others, relative to the size of those; infinite for
-    another number.
+def relative_error(numbers: Numbers, reference: Numbers) -> float:
+    """Return how far a loss or outputs are from others, relative to the size of those.
+
+    Infinite for another count of numbers.
     """
-    if len(found) != len(reference):
+    if len(numbers) != len(reference):
         return math.inf
-    return math.dist(found, reference) / max(math.hypot(*reference), 1e-30)
+    return math.dist(numbers, reference) / max(math.hypot(*reference), 1e-30)
 
 
 def first_numbers(parity: Parity) -> list[Numbers]:
-    """Return what a launch of a user's own step reports of its first steps: losses, or outputs."""
-    return [tuple(each) for each in parity.outputs] or [(loss,) for loss in parity.losses]
+    """Return the losses, or outputs, that a launch of a user's own step reports at first."""
+    if parity.outputs:
+        return [tuple(outputs) for outputs in parity.outputs]
+    return [(loss,) for loss in parity.losses]
 
 
 def first_losses(records: Iterable[Record]) -> FirstLosses | None:
-    """Return the first losses of a user's own step by launches of one cell; None for any other
-    network.
+    """Return the first losses of a user's own step by launches of one cell; None for other cells.
 
     Launches that failed do not count. Medians keep one launch at the edge of the tolerance from
     deciding.
@@ -83,34 +82,25 @@ def first_losses(records: Iterable[Record]) -> FirstLosses | None:
     for record in records:
         family = family_of_record(record)
         parity = record.outcome.parity
-        if (
-            family is None
-            or family.specified
-            or parity is None
-            or record.outcome.status is not Status.OK
-        ):
+        if family is None or family.specified:
             continue
-        launches.append(first_numbers(parity))
-        tolerances.append(parity.loss_tolerance)
+        if parity is not None and record.outcome.status is Status.OK:
+            launches.append(first_numbers(parity))
+            tolerances.append(parity.loss_tolerance)
     if not launches:
         return None
-    values = []
-    for of_step in zip(*launches, strict=False):
-        shared = min(map(len, of_step))
-        values.append(
-            tuple(
-                statistics.median(numbers[place] for numbers in of_step) for place in range(shared)
-            )
-        )
-    return FirstLosses(tuple(values), max(tolerances))
+    medians = []
+    for step in zip(*launches, strict=False):
+        shared = min(len(numbers) for numbers in step)
+        columns = zip(*(numbers[:shared] for numbers in step), strict=True)
+        medians.append(tuple(statistics.median(column) for column in columns))
+    return FirstLosses(tuple(medians), max(tolerances))
 
 
 def loss_difference(
     baseline: FirstLosses | None, candidate: FirstLosses | None
 ) -> LossDifference | None:
-    """Return by how much the losses of two sides differ; None where they agree, or where a side has
-    none.
-    """
+    """Return the difference of two sides' losses; None where they agree, or a side has none."""
     if baseline is None or candidate is None:
         return None
     pairs = list(zip(baseline.values, candidate.values, strict=False))
@@ -122,15 +112,13 @@ def loss_difference(
     if errors[place] <= tolerance:
         return None
     before, after = pairs[place]
-    alone = len(before) == len(after) == 1
-    losses = (before[0], after[0]) if alone else (None, None)
-    return LossDifference(place + 1, losses[0], losses[1], errors[place], tolerance)
+    if len(before) == len(after) == 1:
+        return LossDifference(place + 1, before[0], after[0], errors[place], tolerance)
+    return LossDifference(place + 1, None, None, errors[place], tolerance)
 
 
 def without_losses(baseline: FirstLosses | None, candidate: FirstLosses | None) -> bool:
-    """Tell whether two sides of a user's own step were not compared because one of them reports no
-    loss.
-    """
+    """Tell whether two sides of a user's own step were not compared for lack of losses."""
     if baseline is None or candidate is None:
         return False
     return not baseline.values or not candidate.values

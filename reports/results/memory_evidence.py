@@ -45,9 +45,7 @@ def faults_per_step(outcome: Outcome) -> float | None:
 
 
 def share_of_step(outcome: Outcome, faults: float) -> float | None:
-    """Return the share of a launch's median step that so many faults account for; None where it is
-    not known.
-    """
+    """Return the share of a launch's median step that so many faults take; None where unknown."""
     seconds = outcome.median_seconds()
     if outcome.fault_seconds is None or not seconds:
         return None
@@ -56,56 +54,55 @@ def share_of_step(outcome: Outcome, faults: float) -> float | None:
 
 def observe_memory(outcomes: Sequence[Outcome]) -> MemoryObserved | None:
     """Return the page faults of a cell's launches; None where no launch read them."""
-    known = [
-        (outcome, faults)
-        for outcome in outcomes
-        if (faults := faults_per_step(outcome)) is not None
-    ]
-    if not known:
+    means = []
+    shares = []
+    for outcome in outcomes:
+        faults = faults_per_step(outcome)
+        if faults is not None:
+            means.append(faults)
+            shares.append(share_of_step(outcome, faults))
+    if not means:
         return None
-    shares = [share_of_step(outcome, faults) for outcome, faults in known]
-    known_shares = [share for share in shares if share is not None]
-    means = [faults for _, faults in known]
-    return MemoryObserved(
-        median(means), min(means), max(means), median(known_shares) if known_shares else None
-    )
+    return MemoryObserved(median(means), min(means), max(means), _median(shares))
+
+
+def _median(shares: Sequence[float | None]) -> float | None:
+    """Return the median of the shares that are known; None where none is."""
+    known = [share for share in shares if share is not None]
+    return median(known) if known else None
 
 
 def states_within(outcome: Outcome, kept: bool = False) -> str:
-    """Return in words how the samples of a launch differ in their page faults; empty where it does
-    not matter.
+    """Return in words how the samples of a launch differ in their page faults.
 
-    ``kept``: freed memory stays with the process already, so that there is nothing to advise.
+    Empty where it does not matter. ``kept``: freed memory stays with the process already, so that
+    there is nothing to advise.
     """
     counts = outcome.sample_counts
     if counts is None or len(counts.minor_faults) < 2:
         return ""
-    of_steps = np.asarray(counts.minor_faults) / outcome.steps_per_sample
-    fewest, most = (float(value) for value in np.quantile(of_steps, (_LOW, _HIGH)))
-    return _in_words(
-        "the steps of a launch", fewest, most, share_of_step(outcome, most - fewest), kept
-    )
+    faults = np.asarray(counts.minor_faults) / outcome.steps_per_sample
+    fewest, most = (float(value) for value in np.quantile(faults, (_LOW, _HIGH)))
+    share = share_of_step(outcome, most - fewest)
+    return _describe("the steps of a launch", fewest, most, share, kept)
 
 
 def states_between(outcomes: Sequence[Outcome], kept: bool = False) -> str:
-    """Return in words how launches of a cell differ in their page faults; empty where it does not
-    matter.
-    """
+    """Return in words how launches of a cell differ in their page faults, as `states_within`."""
     observed = observe_memory(outcomes)
     if observed is None:
         return ""
-    shares = [share_of_step(outcome, observed.most - observed.fewest) for outcome in outcomes]
-    known = [share for share in shares if share is not None]
-    return _in_words(
-        "launches", observed.fewest, observed.most, median(known) if known else None, kept
+    share = _median(
+        [share_of_step(outcome, observed.most - observed.fewest) for outcome in outcomes]
     )
+    return _describe("launches", observed.fewest, observed.most, share, kept)
 
 
-def _in_words(what: str, fewest: float, most: float, share: float | None, kept: bool) -> str:
+def _describe(subject: str, fewest: float, most: float, share: float | None, kept: bool) -> str:
     if share is None or share < NOTICEABLE:
         return ""
     remedy = "" if kept else f"; the setting {KEEP_HEAP} (--tuning) lets the memory stay"
     return (
-        f"{what} fault in {fewest:,.0f} to {most:,.0f} pages a step, about {share:.0%} of its "
+        f"{subject} fault in {fewest:,.0f} to {most:,.0f} pages a step, about {share:.0%} of its "
         f"time{remedy}"
     )

@@ -23,7 +23,7 @@ def group_name(cell: Cell) -> str:
 
 
 def work_name(cell: Cell) -> str:
-    """Return the work whatever its mini-batch: "fcn5, bfloat16"."""
+    """Return the work without its mini-batch: "fcn5, bfloat16"."""
     return cell.network + _extra(cell, ", ", axes.GROUP)
 
 
@@ -34,34 +34,34 @@ def row_name(cell: Cell) -> str:
 
 
 def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
-    """Return how to name rows, and what to add to their title: settings that all rows share are
-    named only there.
-    """
+    """Return how to name rows, and the settings that all of them share, for their title."""
     settings = {row.tuning for row in rows} - {UNKNOWN}
     if len(settings) > 1:
         return row_name, ""
-    condition = "".join(
-        f", {'as installed' if each == INSTALLED else each}" for each in settings - {TUNED}
-    )
-    return (lambda row: row_name(row._replace(tuning=TUNED))), condition
+    title = ""
+    for setting in settings - {TUNED}:
+        title = ", as installed" if setting == INSTALLED else f", {setting}"
+    return _row_name_without_tuning, title
+
+
+def _row_name_without_tuning(row: Cell) -> str:
+    return row_name(row._replace(tuning=TUNED))
 
 
 def place_name(cell: Cell) -> str:
-    """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2
-    workers".
+    """Return the device and threads of a cell, for a sentence.
 
-    Empty where they are not known.
+    For example "2 threads" or "cuda:0, 1 thread x 2 workers". Empty where they are not known.
     """
     if cell.device == UNKNOWN:
         return ""
     device = "" if cell.on_cpu and cell.threads >= 0 else cell.device
-    return ", ".join(
-        word for word in (device, threads_name(cell.threads)) if word
-    ) + extra_of_place(cell)
+    words = [word for word in (device, threads_name(cell.threads)) if word]
+    return ", ".join(words) + extra_of_place(cell)
 
 
 def condition_name(cell: Cell) -> str:
-    """Return how a cell was run, whatever its framework and work: "4 threads, bound"."""
+    """Return how a cell was run, without its framework and work: "4 threads, bound"."""
     return place_name(cell) + _extra(cell, ", ", axes.ROW)
 
 
@@ -74,25 +74,27 @@ def threads_name(threads: int | None) -> str:
 
 def extra_of_place(cell: Cell) -> str:
     """Return the unusual axes of a place, to follow its threads or device: " x 2 workers"."""
-    return "".join(
-        " " + axis.long.format(getattr(cell, axis.name)) for axis in axes.unusual(cell, axes.COLUMN)
-    )
+    words = ""
+    for axis in axes.unusual(cell, axes.COLUMN):
+        words += " " + axis.long.format(getattr(cell, axis.name))
+    return words
 
 
 def head_of(cell: Cell) -> str:
     """Return the heading of a cell's column: "2", "default", "cuda:0/4", of two workers "2 x2"."""
-    threads = str(cell.threads) if cell.threads > 0 else "default" if cell.threads == 0 else ""
-    where = (
-        (threads or cell.device)
-        if cell.on_cpu
-        else cell.device + (f"/{threads}" if cell.threads > 0 else "")
-    )
-    return short_extra(where, cell)
+    if not cell.on_cpu:
+        heading = f"{cell.device}/{cell.threads}" if cell.threads > 0 else cell.device
+    elif cell.threads > 0:
+        heading = str(cell.threads)
+    else:
+        heading = "default" if cell.threads == 0 else cell.device
+    return short_extra(heading, cell)
 
 
 def place_heading(cell: Cell) -> str:
-    """Return a cell's threads, or its device, for a column: "2", "cuda:0", of two workers "2
-    x2".
+    """Return a cell's threads, or its device, for a column.
+
+    For example "2", "cuda:0", or of two workers "2 x2".
     """
     return head_of(cell if cell.on_cpu else cell._replace(threads=-1))
 
@@ -103,9 +105,7 @@ def short_extra(name: str, cell: Cell) -> str:
 
 
 def slug(cell: Cell) -> str:
-    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2", of two workers
-    "...-cpu-2-x2".
-    """
+    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2-x2"."""
     network = "-".join(word for word in (cell.network, cell.specification[:6]) if word)
     words = [network, cell.framework, cell.mode]
     if cell.batch_size is not None:
@@ -124,8 +124,9 @@ def _short(cell: Cell, axis: axes.Axis) -> str:
 
 
 def variables_in_a_field(variables: Mapping[str, str]) -> str:
-    """Return environment variables for CSV and data frames: "A=1 B=2", values whole; empty without
-    any.
+    """Return environment variables for CSV and data frames: "A=1 B=2", values whole.
+
+    Empty without any.
     """
     return " ".join(f"{name}={value}" for name, value in variables.items())
 
@@ -134,8 +135,9 @@ _LONGEST_VALUE = 60
 
 
 def variables_in_words(variables: Mapping[str, str]) -> str:
-    """Return environment variables for a sentence: "OMP_WAIT_POLICY=passive, XLA_FLAGS=..."; "none"
-    without any.
+    """Return environment variables for a sentence: "OMP_WAIT_POLICY=passive, XLA_FLAGS=...".
+
+    "none" without any.
     """
     words = []
     for name, value in variables.items():
@@ -146,7 +148,9 @@ def variables_in_words(variables: Mapping[str, str]) -> str:
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return "1 node", "2 nodes", "2 launches"."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {plural or noun + 's'}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

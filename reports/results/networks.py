@@ -36,23 +36,19 @@ Networks = Mapping[tuple[str, str], Mapping[str, Any]]
 
 def networks_of(records: "Iterable[Record]") -> Networks:
     """Return the networks that these records describe."""
-    return {
-        (each.cell.network, each.cell.specification): each.network
-        for each in records
-        if each.network
-    }
+    networks = {}
+    for record in records:
+        if record.network:
+            networks[record.cell.network, record.cell.specification] = record.network
+    return networks
 
 
 def _read() -> dict[str, Network]:
-    text = (
-        resources.files("dlbench.reports")
-        .joinpath("data/first_networks.json")
-        .read_text(encoding="utf-8")
-    )
-    return {
-        name: of_family(name, family_of(kept), kept["batch_size"])
-        for name, kept in json.loads(text).items()
-    }
+    file = resources.files("dlbench.reports").joinpath("data/first_networks.json")
+    networks = {}
+    for name, kept in json.loads(file.read_text(encoding="utf-8")).items():
+        networks[name] = of_family(name, family_of(kept), kept["batch_size"])
+    return networks
 
 
 FIRST = _read()
@@ -63,14 +59,12 @@ _DIGESTS = {name: digest_of(network) for name, network in FIRST.items()}
 
 def specification_of_cells(network: Network) -> str:
     """Return the `Cell.specification` of the network's cells."""
-    found = digest_of(network)
-    return "" if _DIGESTS.get(network.name) == found else found
+    own = digest_of(network)
+    return "" if _DIGESTS.get(network.name) == own else own
 
 
 def is_own_step(cell: Cell) -> bool:
-    """Tell whether a cell is a training step of the user's own, of which nothing but its time is
-    known.
-    """
+    """Tell whether a cell is a user's own training step, known by nothing but its time."""
     return cell.specification == _OWN
 
 
@@ -94,25 +88,25 @@ def read_network(data: object) -> dict[str, Any] | None:
     """Read the specification that a record keeps; raises ProtocolError if it is invalid."""
     if data is None:
         return None
-    if (
-        isinstance(data, dict)
-        and isinstance(data.get("family"), str)
-        and isinstance(data.get("numbers"), dict)
-    ):
-        return data
+    if isinstance(data, dict):
+        has_family = isinstance(data.get("family"), str)
+        if has_family and isinstance(data.get("numbers"), dict):
+            return data
     raise ProtocolError("the network is no family with numbers")
 
 
 def in_order(name: str) -> tuple[int, str]:
-    """Return a sort key of a network's name: the paper's in its order, then others by name, r20
-    before r100.
+    """Return a sort key of a network's name: the paper's in its order, then others by name.
+
+    Numbers in names count: r20 comes before r100.
     """
     places = list(FIRST)
     return (places.index(name), "") if name in places else (len(places), by_numbers(name))
 
 
 def by_numbers(name: str) -> str:
-    """Return a sort key of a name that puts its numbers in order: r20 before r100, 0.9.2 before
-    0.10.0.
+    """Return a sort key of a name that puts its numbers in order.
+
+    r20 comes before r100, and 0.9.2 before 0.10.0.
     """
-    return re.sub(r"\d+", lambda found: found[0].zfill(9), name)
+    return re.sub(r"\d+", lambda number: number[0].zfill(9), name)

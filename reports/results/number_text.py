@@ -17,8 +17,9 @@ def percent(share: float) -> str:
 
 
 def signed_change(ratio: float, low: float | None, high: float | None) -> str:
-    """Return a change with its sign and interval: "+1.2 % (-0.5 to +2.9 %)", "4.01 times as long
-    (4.00 to 5.63)".
+    """Return a change with its sign and interval.
+
+    For example "+1.2 % (-0.5 to +2.9 %)" or "4.01 times as long (4.00 to 5.63)".
     """
     if _is_large(ratio):
         return _multiple(ratio, low, high)
@@ -32,8 +33,9 @@ def change_in_words(
     larger: str = "slower",
     smaller: str = "faster",
 ) -> str:
-    """Return a change in words: "20.3 % slower (+15.0 to +25.8 %)", "0.25 times as long (0.24 to
-    0.26)".
+    """Return a change in words.
+
+    For example "20.3 % slower (+15.0 to +25.8 %)" or "0.25 times as long (0.24 to 0.26)".
     """
     if _is_large(ratio):
         return _multiple(ratio, low, high, "long" if larger == "slower" else "much")
@@ -42,8 +44,9 @@ def change_in_words(
 
 
 def longer_in_words(ratio: float, low: float | None, high: float | None) -> str:
-    """Return how much longer something takes: "20.3 % longer (+15.0 to +25.8 %)", "146 times as
-    long (140 to 152)".
+    """Return how much longer something takes.
+
+    For example "20.3 % longer (+15.0 to +25.8 %)" or "146 times as long (140 to 152)".
     """
     if _is_large(ratio):
         return _multiple(ratio, low, high)
@@ -54,20 +57,20 @@ def _is_large(ratio: float) -> bool:
     return not 1 / LARGE < ratio < LARGE
 
 
-def _known(low: float | None, high: float | None) -> bool:
+def _has_ends(low: float | None, high: float | None) -> bool:
     """Tell whether an interval has both ends; too few pairs have one from 0 to infinity."""
     return low is not None and high is not None and low > 0 and math.isfinite(high)
 
 
 def _ends_in_percent(low: float | None, high: float | None) -> str:
-    if low is None or high is None or not _known(low, high):
+    if low is None or high is None or not _has_ends(low, high):
         return ""
     return f" ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
 
 
 def _multiple(ratio: float, low: float | None, high: float | None, amount: str = "long") -> str:
     ends = ""
-    if low is not None and high is not None and _known(low, high):
+    if low is not None and high is not None and _has_ends(low, high):
         ends = f" ({_number(low)} to {_number(high)})"
     return f"{_number(ratio)} times as {amount}{ends}"
 
@@ -85,9 +88,7 @@ NEVER = "never"
 
 
 def number(value: float) -> str:
-    """Return a number with three significant digits and without an exponent where that stays
-    short.
-    """
+    """Return a number with three significant digits, without an exponent where that is short."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if not 1e-5 <= abs(value) < 1e7:
@@ -114,13 +115,10 @@ def deviation(value: float, low: float | None, high: float | None) -> str:
     return f"±{max(1, math.ceil(larger - 1e-9))}%" if larger < 999 else "±>999%"
 
 
-def times(found: Ratio | None) -> str:
+def times(ratio: Ratio | None) -> str:
     """Return a ratio and its interval, e.g. "1.62x 1.55-1.70"."""
-    if found is None:
+    if ratio is None:
         return ""
-    ends = (
-        ""
-        if found.low is None or found.high is None
-        else f" {number(found.low)}-{number(found.high)}"
-    )
-    return f"{number(found.value)}x{ends}"
+    if ratio.low is None or ratio.high is None:
+        return f"{number(ratio.value)}x"
+    return f"{number(ratio.value)}x {number(ratio.low)}-{number(ratio.high)}"

@@ -1,5 +1,4 @@
-"""Which operators account for the difference between two sides of a step, from profiled launches of
-both.
+"""Operators that account for the difference between two sides of a step, by profiled launches.
 
 The launches of a pair time some steps, then run some under the framework's own profiler, in parts
 that take turns (`suites.run.profiling`). Only the differences within pairs count, since the
@@ -26,8 +25,10 @@ from dlbench.reports.results.number_text import number, percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 from dlbench.reports.results.safe_text import one_line
 
-FEWEST, MOST = 2, 4
-"""Profiled launches of each side: more than the fewest while nothing is named."""
+FEWEST = 2
+"""Profiled launches of each side."""
+MOST = 4
+"""The same while nothing is named."""
 CLEAR = 5.0
 """Standard errors from zero at which an operator's difference counts. In identical code an operator
 of 100 is beyond that by chance in about one comparison of a thousand, at six degrees of freedom."""
@@ -39,10 +40,11 @@ LEAST_OF_STEP = 0.01
 """The same of a step."""
 EXPLAINED = 0.5
 """Operators that account for less of the difference leave it open."""
-USUAL_DEVIATION, DEVIATION_OF_STEP = 0.04, 0.025
-"""Of an operator's seconds, and of a whole step's, of one launch of a pair of identical code from
-the other. Products of PyTorch deviated by 2 to 4 %, with parts that take turns and room in the heap
-for what the profiler notes."""
+USUAL_DEVIATION = 0.04
+"""Of an operator's seconds, between the launches of a pair of identical code. Products of PyTorch
+deviated by 2 to 4 %, with parts that take turns and room in the heap for the profiler's notes."""
+DEVIATION_OF_STEP = 0.025
+"""The same of a whole step's seconds."""
 LEAST_DEVIATION = 0.006
 """Of any operator, as a share of the step."""
 USUAL_FREEDOM = 4
@@ -105,22 +107,20 @@ class StepDifference:
     """Those with the largest differences first, the time outside operators among them."""
     kinds: tuple[OperatorDifference, ...] = ()
     circumstances: tuple[str, ...] = ()
-    """What else differs between the launches of the two sides."""
+    """Other differences between the launches of the two sides."""
     problem: str = ""
     """Why the sides cannot be compared; empty where they can."""
 
     @property
     def named(self) -> tuple[OperatorDifference, ...]:
-        """The operators that account for the difference, or their kinds where no single operator
-        does.
-        """
-        operators = tuple(each for each in self.operators if each.named)
-        return operators or tuple(each for each in self.kinds if each.named)
+        """The operators that account for the difference, or else their kinds."""
+        operators = tuple(operator for operator in self.operators if operator.named)
+        return operators or tuple(kind for kind in self.kinds if kind.named)
 
     @property
     def explained(self) -> float:
         """The share of the difference that those account for."""
-        return sum(each.share for each in self.named)
+        return sum(difference.share for difference in self.named)
 
     @property
     def sentence(self) -> str:
@@ -128,58 +128,65 @@ class StepDifference:
         if self.problem:
             return f"No operator can be named: {self.problem}."
         if self.profiler.startswith(PYTHON_PROFILER):
-            return f"No framework's profiler explains the step. By Python's own: {self._found}"
-        return self._found
+            return f"No framework's profiler explains the step. By Python's own: {self._result}"
+        return self._result
 
     @property
-    def _found(self) -> str:
+    def _result(self) -> str:
         named = self.named
-        if not named and not self.differs:
+        shown = named[:_MOST_NAMED]
+        if not named:
+            if self.differs:
+                return "No operator's difference repeats over the launches."
             return (
                 "Under the profiler neither the step nor any of its operators differs between the "
                 "two sides."
             )
-        if not named:
-            return "No operator's difference repeats over the launches."
         if not self.differs:
-            alone = ", ".join(_in_words(each, of_whole=False) for each in named[:_MOST_NAMED])
-            return f"The step does not clearly differ under the profiler, but this does: {alone}."
-        inside = [each for each in named if each.name != OUTSIDE]
-        words = [_in_words(each) for each in named[:_MOST_NAMED]]
-        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        if not inside:
-            return f"The difference lies outside operators: {_in_words(named[0])}."
-        rest = (
-            f" Together they account for {_share(self.explained)} of the difference."
-            if len(named) > 1
-            else ""
+            words = ", ".join(_describe(difference) for difference in shown)
+            return f"The step does not clearly differ under the profiler, but this does: {words}."
+        if all(difference.name == OUTSIDE for difference in named):
+            return f"The difference lies outside operators: {_describe_with_share(named[0])}."
+        words = ", ".join(_describe_with_share(difference) for difference in shown)
+        if len(named) > len(shown):
+            words += f" and {len(named) - len(shown)} more"
+        if len(named) == 1:
+            return f"The difference lies in {words}."
+        share = _share(self.explained)
+        return (
+            f"The difference lies in {words}. Together they account for {share} of the difference."
         )
-        return f"The difference lies in {', '.join(words)}{more}.{rest}"
 
 
 def _share(share: float) -> str:
     return "all" if 0.95 <= share <= 1.05 else percent(round(share, 2))
 
 
-def _in_words(each: OperatorDifference, of_whole: bool = True) -> str:
-    times = f"{number(each.baseline * 1e3)} -> {number(each.candidate * 1e3)} ms a step"
-    if each.baseline == 0:
-        times = f"{number(each.candidate * 1e3)} ms a step, not in the baseline"
-    elif each.candidate == 0:
-        times = f"{number(each.baseline * 1e3)} ms a step, not in the candidate"
+def _describe(difference: OperatorDifference, share: str = "") -> str:
+    """Return an operator with its times, its calls where they differ, and its share."""
+    before = number(difference.baseline * 1e3)
+    after = number(difference.candidate * 1e3)
+    if difference.baseline == 0:
+        times = f"{after} ms a step, not in the baseline"
+    elif difference.candidate == 0:
+        times = f"{before} ms a step, not in the candidate"
+    else:
+        times = f"{before} -> {after} ms a step"
     calls = ""
-    if each.baseline and each.candidate and calls_differ(each):
-        calls = (
-            f", {count_of_calls(each.baseline_calls)} -> {count_of_calls(each.candidate_calls)} "
-            "calls"
-        )
-    share = f", {_share(each.share)} of the difference" if of_whole else ""
-    return f"{one_line(each.name, 60)} ({times}{calls}{share})"
+    if difference.baseline and difference.candidate and calls_differ(difference):
+        calls_before = count_of_calls(difference.baseline_calls)
+        calls_after = count_of_calls(difference.candidate_calls)
+        calls = f", {calls_before} -> {calls_after} calls"
+    return f"{one_line(difference.name, 60)} ({times}{calls}{share})"
 
 
-def calls_differ(each: OperatorDifference) -> bool:
+def _describe_with_share(difference: OperatorDifference) -> str:
+    return _describe(difference, f", {_share(difference.share)} of the difference")
+
+
+def calls_differ(difference: OperatorDifference) -> bool:
     """Tell whether the sides call an operator a different number of times."""
-    return abs(each.baseline_calls - each.candidate_calls) >= _CALLS
+    return abs(difference.baseline_calls - difference.candidate_calls) >= _CALLS
 
 
 def count_of_calls(calls: float) -> str:
@@ -188,42 +195,36 @@ def count_of_calls(calls: float) -> str:
 
 
 def step_differences(records: Sequence[Record]) -> tuple[StepDifference, ...]:
-    """Return the difference of each cell that has profiled launches, in the order in which they
-    were profiled.
-    """
-    found = []
-    for cell, of_cell in grouped(records, lambda record: record.cell).items():
-        found.append(step_difference(cell, of_cell))
-    return tuple(found)
+    """Return the difference of each cell with profiled launches, in the order of profiling."""
+    by_cell = grouped(records, lambda record: record.cell)
+    return tuple(step_difference(cell, launches) for cell, launches in by_cell.items())
 
 
 def step_difference(cell: Cell, records: Sequence[Record]) -> StepDifference:
     """Return how the profiled steps of a cell's two sides differ."""
-    outcomes = {
-        side: {each.launch: each.outcome for each in records if each.side == side}
-        for side in _SIDES
-    }
-    profiled = {
-        side: [number for number, each in of_side.items() if each.profile]
-        for side, of_side in outcomes.items()
-    }
+    outcomes: dict[str, dict[int, Outcome]] = {side: {} for side in _SIDES}
+    for record in records:
+        if record.side in outcomes:
+            outcomes[record.side][record.launch] = record.outcome
     for side in _SIDES:
-        if not profiled[side]:
-            return StepDifference(
-                cell, problem=_why_without_profile(side, list(outcomes[side].values()))
-            )
-    pairs = [
-        (outcomes[BASELINE][number], outcomes[CANDIDATE][number])
-        for number in profiled[BASELINE]
-        if number in profiled[CANDIDATE]
-    ]
-    if not pairs:
+        launches = list(outcomes[side].values())
+        if not any(outcome.profile for outcome in launches):
+            return StepDifference(cell, problem=_why_without_profile(side, launches))
+    baseline = []
+    candidate = []
+    for launch, before in outcomes[BASELINE].items():
+        after = outcomes[CANDIDATE].get(launch)
+        if before.profile and after is not None and after.profile:
+            baseline.append(before)
+            candidate.append(after)
+    if not baseline:
         return StepDifference(cell, problem="no pair of launches was profiled on both sides")
-    profilers = [_profile(each).profiler for each in pairs[-1]]
-    if profilers[0] != profilers[1]:
-        words = f"the baseline has {profilers[0]}, the candidate {profilers[1]}"
+    before_profiler = _profile(baseline[-1]).profiler
+    after_profiler = _profile(candidate[-1]).profiler
+    if before_profiler != after_profiler:
+        words = f"the baseline has {before_profiler}, the candidate {after_profiler}"
         return StepDifference(cell, problem=f"the sides have different profilers: {words}")
-    return _compared(cell, [before for before, _ in pairs], [after for _, after in pairs])
+    return _compare(cell, baseline, candidate)
 
 
 def _why_without_profile(side: str, outcomes: Sequence[Outcome]) -> str:
@@ -241,153 +242,174 @@ def _profile(outcome: Outcome) -> Profile:
     return outcome.profile
 
 
-def _compared(
+def _compare(
     cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outcome]
 ) -> StepDifference:
-    """Return the difference by the outcomes of pairs, the i-th of one side beside the i-th of the
-    other.
-    """
-    before, after = [_profile(each) for each in baseline], [_profile(each) for each in candidate]
-    steps_before, steps_after = (
-        [each.step_seconds for each in before],
-        [each.step_seconds for each in after],
-    )
+    """Return the difference by the outcomes of pairs: those of the same index are a pair."""
+    before = [_profile(outcome) for outcome in baseline]
+    after = [_profile(outcome) for outcome in candidate]
+    steps_before = [profile.step_seconds for profile in before]
+    steps_after = [profile.step_seconds for profile in after]
     step = fmean(steps_before)
     differs = abs(_errors(steps_before, steps_after, DEVIATION_OF_STEP * step)) >= STEP_CLEAR
     whole = fmean(steps_after) - step if differs else None
-    timed_before, timed_after = _timed(baseline), _timed(candidate)
+    timed_before = _timed(baseline)
+    timed_after = _timed(candidate)
+    timed = None
+    if timed_before is not None and timed_after is not None:
+        timed = timed_before, timed_after
+    operators_before = [_by_operator(profile, cell) for profile in before]
+    operators_after = [_by_operator(profile, cell) for profile in after]
+    kinds_before = [_by_kind(profile, cell) for profile in before]
+    kinds_after = [_by_kind(profile, cell) for profile in after]
     return StepDifference(
         cell,
-        after[-1].profiler,
-        after[-1].steps,
-        len(before),
-        step,
-        fmean(steps_after),
-        None if timed_before is None or timed_after is None else (timed_before, timed_after),
-        differs,
-        _differences(
-            [_by_operator(each, cell) for each in before],
-            [_by_operator(each, cell) for each in after],
-            whole,
-        ),
-        _differences(
-            [_by_kind(each, cell) for each in before],
-            [_by_kind(each, cell) for each in after],
-            whole,
-        ),
-        _circumstances(baseline, candidate),
+        profiler=after[-1].profiler,
+        steps=after[-1].steps,
+        launches=len(before),
+        baseline=step,
+        candidate=fmean(steps_after),
+        timed=timed,
+        differs=differs,
+        operators=_differences(operators_before, operators_after, whole),
+        kinds=_differences(kinds_before, kinds_after, whole),
+        circumstances=_circumstances(baseline, candidate),
     )
 
 
 def _differences(
     baseline: Sequence[Spent], candidate: Sequence[Spent], whole: float | None
 ) -> tuple[OperatorDifference, ...]:
-    """Return the difference of each operator or kind, by what each launch spent in it.
+    """Return the difference of each operator or kind, by the time that launches spent in it.
 
     ``whole`` is the difference of the steps; None where they do not differ.
     """
-    step = fmean(sum(seconds for seconds, _ in launch.values()) for launch in baseline)
-    found = []
-    for key in dict.fromkeys(key for launch in (*baseline, *candidate) for key in launch):
+    steps = [sum(seconds for seconds, _ in launch.values()) for launch in baseline]
+    step = fmean(steps)
+    keys: dict[tuple[str, str], None] = {}
+    for launch in (*baseline, *candidate):
+        keys.update(dict.fromkeys(launch))
+    differences = []
+    for key in keys:
         before = [launch.get(key, NOTHING_SPENT) for launch in baseline]
         after = [launch.get(key, NOTHING_SPENT) for launch in candidate]
-        seconds_before, seconds_after = (
-            [seconds for seconds, _ in before],
-            [seconds for seconds, _ in after],
-        )
-        difference = fmean(seconds_after) - fmean(seconds_before)
-        own = USUAL_DEVIATION * max(fmean(seconds_before), fmean(seconds_after))
-        errors = _errors(seconds_before, seconds_after, max(own, LEAST_DEVIATION * step))
-        share = difference / whole if whole else 0.0
-        clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
-        calls_before, calls_after = (
-            fmean(calls for _, calls in before),
-            fmean(calls for _, calls in after),
-        )
-        # Where the steps do not differ, another number of calls is needed too: times alone may be
-        # chance.
-        part = abs(calls_after - calls_before) >= _CALLS if whole is None else share >= LEAST_SHARE
-        found.append(
-            OperatorDifference(
-                name=key[0],
-                kind=key[1],
-                baseline=fmean(seconds_before),
-                candidate=fmean(seconds_after),
-                baseline_calls=calls_before,
-                candidate_calls=calls_after,
-                share=share,
-                errors=errors,
-                named=clear and part,
-            )
-        )
-    return tuple(sorted(found, key=lambda each: (-abs(each.difference), each.name)))
+        differences.append(_difference(key, before, after, step, whole))
+    differences.sort(key=_largest_first)
+    return tuple(differences)
+
+
+def _largest_first(difference: OperatorDifference) -> tuple[float, str]:
+    return -abs(difference.difference), difference.name
+
+
+def _difference(
+    key: tuple[str, str],
+    before: Sequence[tuple[float, float]],
+    after: Sequence[tuple[float, float]],
+    step: float,
+    whole: float | None,
+) -> OperatorDifference:
+    """Return the difference of one operator or kind, by the seconds and calls of each launch."""
+    seconds_before = [seconds for seconds, _ in before]
+    seconds_after = [seconds for seconds, _ in after]
+    mean_before = fmean(seconds_before)
+    mean_after = fmean(seconds_after)
+    difference = mean_after - mean_before
+    usual = max(USUAL_DEVIATION * max(mean_before, mean_after), LEAST_DEVIATION * step)
+    errors = _errors(seconds_before, seconds_after, usual)
+    calls_before = fmean(calls for _, calls in before)
+    calls_after = fmean(calls for _, calls in after)
+    share = difference / whole if whole else 0.0
+    # Where the steps do not differ, another number of calls is needed too: times alone may be
+    # chance.
+    other_calls = abs(calls_after - calls_before) >= _CALLS
+    accounts = other_calls if whole is None else share >= LEAST_SHARE
+    clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
+    return OperatorDifference(
+        name=key[0],
+        kind=key[1],
+        baseline=mean_before,
+        candidate=mean_after,
+        baseline_calls=calls_before,
+        candidate_calls=calls_after,
+        share=share,
+        errors=errors,
+        named=clear and accounts,
+    )
 
 
 def _timed(outcomes: Sequence[Outcome]) -> float | None:
     """Return the median over launches of a step's median seconds; None where none was timed."""
-    known = [seconds for each in outcomes if (seconds := each.median_seconds()) is not None]
-    return median(known) if known else None
+    medians = [outcome.median_seconds() for outcome in outcomes]
+    timed = [seconds for seconds in medians if seconds is not None]
+    return median(timed) if timed else None
 
 
 def _by_operator(profile: Profile, cell: Cell) -> Spent:
-    """Return what a step spends in each operator, and outside operators."""
-    found: Spent = {}
-    for operator in _of_device(profile, cell):
-        found[operator.name, operator.kind] = operator.seconds, operator.calls
-    busy = sum(seconds for seconds, _ in found.values())
-    found[OUTSIDE, OUTSIDE] = max(0.0, profile.step_seconds - busy), 0.0
-    return found
+    """Return the seconds and calls of a step in each operator, and outside operators."""
+    spent: Spent = {}
+    for operator in _operators(profile, cell):
+        spent[operator.name, operator.kind] = operator.seconds, operator.calls
+    busy = sum(seconds for seconds, _ in spent.values())
+    spent[OUTSIDE, OUTSIDE] = max(0.0, profile.step_seconds - busy), 0.0
+    return spent
 
 
 def _by_kind(profile: Profile, cell: Cell) -> Spent:
-    found: Spent = {}
-    for operator in _of_device(profile, cell):
-        seconds, calls = found.get((operator.kind, operator.kind), NOTHING_SPENT)
-        found[operator.kind, operator.kind] = seconds + operator.seconds, calls + operator.calls
-    return found
+    spent: Spent = {}
+    for operator in _operators(profile, cell):
+        key = operator.kind, operator.kind
+        seconds, calls = spent.get(key, NOTHING_SPENT)
+        spent[key] = seconds + operator.seconds, calls + operator.calls
+    return spent
 
 
-def _of_device(profile: Profile, cell: Cell) -> list[Operator]:
-    """Return the operators of the cell's CPU or GPU; a GPU's kernels do not include the CPU's work
-    to start them.
+def _operators(profile: Profile, cell: Cell) -> list[Operator]:
+    """Return the operators of the cell's CPU or GPU.
+
+    A GPU's kernels do not include the CPU's work to start them.
     """
     return [operator for operator in profile.operators if operator.on_device is not cell.on_cpu]
 
 
 def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float) -> float:
-    """Return by how many standard errors the candidate's values are larger than the baseline's
-    beside them.
+    """Return by how many standard errors the candidate's values exceed the baseline's.
 
-    ``usual`` is the deviation of such a difference in identical code.
+    Values of the same index are a pair. ``usual`` is the deviation of their difference in identical
+    code.
     """
     differences = [after - before for before, after in zip(baseline, candidate, strict=True)]
     freedom = len(differences) - 1
     own = variance(differences) if freedom else 0.0
-    of_pair = (freedom * own + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
-    return fmean(differences) / math.sqrt(of_pair / len(differences)) if of_pair > 0 else 0.0
+    pooled = (freedom * own + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
+    if pooled <= 0:
+        return 0.0
+    return fmean(differences) / math.sqrt(pooled / len(differences))
 
 
 def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> tuple[str, ...]:
-    """Return a line for everything but operators in which the timed steps of the two sides clearly
-    differ.
-    """
+    """Return a line for everything else in which the timed steps of the sides clearly differ."""
     lines = []
-    for what, of in _COUNTED:
-        before = [value for each in baseline if (value := of(each)) is not None]
-        after = [value for each in candidate if (value := of(each)) is not None]
+    for name, count, least in _COUNTED:
+        before = [value for value in map(count, baseline) if value is not None]
+        after = [value for value in map(count, candidate) if value is not None]
         if not before or not after:
             continue
+        mean_before = fmean(before)
+        mean_after = fmean(after)
         lower, higher = sorted((before, after), key=fmean)
-        if min(higher) > _NOTABLE * max(lower) and fmean(higher) - fmean(lower) >= _least_of(what):
+        apart = min(higher) > _NOTABLE * max(lower)
+        if apart and abs(mean_after - mean_before) >= least:
             lines.append(
-                f"{what} a step: {number(fmean(before))} in the baseline, {number(fmean(after))}."
+                f"{name} a step: {number(mean_before)} in the baseline, {number(mean_after)}."
             )
     return tuple(lines)
 
 
-def _cpu_seconds(outcome: Outcome) -> float | None:
-    threads = outcome.threads
-    return None if threads is None else 1e3 * threads.cpu_seconds / max(1, outcome.observed_steps())
+def _cpu_milliseconds(outcome: Outcome) -> float | None:
+    if outcome.threads is None:
+        return None
+    return 1e3 * outcome.threads.cpu_seconds / max(1, outcome.observed_steps())
 
 
 def _switches(outcome: Outcome) -> float | None:
@@ -397,13 +419,9 @@ def _switches(outcome: Outcome) -> float | None:
     return sum(counts.voluntary_switches) / outcome.timed_steps()
 
 
-_COUNTED: tuple[tuple[str, Callable[[Outcome], float | None]], ...] = (
-    ("page faults", faults_per_step),
-    ("waits of threads for one another", _switches),
-    ("milliseconds of CPU time", _cpu_seconds),
+_COUNTED: tuple[tuple[str, Callable[[Outcome], float | None], float], ...] = (
+    ("page faults", faults_per_step, 10.0),
+    ("waits of threads for one another", _switches, 10.0),
+    ("milliseconds of CPU time", _cpu_milliseconds, 0.0),
 )
-
-
-def _least_of(what: str) -> float:
-    """Return the difference in a step that is worth mentioning: a few faults or waits are not."""
-    return 0.0 if "CPU" in what else 10.0
+"""Name, value and the difference in a step that is worth mentioning: not a few faults or waits."""

@@ -9,10 +9,10 @@ A posterior over the place of the change, or its absence, is updated with each p
 candidate is the one that splits it most evenly: Horstein 1963, "Sequential transmission using
 noiseless feedback" (IEEE Transactions on Information Theory 9, 136-143); Waeber, Frazier and
 Henderson 2013, "Bisection search with noisy responses" (SIAM Journal on Control and Optimization
-51, 2261-2279). They assume a known probability of a wrong answer; here it follows from the pairs,
-since size and deviation are unknown and integrated over, on a grid around the estimates from the
-bad end's pairs. All candidates have the same noise, so the most even split is also the most
-informative one.
+51, 2261-2279). They assume a known probability of a wrong answer. In this search it follows from
+the pairs, since size and deviation are unknown and integrated over, on a grid around the estimates
+from the bad end's pairs. All candidates have the same noise, so the most even split is also the
+most informative one.
 
 The third hypothesis (`several_changes`) is two changes with a level between them that differs from
 both ends. Its evidence is a ratio of marginal likelihoods, which optional stopping does not bias.
@@ -20,7 +20,7 @@ It covers only what the search happens to measure; a slowdown that was undone wi
 part stays unknown.
 
 Pairs of one candidate are assumed to deviate from its true ratio by chance only. Two builds of the
-same source may permanently differ by a per cent or so, which counts as deviation here.
+same source may permanently differ by a per cent or so, which counts as deviation.
 """
 
 import math
@@ -100,36 +100,34 @@ def _deviation(residuals: Floats) -> float:
 
 
 def likelihoods(ratios: Sequence[float], sizes: Floats, scales: Floats) -> Floats:
-    """Return the log likelihood of all these ratios around each size at each scale, but for a
-    constant.
+    """Return the log likelihood of all these ratios around each size at each scale.
+
+    A constant is left out.
     """
     residuals = np.asarray(ratios, dtype=float)[:, None, None] - sizes[:, None]
     density = -(FREEDOM + 1) / 2 * np.log1p((residuals / scales) ** 2 / FREEDOM) - np.log(scales)
-    found: Floats = density.sum(axis=0)
-    return found
+    total: Floats = density.sum(axis=0)
+    return total
 
 
 def sums(evidence: Evidence, candidates: Sequence[int], grid: Grid) -> tuple[Floats, Floats]:
-    """Return the log likelihoods of these candidates' pairs (0 without any) before the change and
-    after it.
+    """Return the log likelihoods of these candidates' pairs before the change and after it.
 
-    Their axes are (candidates, scales) and (candidates, sizes, scales).
+    Their axes are (candidates, scales) and (candidates, sizes, scales). Without any pair they are
+    0.
     """
     before = np.zeros((len(candidates), len(grid.scales)))
     after = np.zeros((len(candidates), len(grid.sizes), len(grid.scales)))
     for row, candidate in enumerate(candidates):
-        if pairs := evidence.get(candidate):
-            before[row], after[row] = (
-                likelihoods(pairs, np.zeros(1), grid.scales)[0],
-                likelihoods(pairs, *grid),
-            )
+        pairs = evidence.get(candidate)
+        if pairs:
+            before[row] = likelihoods(pairs, np.zeros(1), grid.scales)[0]
+            after[row] = likelihoods(pairs, grid.sizes, grid.scales)
     return before, after
 
 
 def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Posterior:
-    """Return the posterior from the pairs' `sums`; ``weights`` are the candidates' prior
-    probabilities.
-    """
+    """Return the posterior from the pairs' `sums`, given the candidates' prior probabilities."""
     # The sum over all candidates as if after the change, less the excess of those before each
     # place.
     lost = after - before[:, None]
@@ -137,12 +135,15 @@ def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Pos
     joint += _log_prior(grid) + np.log((1 - ABSENT) * weights)[:, None, None]
     none = before.sum(axis=0) + math.log(ABSENT)
     peak = max(joint.max(), none.max())
-    joint, none = np.exp(joint - peak), np.exp(none - peak)
+    joint = np.exp(joint - peak)
+    none = np.exp(none - peak)
     total = joint.sum() + none.sum()
     sizes = joint.sum(axis=(0, 2))
-    log_evidence = float(peak + np.log(total)) - math.log(len(grid.scales))
     return Posterior(
-        joint.sum(axis=(1, 2)) / total, float(none.sum() / total), sizes / sizes.sum(), log_evidence
+        places=joint.sum(axis=(1, 2)) / total,
+        absent=float(none.sum() / total),
+        sizes=sizes / sizes.sum(),
+        log_evidence=float(peak + np.log(total)) - math.log(len(grid.scales)),
     )
 
 
@@ -155,43 +156,43 @@ def _log_prior(grid: Grid) -> Floats:
 def several_changes(
     evidence: Evidence, candidates: Sequence[int], grid: Grid, weights: Floats, magnitude: float
 ) -> tuple[float, int | None]:
-    """Return the log evidence of two changes, and the candidate that best shows a level between
-    them.
+    """Return the log evidence of two changes, and the candidate that best shows a level between.
 
     Good, a level and bad follow one another, and at least one measured candidate has that level. It
     may lie between the ends, below or above both, but at least `_APART` of the whole change, or a
     slowdown of ``magnitude``, from either. The evidence is -inf, and the candidate None, if no
     measured candidate is left for it.
     """
-    tested = [place for place, each in enumerate(candidates) if evidence.get(each)]
+    tested = [place for place, candidate in enumerate(candidates) if evidence.get(candidate)]
     whole = float(np.median(grid.sizes))
     apart = max(_APART * whole, math.log1p(magnitude))
     levels = np.linspace(-1.5 * whole, 2.5 * whole, _LEVELS)
     levels = levels[(np.abs(levels) >= apart) & (np.abs(levels - whole) >= apart)]
     if len(tested) < 2 or not len(levels):
         return -math.inf, None
-    pairs = [evidence[candidates[place]] for place in tested]
-    before, after = sums(evidence, [candidates[place] for place in tested], grid)
-    between = np.array([likelihoods(each, levels, grid.scales) for each in pairs])
+    measured = [candidates[place] for place in tested]
+    before, after = sums(evidence, measured, grid)
+    between = np.array(
+        [likelihoods(evidence[candidate], levels, grid.scales) for candidate in measured]
+    )
     # A change between two measured candidates may be any of those between: the places'
     # probabilities add up.
     mass = np.log(np.diff(np.cumsum(weights)[tested], prepend=0.0))
-    # Of the measured ones ahead of each, and from each on.
-    ahead, ahead_between = (each.cumsum(axis=0) - each for each in (before, between))
-    from_it = np.logaddexp.reduce(
-        after.sum(axis=0) - after.cumsum(axis=0) + after + _log_prior(grid), axis=1
-    )
+    # Sums over the measured ones ahead of each, and from each on.
+    ahead = before.cumsum(axis=0) - before
+    ahead_between = between.cumsum(axis=0) - between
+    onwards = after.sum(axis=0) - after.cumsum(axis=0) + after
+    from_it = np.logaddexp.reduce(onwards + _log_prior(grid), axis=1)
     first, second = np.triu_indices(len(tested), 1)
-    level = np.logaddexp.reduce(ahead_between[second] - ahead_between[first], axis=1) - math.log(
-        len(levels)
-    )
-    joint = (
-        ahead[first] + level + from_it[second] + (mass[first] + mass[second] + math.log(2))[:, None]
-    )
-    of_both = np.logaddexp.reduce(joint, axis=1) - math.log(len(grid.scales))
-    best = int(np.argmax(of_both))
-    shown = max(range(first[best], second[best]), key=lambda each: len(pairs[each]))
-    return float(np.logaddexp.reduce(of_both)), candidates[tested[shown]]
+    level = np.logaddexp.reduce(ahead_between[second] - ahead_between[first], axis=1)
+    level -= math.log(len(levels))
+    prior = mass[first] + mass[second] + math.log(2)
+    joint = ahead[first] + level + from_it[second] + prior[:, None]
+    evidences = np.logaddexp.reduce(joint, axis=1) - math.log(len(grid.scales))
+    best = int(np.argmax(evidences))
+    between_places = range(first[best], second[best])
+    shown = max(between_places, key=lambda place: len(evidence[measured[place]]))
+    return float(np.logaddexp.reduce(evidences)), measured[shown]
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,9 @@ class Assessment:
     candidates: tuple[int, ...]
     """The testable ones, in order; an untestable place counts for the next testable one."""
     places: tuple[float, ...]
-    """The probability that the slowdown began with each, or with an untestable one before it, if
-    with a single one."""
+    """The probability that the slowdown began with each, if with a single one.
+
+    An untestable one before it is included."""
     absent: float
     """The probability that nothing changed, unless several changes are likely."""
     several: float
@@ -218,30 +220,29 @@ class Assessment:
     """Of a pair's log ratio, roughly."""
 
     def decided(self, confidence: float = CONFIDENCE) -> bool:
-        """Tell whether one answer is this probable: several changes or, if they are unlikely, a
-        place or none.
+        """Tell whether one answer is this probable.
+
+        It is several changes or, if they are unlikely, a place or none.
         """
-        return self.several >= confidence or (
-            self.several < DOUBT and max(*self.places, self.absent) >= confidence
-        )
+        if self.several >= confidence:
+            return True
+        return self.several < DOUBT and max(*self.places, self.absent) >= confidence
 
     def range(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
-        """Return the shortest range of candidates that is this probable: its first and last
-        index.
-        """
+        """Return the first and last index of the shortest range of candidates this probable."""
         reached = np.concatenate([[0.0], np.cumsum(self.places)])
         wanted = min(confidence, reached[-1]) - 1e-12
-        spans = (
-            (last - first, -(reached[last + 1] - reached[first]), first, last)
-            for first in range(len(self.places))
-            if (last := int(np.searchsorted(reached, reached[first] + wanted)) - 1)
-            < len(self.places)
-        )
-        return min(spans)[2:]
+        spans = []
+        for first, before in enumerate(reached[:-1]):
+            last = int(np.searchsorted(reached, before + wanted)) - 1
+            if last < len(self.places):
+                probability = reached[last + 1] - before
+                spans.append((last - first, -probability, first, last))
+        _, _, first, last = min(spans)
+        return first, last
 
     def following(self, measured: Collection[int]) -> int:
-        """Return the candidate to measure next: the median of the posterior, or nearly; in doubt
-        the one between.
+        """Return the candidate to measure next: nearly the posterior's median, or the one between.
 
         One that was ``measured`` before, and so needs no build, is taken if it is nearly as
         informative (`BUILT`). With p the probability that the change is not after a candidate, the
@@ -252,8 +253,11 @@ class Assessment:
         reached = np.cumsum(self.places)
         gain = reached * np.maximum(0.0, 1 - reached)
         gain[-1] = -1.0  # nothing is to be learnt from the last one
-        built = np.where([each in measured for each in self.candidates], gain, -1.0)
-        return self.candidates[int(np.argmax(built if built.max() >= BUILT * gain.max() else gain))]
+        is_built = [candidate in measured for candidate in self.candidates]
+        gain_of_built = np.where(is_built, gain, -1.0)
+        if gain_of_built.max() >= BUILT * gain.max():
+            gain = gain_of_built
+        return self.candidates[int(np.argmax(gain))]
 
     def pairs_left(self, confidence: float = CONFIDENCE) -> int:
         """Return roughly how many more pairs the search needs, at least one; 0 if it is decided.
@@ -276,27 +280,30 @@ def assess(
     magnitude: float = 0.025,
     confidence: float = CONFIDENCE,
 ) -> Assessment:
-    """Return the assessment of ``count`` candidates; the last one is bad and has at least two
-    pairs.
+    """Return the assessment of ``count`` candidates, the last of which is bad.
 
-    ``untestable`` ones, never the last, give no pairs. Levels within a ratio of ``1 + magnitude``
-    are one.
+    That one has at least two pairs. ``untestable`` ones, never the last, give no pairs. Levels
+    within a ratio of ``1 + magnitude`` are one.
     """
     candidates = [place for place in range(1, count + 1) if place not in untestable]
     weights = np.diff([0, *candidates]) / count
     grid = grid_of(evidence[count])
-    found = posterior(*sums(evidence, candidates, grid), grid, weights)
+    before, after = sums(evidence, candidates, grid)
+    one = posterior(before, after, grid, weights)
     two, between = several_changes(evidence, candidates, grid, weights, magnitude)
     beforehand = SEVERAL * (1 - ABSENT)
-    several = float(expit(math.log(beforehand / (1 - beforehand)) + two - found.log_evidence))
-    reached = np.cumsum(found.sizes) - found.sizes / 2
+    several = float(expit(math.log(beforehand / (1 - beforehand)) + two - one.log_evidence))
+    reached = np.cumsum(one.sizes) - one.sizes / 2
     ends = (0.5, (1 - confidence) / 2, (1 + confidence) / 2)
     size, low, high = (math.exp(float(np.interp(end, reached, grid.sizes))) for end in ends)
-    residuals = [np.asarray(each) - np.median(each) for each in evidence.values() if len(each) > 1]
+    residuals = []
+    for ratios in evidence.values():
+        if len(ratios) > 1:
+            residuals.append(np.asarray(ratios) - np.median(ratios))
     return Assessment(
         candidates=tuple(candidates),
-        places=tuple(map(float, found.places)),
-        absent=found.absent,
+        places=tuple(map(float, one.places)),
+        absent=one.absent,
         several=several,
         between=between,
         size=size,

@@ -1,8 +1,7 @@
-"""Published tables in the form of our own results: the files of ``reports/data``, described by its
-published.toml.
+"""Published tables in the form of our own results.
 
-Nothing in them has an interval: they give one number for each cell, without its spread or its
-samples.
+They are the files of ``reports/data``, described by its published.toml. Nothing in them has an
+interval: they give one number for each cell, without its spread or its samples.
 """
 
 import csv
@@ -14,10 +13,11 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.cells import CellResult, Matrix, assemble
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import NEAR_PEAK, Flag
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import NO_THREADS
+from dlbench.reports.results.matrix import Matrix, assemble
 from dlbench.reports.results.networks import FIRST, Networks
 from dlbench.reports.results.statistics import published
 
@@ -46,7 +46,7 @@ class CorePeak(NamedTuple):
 
 
 class Counterpart(NamedTuple):
-    """The framework here that is compared with one of the table."""
+    """The framework of dlbench that is compared with one of the table."""
 
     adapter: str
     """Its folder; empty: there is none."""
@@ -71,64 +71,61 @@ class Study(NamedTuple):
 
     def matrix(self, first: bool = True) -> Matrix:
         """Return the table, with the first trial of each figure or without."""
-        lines = lines_of(self.description["file"])
-        cells = [
-            _cell(self, line)
-            for line in lines
-            if first or not line.get("note", "").startswith("first trial")
-        ]
+        cells = []
+        for line in lines_of(self.description["file"]):
+            if first or not line.get("note", "").startswith("first trial"):
+                cells.append(_cell(self, line))
+        hosts = {host.fingerprint: host for host in self.hosts.values()}
         source = f"Source: {self.description['source']}. {self.description['caveat']}"
-        return assemble(cells, {host.fingerprint: host for host in self.hosts.values()}, [source])
+        return assemble(cells, hosts, [source])
 
 
 @cache
 def study(name: str) -> Study:
     """Return the study of this name."""
-    described = _described()[name]
-    machines = _described()[described.get("machines_of", name)]["machines"]
-    hosts = {key: _host(of) for key, of in machines.items()}
-    peaks = {
-        of["fingerprint"]: CorePeak(of["core_peak"][0], of["core_peak"][1], of["core_peak_source"])
-        for of in machines.values()
-        if "core_peak" in of
-    }
-    frameworks = {
-        key: (catalogued, title)
-        for key, (catalogued, title) in described.get("frameworks", {}).items()
-    }
+    description = _described()[name]
+    machines = _described()[description.get("machines_of", name)]["machines"]
+    peaks = {}
+    for machine in machines.values():
+        if "core_peak" in machine:
+            low, high = machine["core_peak"]
+            peaks[machine["fingerprint"]] = CorePeak(low, high, machine["core_peak_source"])
+    frameworks = description.get("frameworks", {})
     return Study(
-        name, described["year"], frameworks, hosts, peaks, {**described, "machines": machines}
+        name=name,
+        year=description["year"],
+        frameworks={key: (catalogued, title) for key, (catalogued, title) in frameworks.items()},
+        hosts={key: _host(machine) for key, machine in machines.items()},
+        peaks=peaks,
+        description={**description, "machines": machines},
     )
 
 
-def _host(described: Mapping[str, Any]) -> Host:
-    threads = described.get("threads")
-    parts = tuple((kind.upper(), described[kind]) for kind in ("cpu", "gpu") if kind in described)
+def _host(machine: Mapping[str, Any]) -> Host:
+    threads = machine.get("threads")
+    parts = tuple((kind.upper(), machine[kind]) for kind in ("cpu", "gpu") if kind in machine)
     return Host(
-        described["fingerprint"],
-        described["name"],
-        described.get("cores"),
-        threads,
-        threads,
-        parts,
-        threads,
+        machine["fingerprint"],
+        machine["name"],
+        physical_cores=machine.get("cores"),
+        effective_cpus=threads,
+        capacity_cpus=threads,
+        description=parts,
+        logical_cpus=threads,
     )
 
 
 def networks_of_2017() -> Networks:
     """Return the networks of brandfonbrener2017, as records keep them."""
-    found = study(BRANDFONBRENER2017)
-    sizes = {"inputs": "n_in", "outputs": "n_out", "hidden": "n_rec", "steps": "n_steps"}
-    return {
-        (found.description["network"].format(**line), ""): {
-            "family": "elman",
-            "numbers": {
-                **{name: int(line[of]) for name, of in sizes.items()},
-                "activation": line["activation"],
-            },
-        }
-        for line in lines_of(found.description["file"])
-    }
+    description = study(BRANDFONBRENER2017).description
+    columns = {"inputs": "n_in", "outputs": "n_out", "hidden": "n_rec", "steps": "n_steps"}
+    networks = {}
+    for line in lines_of(description["file"]):
+        numbers: dict[str, Any] = {name: int(line[column]) for name, column in columns.items()}
+        numbers["activation"] = line["activation"]
+        name = description["network"].format(**line)
+        networks[name, ""] = {"family": "elman", "numbers": numbers}
+    return networks
 
 
 def lines_of(name: str) -> list[dict[str, str]]:
@@ -145,47 +142,48 @@ def _text(name: str) -> str:
     return resources.files("dlbench.reports").joinpath(f"data/{name}").read_text(encoding="utf-8")
 
 
-def _cell(of: Study, line: Mapping[str, str]) -> CellResult:
-    def value(name: str, usual: str = "") -> str:
-        return str(of.description.get(name, usual)).format(**line)
+def _cell(table: Study, line: Mapping[str, str]) -> CellResult:
+    """Return the cell that a line of the table describes."""
 
-    network, machine, threads = (
-        value("network"),
-        value("machine"),
-        int(line.get("threads") or 0) or None,
-    )
+    def value(name: str, default: str = "") -> str:
+        return str(table.description.get(name, default)).format(**line)
+
+    network = value("network")
+    machine = value("machine")
+    threads = int(line.get("threads") or 0) or None
     batch = int(value("batch_size", "0")) or FIRST[network].known_batch_size
-    seconds = (
-        float(value("seconds")) / of.description.get("updates", 1) if value("seconds") else None
-    )
-    kind, _, why = (line.get("hole") or "").partition(": ")
-    device = value("device") or ("cpu" if threads else "gpu")
-    host = of.hosts[machine]
-    rate = (
-        FIRST[network].family.training_flops(batch) / seconds
-        if seconds and network in FIRST
-        else 0.0
-    )
-    peak, flags = of.description["machines"][machine].get("peak"), list[Flag]()
+    seconds = None
+    if value("seconds"):
+        seconds = float(value("seconds")) / table.description.get("updates", 1)
+    kind, _, reason = (line.get("hole") or "").partition(": ")
+    rate = 0.0
+    if seconds and network in FIRST:
+        rate = FIRST[network].family.training_flops(batch) / seconds
+    peak = table.description["machines"][machine].get("peak")
+    flags = []
     if peak is not None and rate > DOUBTFUL_SHARE * peak:
-        why = f"{rate * 1e-12:.2f} TFLOP/s are {rate / peak:.0%} of the GPU's theoretical peak"
-        flags.append(Flag(NEAR_PEAK, why))
+        reason = f"{rate * 1e-12:.2f} TFLOP/s are {rate / peak:.0%} of the GPU's theoretical peak"
+        flags.append(Flag(NEAR_PEAK, reason))
+    if reason:
+        reason = f"{reason}, says the paper"
+    elif not seconds:
+        reason = value("reason")
     return CellResult(
-        machine=host.fingerprint,
+        machine=table.hosts[machine].fingerprint,
         cell=axes.BLANK._replace(
             network=network,
             batch_size=batch,
             framework=value("framework"),
             mode=value("mode"),
-            device=device,
+            device=value("device") or ("cpu" if threads else "gpu"),
             threads=threads or NO_THREADS,
         ),
         status=Status.OK if seconds else _REASONS.get(kind, Status.UNSUPPORTED),
-        reason=f"{why}, says the paper" if why else "" if seconds else value("reason"),
+        reason=reason,
         flags=tuple(flags),
         seconds=published(seconds) if seconds else None,
         items_per_second=batch / seconds if seconds else None,
-        run=of.name,
+        run=table.name,
     )
 
 

@@ -1,5 +1,6 @@
-"""Quantities of a cell: what a matrix, a ratio, a curve and the page can show. A new one is a line
-of `QUANTITIES`.
+"""Quantities of a cell that a matrix, a ratio, a curve and the page can show.
+
+A new one is a line of `QUANTITIES`.
 
 Those of `OF_LAUNCHES` are measured once in every launch; a cell's value is the geometric mean over
 its launches, with Student's interval from three on (`statistics.of_launches`). Ratios compare these
@@ -9,7 +10,7 @@ and the seconds of a step.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from itertools import accumulate
+from itertools import chain
 from statistics import mean, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,8 @@ from dlbench.reports.results.record import IMPORTED, SAMPLES_OF_INSTANCES
 from dlbench.reports.results.statistics import Summary, of_launches
 
 if TYPE_CHECKING:
-    from dlbench.reports.results.cells import CellResult, Matrix
+    from dlbench.reports.results.cells import CellResult
+    from dlbench.reports.results.matrix import Matrix
 
 Numbers = tuple[float, float | None, float | None]
 """A value and the ends of its interval, None without one."""
@@ -39,42 +41,49 @@ class Quantity(NamedTuple):
 def follows_time(
     value: "Callable[[CellResult], float | None]",
 ) -> "Callable[[CellResult], Numbers | None]":
-    """Return the numbers of what grows as the step gets shorter: its interval is that of the
-    time.
+    """Return the numbers of a rate that grows as the step gets shorter.
+
+    Its interval is that of the time.
     """
 
     def numbers(cell: "CellResult") -> Numbers | None:
-        found, seconds = value(cell), cell.seconds
-        if found is None or seconds is None:
+        rate = value(cell)
+        seconds = cell.seconds
+        if rate is None or seconds is None:
             return None
-        low, high = (end and found * seconds.median / end for end in (seconds.high, seconds.low))
-        return found, low, high
+        low = None if seconds.high is None else rate * seconds.median / seconds.high
+        high = None if seconds.low is None else rate * seconds.median / seconds.low
+        return rate, low, high
 
     return numbers
 
 
-def _of_device(name: str, factor: float = 1.0) -> "Callable[[CellResult], Numbers | None]":
+def _device_value(name: str, factor: float = 1.0) -> "Callable[[CellResult], Numbers | None]":
     def numbers(cell: "CellResult") -> Numbers | None:
-        found = None if cell.device_observed is None else getattr(cell.device_observed, name)
-        return None if found is None else (factor * found, None, None)
+        if cell.device_observed is None:
+            return None
+        value = getattr(cell.device_observed, name)
+        return None if value is None else (factor * value, None, None)
 
     return numbers
 
 
 def _faults(cell: "CellResult") -> Numbers | None:
-    found = cell.memory_observed
-    return None if found is None else (found.faults, None, None)
+    memory = cell.memory_observed
+    return None if memory is None else (memory.faults, None, None)
 
 
-def _of_summary(found: Summary | None) -> Numbers | None:
-    return None if found is None else (found.median, found.low, found.high)
+def _summary_numbers(summary: Summary | None) -> Numbers | None:
+    return None if summary is None else (summary.median, summary.low, summary.high)
 
 
 def _break_even(cell: "CellResult") -> Numbers | None:
-    found = cell.break_even
-    if found is None:
+    even = cell.break_even
+    if even is None:
         return None
-    return (math.inf, None, None) if found.steps is None else (found.steps, found.low, found.high)
+    if even.steps is None:
+        return math.inf, None, None
+    return even.steps, even.low, even.high
 
 
 def _ceiling(cell: "CellResult") -> float | None:
@@ -82,19 +91,19 @@ def _ceiling(cell: "CellResult") -> float | None:
 
 
 def start_seconds(outcome: Outcome) -> float | None:
-    """Return the seconds to the end of the first step, without dlbench's own preparation of weights
-    and mini-batch.
+    """Return the seconds to the end of the first step.
+
+    They are without dlbench's own preparation of weights and mini-batch.
     """
     parts = (outcome.import_seconds, outcome.prepare_seconds, outcome.first_step_seconds)
-    known = [each for each in parts if each is not None]
-    return sum(known) if len(known) == len(parts) else None
+    measured = [seconds for seconds in parts if seconds is not None]
+    return sum(measured) if len(measured) == len(parts) else None
 
 
 def cpu_joules(outcome: Outcome) -> float | None:
-    """Return the joules of the CPU packages in the time of a step: their power while steps were
-    timed, times a step.
-    """
-    outside, steps = outcome.outside, outcome.step_seconds()
+    """Return the joules of the CPU packages in a step: their power while timing, times a step."""
+    outside = outcome.outside
+    steps = outcome.step_seconds()
     if outside is None or outside.energy is None or not outside.energy.joules or not steps:
         return None
     watts = sum(outside.energy.joules.values()) / max(outside.timed_seconds, 1e-9)
@@ -110,8 +119,6 @@ def why_no_joules(outcome: Outcome) -> str:
 
 FEWEST_BEYOND = 2
 """Calls of a launch that must be slower than a percentile: fewer would make it the slowest call."""
-
-
 MANY_CALLS = 5
 """Of a turn: they are so short that the pause before it shows in the first one."""
 
@@ -127,29 +134,35 @@ def calls_of(outcome: Outcome) -> list[float]:
         return [nanoseconds * 1e-9 for nanoseconds in outcome.calls_ns]
     if outcome.steps_per_sample > 1:
         return []
-    of_instances = outcome.software.get(SAMPLES_OF_INSTANCES)
-    if of_instances:
-        return [nanoseconds * 1e-9 for each in of_instances for nanoseconds in each]
-    calls, found = outcome.step_seconds(), []
-    starts = accumulate((0, *outcome.turns))
-    for start, count in zip(starts, outcome.turns or [len(calls)], strict=False):
-        first = start + (bool(outcome.turns) and count >= MANY_CALLS)
-        found += calls[first : start + count]
-    return found
+    samples_of_instances = outcome.software.get(SAMPLES_OF_INSTANCES)
+    if samples_of_instances:
+        together = chain.from_iterable(samples_of_instances)
+        return [nanoseconds * 1e-9 for nanoseconds in together]
+    seconds = outcome.step_seconds()
+    if not outcome.turns:
+        return seconds
+    calls = []
+    start = 0
+    for count in outcome.turns:
+        first = start + 1 if count >= MANY_CALLS else start
+        calls += seconds[first : start + count]
+        start += count
+    return calls
 
 
 def latency(share: float) -> OfLaunch:
-    """Return the quantile of a launch's single calls, in seconds; None of samples of several steps,
-    or of too few.
+    """Return a function of a launch: the quantile of its single calls, in seconds.
+
+    It is None of samples of several steps, or of too few.
     """
 
-    def of_launch(outcome: Outcome) -> float | None:
+    def quantile(outcome: Outcome) -> float | None:
         calls = calls_of(outcome)
         if round(len(calls) * (1 - share), 6) < FEWEST_BEYOND:
             return None
         return float(quantiles(calls, n=100, method="inclusive")[round(100 * share) - 1])
 
-    return of_launch
+    return quantile
 
 
 def why_no_latency(outcome: Outcome) -> str:
@@ -165,8 +178,16 @@ def _mebibytes(size: int | None) -> float | None:
     return size / 2**20 if size else None
 
 
+def _peak_memory(outcome: Outcome) -> float | None:
+    return _mebibytes(outcome.peak_memory_bytes)
+
+
+def _peak_gpu_memory(outcome: Outcome) -> float | None:
+    return None if outcome.device is None else _mebibytes(outcome.device.peak_memory_bytes)
+
+
 def _measured(title: str, unit: str, name: str) -> Quantity:
-    return Quantity(title, lambda cell: _of_summary(cell.measured.get(name)), unit)
+    return Quantity(title, lambda cell: _summary_numbers(cell.measured.get(name)), unit)
 
 
 SECONDS = "seconds"
@@ -183,17 +204,11 @@ OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
         "first s",
         lambda outcome: outcome.first_step_seconds,
     ),
-    "memory": ("Peak memory, MiB", "MiB", lambda outcome: _mebibytes(outcome.peak_memory_bytes)),
-    "gpu_memory": (
-        "Peak memory on the GPU, MiB",
-        "GPU MiB",
-        lambda outcome: (
-            None if outcome.device is None else _mebibytes(outcome.device.peak_memory_bytes)
-        ),
-    ),
+    "memory": ("Peak memory, MiB", "MiB", _peak_memory),
+    "gpu_memory": ("Peak memory on the GPU, MiB", "GPU MiB", _peak_gpu_memory),
     "cpu_joules": ("Joules per step, of the CPU packages", "CPU J", cpu_joules),
 }
-"""Title, unit and value of what is measured once in a launch."""
+"""Title, unit and value of the quantities that are measured once in a launch."""
 LATENCIES: dict[str, tuple[str, str, OfLaunch]] = {
     "p50": ("Seconds within which half of the calls end", "p50 s", latency(0.5)),
     "p90": ("Seconds within which nine calls in ten end", "p90 s", latency(0.9)),
@@ -203,7 +218,7 @@ LATENCIES: dict[str, tuple[str, str, OfLaunch]] = {
 QUANTITIES = {
     SECONDS: Quantity(
         "Seconds per mini-batch",
-        lambda cell: _of_summary(cell.seconds),
+        lambda cell: _summary_numbers(cell.seconds),
         unit="s/step",
         of_time=True,
     ),
@@ -220,8 +235,10 @@ QUANTITIES = {
     "break_even": Quantity(
         "Steps until a mode has made up for its start", _break_even, unit="even at"
     ),
-    "joules": Quantity("Joules per step, of the GPU", _of_device("joules_per_minibatch")),
-    "busy": Quantity("Per cent of a step in which the GPU worked", _of_device("busy_share", 100)),
+    "joules": Quantity("Joules per step, of the GPU", _device_value("joules_per_minibatch")),
+    "busy": Quantity(
+        "Per cent of a step in which the GPU worked", _device_value("busy_share", 100)
+    ),
 }
 COMPARED = (SECONDS, *OF_LAUNCHES, *LATENCIES)
 """The quantities that ratios compare: the less the better."""
@@ -250,16 +267,15 @@ _LEGENDS = {
 
 
 def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
-    """Return what the timed launches of a cell give of each quantity that is measured once in a
-    launch.
-    """
+    """Return the quantities that the timed launches of a cell measured once each, by name."""
     launches = list(outcomes)
-    found: dict[str, Summary] = {}
+    summaries: dict[str, Summary] = {}
     for name, (_, _, of_launch) in (OF_LAUNCHES | LATENCIES).items():
-        values = [value for each in launches if (value := of_launch(each)) is not None]
-        if (summary := of_launches(values)) is not None:
-            found[name] = summary
-    return found
+        values = [value for value in map(of_launch, launches) if value is not None]
+        summary = of_launches(values)
+        if summary is not None:
+            summaries[name] = summary
+    return summaries
 
 
 def _unit_of_work(cell: "CellResult") -> str:
@@ -269,12 +285,13 @@ def _unit_of_work(cell: "CellResult") -> str:
 
 
 def title_of(name: str, cells: "Iterable[CellResult]") -> str:
-    """Return the title of a quantity of these cells: imported benchmarks have calls, a step of
-    one's own has steps.
+    """Return the title of a quantity of these cells.
+
+    Imported benchmarks have calls, and a user's own step has steps.
     """
     if name != SECONDS:
         return QUANTITIES[name].title
-    units = {_unit_of_work(cell): None for cell in cells}
+    units = dict.fromkeys(_unit_of_work(cell) for cell in cells)
     return f"Seconds per {', '.join(units) or 'mini-batch'}"
 
 
@@ -284,24 +301,22 @@ def legend(name: str) -> str:
 
 
 def in_quantity(matrix: "Matrix", name: str) -> "Matrix":
-    """Return the matrix with another quantity in the place of each cell's seconds, so that ratios
-    compare that.
-    """
+    """Return the matrix with another quantity as each cell's seconds, so that ratios compare it."""
     if name == SECONDS:
         return matrix
-    cells = {
-        at: replace(cell, seconds=cell.measured.get(name)) for at, cell in matrix.cells.items()
-    }
+    cells = {}
+    for place, cell in matrix.cells.items():
+        cells[place] = replace(cell, seconds=cell.measured.get(name))
     return replace(matrix, cells=cells, quantity=name)
 
 
 def reasons(cells: "Iterable[CellResult]", name: str) -> Mapping[str, "list[CellResult]"]:
     """Return why cells with a time lack a quantity, each reason with its cells."""
-    found: dict[str, list[CellResult]] = {}
+    by_reason: dict[str, list[CellResult]] = {}
     for cell in cells:
-        why = cell.unmeasured.get(name)
+        reason = cell.unmeasured.get(name)
         if name == "items" and cell.cell.batch_size is None:
-            why = "the mini-batch size is not known"
-        if cell.shown and why:
-            found.setdefault(why, []).append(cell)
-    return found
+            reason = "the mini-batch size is not known"
+        if cell.shown and reason:
+            by_reason.setdefault(reason, []).append(cell)
+    return by_reason

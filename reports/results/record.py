@@ -26,9 +26,9 @@ RECORD_SCHEMA = 1
 BASELINE, CANDIDATE = "baseline", "candidate"
 """The sides of a comparison. Launches of the first stand for another build under the row's name."""
 IMPORTED = "imported"
+"""The adapter of a benchmark that another program measured; most of its axes are unknown."""
 PYTEST_BENCHMARK = "pytest-benchmark"
 """The framework and suite of imported benchmarks."""
-"""The adapter of a benchmark that another program measured; most of its axes are unknown."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it
 was fast."""
@@ -60,9 +60,9 @@ _MOST_NANOSECONDS = 10**19  # three centuries
 
 
 _LEFT_OUT = ("telemetry", "network", "node", "doctor")
-"""Not written where there is none."""
+"""Fields that are not written where they are None."""
 _LEFT_OUT_EMPTY = ("rule", "variables", "group")
-"""Not written where they are empty."""
+"""Fields that are not written where they are empty."""
 
 
 def _if_known(value: Any, read: Callable[[Any], Any]) -> Any:
@@ -88,59 +88,51 @@ class Kept:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types."""
         content: dict[str, Any] = {"schema": RECORD_SCHEMA}
-        for each in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if value is None and each.name in _LEFT_OUT:
+        for attribute in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, attribute.name)
+            if value is None and attribute.name in _LEFT_OUT:
                 continue
-            if isinstance(value, datetime):
-                value = value.isoformat()
-            elif isinstance(value, JsonRecord):
-                value = value.to_dict()
-            elif isinstance(value, tuple) and not hasattr(value, "_asdict"):
-                value = [
-                    each.to_dict() if isinstance(each, JsonRecord) else to_dict(each)
-                    for each in value
-                ]
-            content[each.name] = to_dict(value)
+            if not value and attribute.name in _LEFT_OUT_EMPTY:
+                continue
+            content[attribute.name] = _plain(value)
         if "outcome" in content:
             del content["outcome"]["parity_sample"]  # the judge's alone
             if content["outcome"]["statistics"] is None:
                 del content["outcome"]["statistics"]
-        for name in _LEFT_OUT_EMPTY:
-            if not content.get(name, True):
-                del content[name]
         return content
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read it back from `to_dict`; raises RecordError where it does not fit."""
-        what = cls.__name__.lower()
+        kind = cls.__name__.lower()
         schema = data.get("schema") if isinstance(data, Mapping) else None
         if not isinstance(schema, int):
-            raise RecordError(f"A {what} carries no schema version; it was not written by dlbench.")
+            raise RecordError(f"A {kind} carries no schema version; it was not written by dlbench.")
         if schema > RECORD_SCHEMA:
             raise RecordError(
-                f"A {what} has schema version {schema}, this dlbench reads up to {RECORD_SCHEMA}; "
+                f"A {kind} has schema version {schema}, this dlbench reads up to {RECORD_SCHEMA}; "
                 "use the newer dlbench that wrote it."
             )
         try:
             kept: Self = _ADAPTERS[cls].validate_python(data)
-            if (
-                isinstance(kept, Record)
-                and kept.cell.adapter == IMPORTED
-                and kept.cell.batch_size == 0
-            ):
-                raise RecordError(
-                    "A record was imported by an older dlbench, with a mini-batch of 0; import its "
-                    "file again into another store."
-                )
-            if isinstance(kept, Record) and not sound(kept):
-                raise ValueError("a number is out of range")
+            if isinstance(kept, Record):
+                _check(kept)
             return kept
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise RecordError(
-                f"A {what} cannot be read ({reason_of(error)}); it is damaged."
+                f"A {kind} cannot be read ({reason_of(error)}); it is damaged."
             ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of a field as plain JSON types."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, JsonRecord):
+        return value.to_dict()
+    if isinstance(value, tuple) and not hasattr(value, "_asdict"):
+        return [_plain(item) for item in value]
+    return to_dict(value)
 
 
 @dataclass(frozen=True)
@@ -193,9 +185,7 @@ class Run(Kept):
 
     @property
     def contest(self) -> bool:
-        """Whether cells got more launches only where the fastest of their column was open
-        (`--interval fastest`).
-        """
+        """Whether cells got more launches only in an open contest (`--interval fastest`)."""
         return self.launches_most is not None and self.precision is None and not self.sides
 
 
@@ -255,16 +245,19 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
     if not any(record.attempt for record in records):
         return records
     last: dict[tuple[object, ...], Record] = {}
-    for each in sorted(records, key=lambda record: (record.attempt, record.started)):
-        last[each.machine, *(getattr(each, name) for name in LAUNCH)] = each
+    for record in sorted(records, key=lambda record: (record.attempt, record.started)):
+        launch = tuple(getattr(record, name) for name in LAUNCH)
+        last[record.machine, *launch] = record
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 
 
 def sound(record: Record) -> bool:
     """Tell whether the numbers of a record are possible."""
-    cell, outcome = record.cell, record.outcome
+    cell = record.cell
+    outcome = record.outcome
     batch_size = 1 if cell.batch_size is None else cell.batch_size
+    samples = (*outcome.samples_ns, *outcome.warmup_ns)
     return (
         min(cell.threads, record.launch, record.attempt) >= 0
         and min(batch_size, cell.world_size) >= 1
@@ -273,27 +266,35 @@ def sound(record: Record) -> bool:
         and 0 <= cell.loader_workers < 2**31
         and 0 <= record.wall_seconds < math.inf
         and 1 <= outcome.steps_per_sample <= 10**12
-        and all(
-            0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns)
-        )
+        and all(0 <= nanoseconds <= _MOST_NANOSECONDS for nanoseconds in samples)
         and (outcome.threads is None or 0 <= outcome.threads.wall_seconds < math.inf)
     )
+
+
+def _check(record: Record) -> None:
+    """Raise RecordError for a record of an older dlbench, and ValueError for impossible numbers."""
+    if record.cell.adapter == IMPORTED and record.cell.batch_size == 0:
+        raise RecordError(
+            "A record was imported by an older dlbench, with a mini-batch of 0; import its file "
+            "again into another store."
+        )
+    if not sound(record):
+        raise ValueError("a number is out of range")
 
 
 _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Run, Record)}
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's message in one line; for a validation error, the first fault and its
-    place.
-    """
-    said = str(error)
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), fault_in_words(first))))
-    return one_line(said)
+    """Return an error's message in one line; of a validation error, its first fault and place."""
+    if not isinstance(error, ValidationError):
+        return one_line(str(error))
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    parts = [part for part in (place, fault_in_words(first)) if part]
+    return one_line(": ".join(parts))
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """Return what is wrong, by one of the faults that a validation error lists."""
+    """Return one of the faults that a validation error lists, in words."""
     return one_line(str(fault["msg"]).removeprefix("Value error, "))

@@ -1,5 +1,6 @@
-"""Results: records of one or several stores that count, with their machines; narrowed to a run, a
-suite or axes.
+"""Results: records of one or several stores that count, with their machines.
+
+They can be narrowed to a run, a suite or axes.
 """
 
 import os
@@ -62,14 +63,15 @@ class Results:
         """
         parts = []
         for store in stores:
-            found = store.records(run, suite, machine)
-            machines = dict.fromkeys(record.machine for record in found)
-            records = [record for record in found if run is not None or not record.side]
-            left_out = dict.fromkeys(record.run for record in found if record.side and run is None)
-            part = cls._of_store(store, records, machines, left_out)
-            parts.append(
-                part if run is None else replace(part, profiles=tuple(store.profiles(run)))
-            )
+            stored = store.records(run, suite, machine)
+            machines = dict.fromkeys(record.machine for record in stored)
+            if run is not None:
+                part = cls._of_store(store, stored, machines, ())
+                parts.append(replace(part, profiles=tuple(store.profiles(run))))
+            else:
+                records = [record for record in stored if not record.side]
+                left_out = dict.fromkeys(record.run for record in stored if record.side)
+                parts.append(cls._of_store(store, records, machines, left_out))
         return cls.merge(parts)
 
     @classmethod
@@ -88,9 +90,11 @@ class Results:
             # Those of another version are left out: the records' own sentinels still bound the
             # rates.
             with suppress(ValueError):
-                if (known := store.ceilings(name)) is not None:
-                    ceilings[name] = Ceilings.from_dict(known)
-        contests = tuple(run for run in store.runs({record.run for record in kept}) if run.contest)
+                stored = store.ceilings(name)
+                if stored is not None:
+                    ceilings[name] = Ceilings.from_dict(stored)
+        runs = store.runs({record.run for record in kept})
+        contests = tuple(run for run in runs if run.contest)
         return cls(kept, hosts, ceilings, comparisons=tuple(comparisons), contests=contests)
 
     @classmethod
@@ -109,50 +113,39 @@ class Results:
         StoreError.
         """
         opened = list(stores)
-        known = [store.newest(run, suite, machine) for store in opened]
-        of_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
-        everywhere = [(place, each) for place, of_store in enumerate(known) for each in of_store]
-        for place, each in sorted(
-            everywhere, key=lambda pair: (pair[1].first or "", pair[0], pair[1].first_id)
-        ):
-            of_cell.setdefault((each.machine, each.cell), []).append((place, each))
+        stored = [store.newest(run, suite, machine) for store in opened]
         products: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
         displaced: set[str] = set()
+        # The cells to read of each store: by run and key, each with the entry that counts.
         chosen: list[dict[str | None, dict[int, Newest]]] = [{} for _ in opened]
-        for (name, cell), found in of_cell.items():
-            where = name, cell.device, cell.precision
-            rates = [each.product_rate for _, each in found if each.product_rate is not None]
-            products.setdefault(where, []).extend((cell.threads, rate) for rate in rates)
-            counting = [(place, each) for place, each in found if each.newest is not None]
-            if not counting:
+        for (fingerprint, cell), placed in _by_cell(stored).items():
+            rates = products.setdefault((fingerprint, cell.device, cell.precision), [])
+            for _, entry in placed:
+                if entry.product_rate is not None:
+                    rates.append((cell.threads, entry.product_rate))
+            launched = [(place, entry) for place, entry in placed if entry.newest is not None]
+            if not launched:
                 continue
-            _, last = max(
-                counting,
-                key=lambda of: (of[1].measured or "", of[1].newest, of[0], of[1].newest_id),
-            )
-            if {each for _, of in counting for each in (of.least, of.greatest)} - {
-                last.environment,
-                None,
-            }:
+            _, last = max(launched, key=_recency)
+            environments = {entry.least for _, entry in launched}
+            environments |= {entry.greatest for _, entry in launched}
+            if environments - {last.environment, None}:
                 displaced.add(f"{cell.framework} {cell.mode}")
-            for place, each in counting:
-                chosen[place].setdefault(run if all_runs else last.run, {})[each.key] = last
+            for place, entry in launched:
+                cells = chosen[place].setdefault(run if all_runs else last.run, {})
+                cells[entry.key] = last
         parts = []
-        for place, store in enumerate(opened):
-            machines = dict.fromkeys(
-                each.machine for each in sorted(known[place], key=lambda each: each.first_id)
-            )
-            records: list[Record] = []
-            for of, cells in chosen[place].items():
-                for key, record in store.records_of_cells(cells, of, asked=run is not None):
-                    skipped = record.outcome.status is Status.SKIPPED and cells[key].measured
-                    in_suite = suite in (None, record.suite)
-                    if record.environment == cells[key].environment and not skipped and in_suite:
-                        records.append(record)
+        for store, entries, cells_by_run in zip(opened, stored, chosen, strict=True):
+            in_order = sorted(entries, key=lambda entry: entry.first_id)
+            machines = dict.fromkeys(entry.machine for entry in in_order)
+            records = _chosen_records(store, cells_by_run, suite, asked=run is not None)
             left_out = () if run is not None else tuple(store.compared_runs(suite, machine))
-            parts.append(cls._of_store(store, tuple(records), machines, left_out))
-        kept = {place: tuple(rates) for place, rates in products.items()}
-        return replace(cls.merge(parts), products=kept, displaced=tuple(sorted(displaced)))
+            parts.append(cls._of_store(store, records, machines, left_out))
+        return replace(
+            cls.merge(parts),
+            products={place: tuple(rates) for place, rates in products.items()},
+            displaced=tuple(sorted(displaced)),
+        )
 
     @classmethod
     def read(
@@ -165,20 +158,20 @@ class Results:
         all_runs: bool = False,
         trainings: bool = False,
     ) -> "Results":
-        """Read the stores at these paths or URLs, which must exist, or the `newest` of them. Raises
-        StoreError.
+        """Read the stores at these paths or URLs, or with ``newest`` only the records that count.
 
-        With ``trainings`` every record of a training on a text is among the newest, however old.
+        The stores must exist. With ``trainings`` every record of a training on a text is among the
+        newest, however old. Raises StoreError.
         """
         with ExitStack() as stack:
             opened = [stack.enter_context(Store.open(target, create=False)) for target in targets]
             if not newest:
                 return cls.of(opened, run, suite, machine)
-            found = cls.newest(opened, run, suite, machine, all_runs)
+            results = cls.newest(opened, run, suite, machine, all_runs)
             if not trainings:
-                return found
-            older = cls.merge([found, cls(tuple(_trained(opened, run, suite, machine)))])
-            return replace(found, records=older.records)
+                return results
+            trained = cls(tuple(_trained(opened, run, suite, machine)))
+            return replace(results, records=cls.merge([results, trained]).records)
 
     @classmethod
     def merge(cls, parts: Sequence["Results"]) -> "Results":
@@ -186,37 +179,88 @@ class Results:
         records: dict[tuple[object, ...], Record] = {}
         hosts: dict[str, Host] = {}
         ceilings: dict[str, Ceilings] = {}
+        comparisons: set[str] = set()
+        contests: dict[str, Run] = {}
+        profiles: dict[tuple[object, ...], Record] = {}
         for part in parts:
             for record in part.records:
-                key = (
-                    record.run,
-                    record.launch,
-                    record.attempt,
-                    record.cell,
-                    record.side,
-                    record.stage,
-                )
-                records.setdefault((*key, record.started, record.machine), record)
+                records.setdefault((*_launch_key(record), record.machine), record)
+            for record in part.profiles:
+                profiles[_launch_key(record)] = record
             for name, host in part.hosts.items():
                 if name not in hosts or not hosts[name].description:
                     hosts[name] = host
             for name, ceiling in part.ceilings.items():
                 ceilings.setdefault(name, ceiling)
-        compared = tuple(sorted({run for part in parts for run in part.comparisons}))
-        contests = tuple({run.id: run for part in parts for run in part.contests}.values())
-        profiles = {
-            (each.run, each.launch, each.cell, each.side, each.started): each
-            for part in parts
-            for each in part.profiles
-        }
+            comparisons.update(part.comparisons)
+            contests.update({run.id: run for run in part.contests})
         return cls(
             tuple(records.values()),
             hosts,
             ceilings,
-            comparisons=compared,
-            contests=contests,
+            comparisons=tuple(sorted(comparisons)),
+            contests=tuple(contests.values()),
             profiles=tuple(profiles.values()),
         )
+
+
+def _launch_key(record: Record) -> tuple[object, ...]:
+    return (
+        record.run,
+        record.launch,
+        record.attempt,
+        record.cell,
+        record.side,
+        record.stage,
+        record.started,
+    )
+
+
+def _by_cell(
+    entries_of_stores: Sequence[Sequence[Newest]],
+) -> dict[tuple[str, Cell], list[tuple[int, Newest]]]:
+    """Return the entries of all stores by machine and cell, each with the place of its store.
+
+    Cells are in the order of their first launches.
+    """
+    everywhere = []
+    for place, entries in enumerate(entries_of_stores):
+        everywhere += [(place, entry) for entry in entries]
+    by_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
+    for place, entry in sorted(everywhere, key=_first_launch):
+        by_cell.setdefault((entry.machine, entry.cell), []).append((place, entry))
+    return by_cell
+
+
+def _first_launch(placed: tuple[int, Newest]) -> tuple[str, int, int]:
+    place, entry = placed
+    return entry.first or "", place, entry.first_id
+
+
+def _recency(placed: tuple[int, Newest]) -> tuple[object, ...]:
+    """Order entries by how lately they were measured, the newest last."""
+    place, entry = placed
+    return entry.measured or "", entry.newest, place, entry.newest_id
+
+
+def _chosen_records(
+    store: Store,
+    cells_by_run: Mapping[str | None, Mapping[int, Newest]],
+    suite: str | None,
+    asked: bool,
+) -> list[Record]:
+    """Return a store's records of these cells, with the environment that counts for each.
+
+    A run that only skipped a cell does not count where another measured it.
+    """
+    records = []
+    for run, cells in cells_by_run.items():
+        for key, record in store.records_of_cells(cells, run, asked=asked):
+            skipped = record.outcome.status is Status.SKIPPED and cells[key].measured
+            counts = record.environment == cells[key].environment and not skipped
+            if counts and suite in (None, record.suite):
+                records.append(record)
+    return records
 
 
 def _trained(
@@ -224,19 +268,18 @@ def _trained(
 ) -> Iterator[Record]:
     # Only runs that asked for it, which are few.
     for store in stores:
-        for each in store.runs():
-            if each.protocol.curve_steps and run in (None, each.id) and suite in (None, each.suite):
-                records = store.records(run=each.id, machine=machine)
-                yield from (
-                    record
-                    for record in records
-                    if record.outcome.curve or record.outcome.curve_ended
-                )
+        for stored in store.runs():
+            asked = run in (None, stored.id) and suite in (None, stored.suite)
+            if not asked or not stored.protocol.curve_steps:
+                continue
+            for record in store.records(run=stored.id, machine=machine):
+                if record.outcome.curve or record.outcome.curve_ended:
+                    yield record
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What a reader asks for of stored results; empty: all of them."""
+    """The part of stored results that a reader asks for; empty: all of them."""
 
     run: str = ""
     suite: str = ""
@@ -244,53 +287,60 @@ class Narrowing:
     axes: Mapping[str, str] = field(default_factory=dict)
     """Names and patterns with commas between, by axis: see `selection.names_meant`."""
     cells: tuple[Cell, ...] = ()
-    """The cells whose values are the known names: all of the stores, whatever run is read. Empty:
-    those narrowed."""
+    """The cells whose values are the known names: all of the stores, of any run. Empty: those
+    narrowed."""
 
     def takes(self, run: Run) -> bool:
         """Tell whether a run is one of those asked for."""
-        pairs = (self.run, run.id), (self.suite, run.suite), (self.machine, run.machine)
-        return all(wanted in ("", there) for wanted, there in pairs)
+        return (
+            self.run in ("", run.id)
+            and self.suite in ("", run.suite)
+            and self.machine in ("", run.machine)
+        )
 
     def has(self, cell: Cell) -> bool:
         """Tell whether a cell's axes are asked for."""
         narrowing = self if self.cells else replace(self, cells=(cell,))
-        return all(
-            not names.isdisjoint(names_of(cell, axis)) for axis, names in narrowing._names.items()
-        )
+        for axis, names in narrowing._names.items():
+            if names.isdisjoint(names_of(cell, axis)):
+                return False
+        return True
 
     def of(self, results: Results) -> Results:
         """Return the results whose axes are asked for."""
         if not self.axes:
             return results
-        known = self.cells or tuple(dict.fromkeys(record.cell for record in results.records))
-        narrowing = replace(self, cells=known)
+        cells = self.cells or tuple(dict.fromkeys(record.cell for record in results.records))
+        narrowing = replace(self, cells=cells)
         both = untunable(results.records) if "tuning" in self.axes else frozenset()
-
-        def taken(record: Record) -> bool:
+        taken = []
+        for record in results.records:
             as_installed = record.cell._replace(tuning=INSTALLED)
-            if narrowing.has(record.cell):
-                return True
-            return place_of(record) in both and narrowing.has(as_installed)
-
-        return replace(results, records=tuple(filter(taken, results.records)))
+            if narrowing.has(record.cell) or (
+                place_of(record) in both and narrowing.has(as_installed)
+            ):
+                taken.append(record)
+        return replace(results, records=tuple(taken))
 
     def known(self, axis: str) -> list[str]:
         """Return the names of an axis that the cells have."""
-        further = [INSTALLED, TUNED] if axis == "tuning" else []  # a row without settings is both
-        return list(
-            dict.fromkeys([name for cell in self.cells for name in names_of(cell, axis)] + further)
-        )
+        names: dict[str, None] = {}
+        for cell in self.cells:
+            names.update(dict.fromkeys(names_of(cell, axis)))
+        if axis == "tuning":
+            names.update(dict.fromkeys([INSTALLED, TUNED]))  # a row without settings is both
+        return list(names)
 
     def unknown(self) -> list[tuple[str, str]]:
         """Return the words that name no value of the cells, with their axes."""
-        return [
-            (axis, word) for axis, selected in self._selected.items() for word in selected.unknown
-        ]
+        unknown = []
+        for axis, selection in self._selected.items():
+            unknown += [(axis, word) for word in selection.unknown]
+        return unknown
 
     @cached_property
     def _names(self) -> dict[str, frozenset[str]]:
-        return {axis: frozenset(selected.names) for axis, selected in self._selected.items()}
+        return {axis: frozenset(selection.names) for axis, selection in self._selected.items()}
 
     @cached_property
     def _selected(self) -> dict[str, Selection]:
@@ -298,10 +348,10 @@ class Narrowing:
 
 
 def run_named(word: str, runs: Sequence[Run]) -> str:
-    """Return the id of the run that a word means: an id, latest, previous, or the beginning of an
-    id.
+    """Return the id of the run that a word means.
 
-    Raises ReportError where there is none, or more than one.
+    A word is an id, latest, previous, or the beginning of an id. Raises ReportError where there is
+    none, or more than one.
     """
     ordered = sorted(runs, key=lambda run: (run.started, run.id))
     if any(run.id == word for run in ordered):
@@ -309,40 +359,39 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     if word == "latest" and ordered:
         return ordered[-1].id
     if word == "previous" and ordered:
-        last = ordered[-1]
-        earlier = [
-            run for run in ordered[:-1] if (run.suite, run.machine) == (last.suite, last.machine)
+        *earlier, last = ordered
+        alike = [
+            run.id for run in earlier if (run.suite, run.machine) == (last.suite, last.machine)
         ]
-        if not earlier:
+        if not alike:
             raise ReportError(
                 f"There is no earlier run of {last.suite} on the latest run's machine."
             )
-        return earlier[-1].id
-    found = list(dict.fromkeys(run.id for run in ordered if run.id.startswith(word)))
-    if not found:
+        return alike[-1]
+    ids = list(dict.fromkeys(run.id for run in ordered if run.id.startswith(word)))
+    if not ids:
         return word
-    if len(found) > 1:
+    if len(ids) > 1:
         raise ReportError(
-            f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more "
-            "characters."
+            f"{len(ids)} runs begin with {word!r}: {ids[0]} to {ids[-1]}. Give more characters."
         )
-    return found[0]
+    return ids[0]
 
 
 def place_of(record: Record) -> tuple[str, Cell]:
-    """Return machine and cell, whatever folder its adapter lay in."""
+    """Return machine and cell, without the folder of its adapter."""
     return record.machine, record.cell._replace(adapter="")
 
 
 def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
-    """Return the places whose row has no setting there: one cell, called tuned, is as installed
-    too.
+    """Return the places whose row has no setting: one cell, called tuned, is as installed too.
 
     Older records lack the list; their run shows it if it measured other cells as installed.
     """
     records = list(records)
     runs = {record.run for record in records if record.cell.tuning == INSTALLED}
-    found, with_settings = set(), set()
+    without_settings = set()
+    with_settings = set()
     for record in records:
         software = record.outcome.software
         if record.cell.tuning == INSTALLED:
@@ -353,14 +402,12 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
         if software.get(TUNABLE):
             with_settings.add(place_of(record))
         elif TUNABLE in software or record.run in runs:
-            found.add(place_of(record))
-    return frozenset(found - with_settings)
+            without_settings.add(place_of(record))
+    return frozenset(without_settings - with_settings)
 
 
 def names_of(cell: Cell, axis: str) -> list[str]:
-    """Return what the value of an axis may be called: a row is a framework, or a framework in a
-    mode.
-    """
+    """Return the names of an axis' value: a row is a framework, or a framework in a mode."""
     value = getattr(cell, axis)
     if axis != "framework":
         return [axes.word(axis, value), str(value)]

@@ -30,7 +30,7 @@ FEWEST_SHARE = 0.5
 FEW_ROUNDS = 10
 """So many or fewer have the median of means of pairs as their middle."""
 _PASSES = 40
-"""At most, until distances change by less than `_SETTLED`."""
+"""Passes at most, until distances change by less than `_SETTLED`."""
 _SETTLED = 1e-9
 
 Floats = npt.NDArray[np.float64]
@@ -55,9 +55,11 @@ def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
     Rounds of a single launch are left out, unless a launch has no others.
     """
     rounds = sorted(set().union(*turns))
-    logs = np.array(
-        [[np.log(of_launch.get(number, np.nan)) for of_launch in turns] for number in rounds]
-    )
+    logs = np.full((len(rounds), len(turns)), np.nan)
+    for launch, seconds_by_number in enumerate(turns):
+        for row, number in enumerate(rounds):
+            if number in seconds_by_number:
+                logs[row, launch] = np.log(seconds_by_number[number])
     shared = logs[np.isfinite(logs).sum(axis=1) > 1]
     return shared if np.isfinite(shared).any(axis=0).all() else logs
 
@@ -68,7 +70,8 @@ def _distances(logs: Floats) -> Floats:
     for _ in range(_PASSES):
         before = distances
         levels = np.nanmean(logs - distances, axis=1)
-        distances = np.array([middle(of_launch) for of_launch in (logs - levels[:, np.newaxis]).T])
+        launches = (logs - levels[:, np.newaxis]).T
+        distances = np.array([middle(values) for values in launches])
         if np.abs(distances - before).max() < _SETTLED:
             break
     return distances
@@ -76,25 +79,22 @@ def _distances(logs: Floats) -> Floats:
 
 def middle(values: Floats) -> float:
     """Return the middle of a launch's rounds; NaN are left out."""
-    known = values[np.isfinite(values)]
-    if len(known) > FEW_ROUNDS:
-        return float(np.median(known))
-    first, second = np.triu_indices(len(known))
-    return float(np.median((known[first] + known[second]) / 2))
+    finite = values[np.isfinite(values)]
+    if len(finite) > FEW_ROUNDS:
+        return float(np.median(finite))
+    first, second = np.triu_indices(len(finite))
+    return float(np.median((finite[first] + finite[second]) / 2))
 
 
 def variance_of_middle(count: int) -> float:
-    """Return the variance of the middle of so many normal values of variance 1, for large
-    counts.
-    """
+    """Return the variance of the middle of many normal values of variance 1, for their count."""
     return np.pi / (2 if count > FEW_ROUNDS else 3) / count
 
 
 def seconds_by_round(outcome: Outcome) -> dict[int, float]:
-    """Return the median seconds of a step in each round: those of its last turn in it, the
-    disturbed ones left out.
+    """Return the median seconds of a step in each round, by its last turn in it.
 
-    Where too few rounds are left the disturbed turns count too.
+    Disturbed turns are left out. Where too few rounds are left they count too.
     """
     steps = np.asarray(outcome.step_seconds())
     parts = np.split(steps, np.cumsum(outcome.turns)[:-1])

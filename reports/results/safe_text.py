@@ -1,5 +1,4 @@
-r"""Untrusted texts, made inert: a name or a reason can neither command a terminal nor break a
-table.
+r"""Untrusted texts, made inert: a name or a reason can neither command a terminal nor break tables.
 
 A framework, an adapter, a store or a file may contain any text. All output (the formats of this
 folder, pictures, the output of commands) shows it as this module does: white space of any kind
@@ -12,9 +11,12 @@ text ends in "...". Each format escapes the characters that have a meaning in it
 import re
 import sys
 
-FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
-"""Most characters of a name or a table's field, of a line of text, and of text that must not be
-cut."""
+FIELD = 200
+"""Most characters of a name or a table's field."""
+LINE = 2000
+"""Most characters of a line of text."""
+WHOLE = sys.maxsize
+"""The same of text that must not be cut."""
 _END_OF_FIELD = 60
 
 _CREDENTIALS = (
@@ -40,12 +42,14 @@ def visible(text: str, most: int = LINE) -> str:
     """
     text = without_credentials(text)
     if not text.isprintable():
-        shown = text[: most + 1]
-        text = "".join(
-            each if each.isprintable() else " " if each.isspace() else written_out(each)
-            for each in shown
-        )
+        text = "".join(map(_visible_character, text[: most + 1]))
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _visible_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else written_out(character)
 
 
 def visible_lines(text: str) -> str:
@@ -59,8 +63,9 @@ def one_line(text: str, most: int = LINE) -> str:
 
 
 def table_field(text: str) -> str:
-    """Return a table's field in one line; an overlong one keeps its end too, which tells a test's
-    parameters.
+    """Return a table's field in one line.
+
+    An overlong one keeps its end too, which names a test's parameters.
     """
     line = one_line(text)
     if len(line) <= FIELD:
@@ -69,9 +74,7 @@ def table_field(text: str) -> str:
 
 
 def written_out(character: str) -> str:
-    r"""Return a character as Python writes it where it cannot be shown: ``\x1b``, ``\u202e``,
-    ``\U0001f600``.
-    """
+    r"""Return a character as Python writes it where it cannot be shown, such as ``\x1b``."""
     return character.encode("unicode_escape").decode()
 
 
@@ -92,7 +95,7 @@ def spelled(text: str, encoding: str) -> str:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        return "".join(_SPELLED.get(each, each) for each in text)
+        return "".join(_SPELLED.get(character, character) for character in text)
     return text
 
 
@@ -100,17 +103,16 @@ _UNSEEN_IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 
 
 def json_escaped(text: str) -> str:
-    r"""Return JSON text with whatever cannot be seen written as JSON has it, ``\u001b``: it parses
-    to the same.
+    r"""Return JSON text with invisible characters as JSON writes them, ``\u001b``.
 
-    Halves of surrogate pairs, which a name from a command line may hold, have no place in JSON and
-    are replaced.
+    It parses to the same. Halves of surrogate pairs, which a name from a command line may hold,
+    have no place in JSON and are replaced.
     """
     return _UNSEEN_IN_JSON.sub(_json_escape, text)
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _json_escape(match: re.Match[str]) -> str:
+    character = match[0]
     if character.isprintable():
         return character
     if "\ud800" <= character <= "\udfff":

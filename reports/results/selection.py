@@ -22,13 +22,13 @@ class Selection(NamedTuple):
 
 
 def names_meant(text: str, known: Iterable[str]) -> Selection:
-    """Return the known names that a list of words means, in the order of the list, and the words
-    that mean none.
+    """Return the known names that a list of words means, in the order of the list.
 
     Commas separate words, and a word is a name or a pattern such as ``lstm*``. A name counts before
     a pattern, and as a whole before a list: ``test_c[1]`` is the benchmark of this name and never
     ``test_c1``, and ``test[1,2]`` is one word where a benchmark is called so. Where several known
-    names begin at the same place of the list, the longest counts.
+    names begin at the same place of the list, the longest counts. The words that mean none are
+    returned too.
     """
     names = dict.fromkeys(known)
     meant: dict[str, None] = {}
@@ -42,9 +42,7 @@ def names_meant(text: str, known: Iterable[str]) -> Selection:
 
 
 def words_of(text: str, known: Collection[str]) -> list[str]:
-    """Split a list at its commas, but not within a known name, nor within the brackets of a
-    pattern.
-    """
+    """Split a list at its commas, but not within a known name, nor within a pattern's brackets."""
     parts = text.split(",")
     most = 1 + max((name.count(",") for name in known), default=0)
     words = []
@@ -60,8 +58,9 @@ def words_of(text: str, known: Collection[str]) -> list[str]:
 
 
 def _known_word(parts: Sequence[str], known: Collection[str]) -> tuple[str, int]:
-    """Return the longest known name that these parts begin with, and its number of parts; 0 where
-    there is none.
+    """Return the longest known name that these parts begin with, and its number of parts.
+
+    The number is 0 where there is none.
     """
     for length in range(len(parts), 0, -1):
         word = ",".join(parts[:length])
@@ -92,15 +91,15 @@ def names_matching(word: str, known: Collection[str]) -> list[str]:
     if not any(sign in word for sign in _SIGNS_OF_A_PATTERN):
         return []
     literally = word.replace("[", "[[]")
-    return [name for name in known if fnmatchcase(name, literally)] or [
-        name for name in known if fnmatchcase(name, word)
-    ]
+    for pattern in (literally, word):
+        matching = [name for name in known if fnmatchcase(name, pattern)]
+        if matching:
+            return matching
+    return []
 
 
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return a sentence with the known names that are nearest to an unknown one, else with all that
-    are known.
-    """
+    """Return a sentence with the known names nearest to an unknown one, else with all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=most, cutoff=0.6)
     if near:

@@ -29,9 +29,7 @@ _LEAST_FREEDOM = 0.25
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """The levels of cells that were measured in groups, and what is known about their
-    differences.
-    """
+    """The levels of cells that were measured in groups, for their differences."""
 
     levels: Floats
     """Logarithms of seconds, by cell, up to a constant that they have in common."""
@@ -55,14 +53,15 @@ class SideBySide:
         return float(self.levels[one] - self.levels[other])
 
     def variance(self, one: int, other: int) -> tuple[float, float]:
-        """Return the variance of the difference of two cells, and its degrees of freedom
-        (Satterthwaite 1946).
+        """Return the variance of the difference of two cells, and its degrees of freedom.
+
+        They are Satterthwaite's (1946).
         """
         coefficients = self.operator[one] - self.operator[other]
         squares = np.bincount(self.cell_of, coefficients**2, minlength=len(self.levels))
-        of_cells = squares * self.variances
-        variance = float(of_cells.sum())
-        return variance, float(variance**2 / (of_cells**2 / self.freedoms).sum())
+        parts = squares * self.variances
+        variance = float(parts.sum())
+        return variance, float(variance**2 / (parts**2 / self.freedoms).sum())
 
     def variance_in_a_group(self, one: int, other: int) -> float:
         """Return the variance of the difference of two launches in one group."""
@@ -74,30 +73,28 @@ class SideBySide:
 
 
 def side_by_side(groups: Sequence[Mapping[int, float]], cells: int) -> SideBySide | None:
-    """Return what groups of launches show about so many cells; a group has the seconds of a step by
-    cell.
+    """Return the levels of so many cells; a group has the seconds of a step by cell.
 
     None where the groups show no deviation, since no two cells shared two of them.
     """
     shared = [group for group in groups if len(group) > 1]
-    values: list[float] = []
+    logs_of_groups = []
     cell_of: list[int] = []
     group_of: list[int] = []
     for number, group in enumerate(shared):
         for cell, seconds in group.items():
-            values.append(np.log(seconds))
+            logs_of_groups.append(np.log(seconds))
             cell_of.append(cell)
             group_of.append(number)
-    if not values:
+    if not logs_of_groups:
         return None
-    of_cells = np.eye(cells)[cell_of]
-    of_groups = np.eye(len(shared))[group_of]
-    # What is left of each observation when its group's mean is taken off: of the observations, and
-    # of the design.
-    averaging = of_groups @ (of_groups.T / of_groups.sum(axis=0)[:, np.newaxis])
-    design = of_cells - averaging @ of_cells
+    logs = np.asarray(logs_of_groups)
+    in_cell = np.eye(cells)[cell_of]
+    in_group = np.eye(len(shared))[group_of]
+    # The rest of each observation without its group's mean: of the observations, and of the design.
+    averaging = in_group @ (in_group.T / in_group.sum(axis=0)[:, np.newaxis])
+    design = in_cell - averaging @ in_cell
     operator = np.linalg.pinv(design)
-    logs = np.asarray(values)
     levels = operator @ logs
     residuals = logs - averaging @ logs - design @ levels
     leverages = np.diag(averaging) + np.einsum("ij,ji->i", design, operator)

@@ -38,17 +38,20 @@ PUBLISHED = "published value, no interval"
 SAMPLES_NOT_KEPT = "samples not kept, no interval"
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
-FEWEST_LAUNCHES, FREEDOM_FOR_TWO = 2, 5
-"""So many launches have an interval over launches too where other cells contribute so many degrees
-of freedom."""
+FEWEST_LAUNCHES = 2
+"""With this many launches it does so where other cells contribute `FREEDOM_FOR_TWO`."""
+FREEDOM_FOR_TWO = 5
+"""Degrees of freedom of other cells."""
 LAUNCH_DEVIATION = 0.05
 """Standard deviation (of the logarithm) assumed between launches of a cell with too few of them.
 
 Shared 2-core virtual machines showed 3.1 to 7.2 % (rms, without the noise within launches,
 heavy-tailed). If the machine's own cells show it, `deviation_of_launches` replaces it.
 """
-LEAST_DEVIATION, CELLS_NEEDED = 0.02, 10
-"""Lower limit of a machine's own deviation, and the number of cells needed to estimate it."""
+LEAST_DEVIATION = 0.02
+"""Lower limit of a machine's own deviation."""
+CELLS_NEEDED = 10
+"""Cells needed to estimate it."""
 MOST_FREEDOM = 20
 """Most degrees of freedom contributed by other cells' launches."""
 MOST_FREEDOM_IN_GROUPS = 4
@@ -83,8 +86,8 @@ class Summary:
     """Seconds per mini-batch of one cell."""
 
     median: float
-    """Geometric mean of the launches' medians: each launch counts once, however many steps it
-    has."""
+    """Geometric mean of the launches' medians: launches count alike, however many steps they have.
+    """
     low: float | None
     """Lower end of the interval; None where the spread is unknown."""
     high: float | None
@@ -105,17 +108,15 @@ class Summary:
     (`with_common_spread`)."""
     launch_freedom: float = 0.0
     """Degrees of freedom of that variance; 0 with too few launches."""
-    beside: SideBySide | None = field(default=None, compare=False, repr=False)
-    """Of the cells whose launches took turns with those of this one."""
-    place: int = -1
-    """Its own place among those."""
+    relative: SideBySide | None = field(default=None, compare=False, repr=False)
+    """Levels of the cells whose launches took turns with those of this one."""
+    number: int = -1
+    """Its own number among those cells."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer one cell takes than another, with its interval (None where it is
-    unknown).
-    """
+    """How many times longer one cell takes than another, with its interval, if known."""
 
     value: float
     low: float | None
@@ -124,7 +125,8 @@ class Ratio:
 
     def changed(self, change: Callable[[float], float], method: str = "") -> "Ratio":
         """Return it with a rising function applied to its value and its ends."""
-        low, high = (None if end is None else change(end) for end in (self.low, self.high))
+        low = None if self.low is None else change(self.low)
+        high = None if self.high is None else change(self.high)
         return Ratio(change(self.value), low, high, method or self.method)
 
 
@@ -133,85 +135,104 @@ def summarise(
     without_samples: Sequence[SampleStatistics] = (),
     in_turns: Sequence[float | None] = (),
 ) -> Summary:
-    """Summarise the timed steps (seconds, > 0) of each launch of one cell, skipping launches
-    without samples.
+    """Summarise the timed steps of each launch of one cell: seconds, all of them above 0.
 
-    ``in_turns`` has the seconds of those launches that took turns with others: they count instead
-    of their medians. Of launches whose samples were not kept only the medians count: from
-    `ENOUGH_LAUNCHES` on the interval is the same, with fewer there is none. Raises ValueError where
-    nothing was timed at all.
+    Launches without any step are skipped. ``in_turns`` has the seconds of those launches that took
+    turns with others: they count instead of their medians. Of launches whose samples were not kept
+    only the medians count: from `ENOUGH_LAUNCHES` on the interval is the same, with fewer there is
+    none. Raises ValueError where nothing was timed at all.
     """
-    given = list(launches)
-    of_turns = list(in_turns) or [None] * len(given)
-    steps = [np.asarray(launch, dtype=float) for launch in given if len(launch)]
+    all_launches = list(launches)
+    seconds_in_turns = list(in_turns) or [None] * len(all_launches)
+    steps: list[Values] = []
+    medians: list[float] = []
+    for launch, seconds in zip(all_launches, seconds_in_turns, strict=True):
+        if len(launch):
+            steps.append(np.asarray(launch, dtype=float))
+            medians.append(float(np.median(steps[-1])) if seconds is None else seconds)
     if not steps and not without_samples:
         raise ValueError("there is no sample to summarise")
-    seconds = [of_turns[place] for place, launch in enumerate(given) if len(launch)]
-    medians = tuple(
-        float(np.median(launch)) if known is None else known
-        for launch, known in zip(steps, seconds, strict=True)
-    )
-    medians += tuple(statistics.median for statistics in without_samples)
+    samples = sum(len(launch) for launch in steps)
+    for statistics in without_samples:
+        samples += statistics.samples
+        medians.append(statistics.median)
     noises = [_variance_of_median(np.log(launch)) for launch in steps]
     noise = float(np.mean(noises)) if noises else 0.0
-    samples = sum(len(launch) for launch in steps) + sum(
-        statistics.samples for statistics in without_samples
-    )
-    if without_samples and len(medians) < ENOUGH_LAUNCHES:
-        middle = math.exp(float(np.mean(np.log(medians))))
-        return Summary(middle, None, None, samples, len(medians), SAMPLES_NOT_KEPT, False, medians)
     if len(medians) >= ENOUGH_LAUNCHES:
-        logs = np.log(medians)
-        variance, freedom = float(np.var(logs, ddof=1)), float(len(logs) - 1)
-        half = student_half(len(logs), variance, freedom)
-        centre = float(np.mean(logs))
+        return _over_launches(medians, samples, noise)
+    if without_samples:
+        middle = math.exp(float(np.mean(np.log(medians))))
         return Summary(
-            median=math.exp(centre),
-            low=math.exp(centre - half),
-            high=math.exp(centre + half),
-            samples=samples,
-            launches=len(medians),
-            method=f"{CONFIDENCE:.0%} Student t over {len(medians)} launch log-medians",
-            covers_launches=True,
-            launch_medians=medians,
-            coverage=CONFIDENCE,
-            step_variance=noise,
-            launch_variance=variance,
-            launch_freedom=freedom,
+            middle, None, None, samples, len(medians), SAMPLES_NOT_KEPT, False, tuple(medians)
         )
-    middle = math.exp(float(np.mean(np.log(medians)))) if len(steps) > 1 else medians[0]
-    within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
-    low, high, coverage = _span_of_launches(steps)
-    method = (
-        "a single step, no interval"
-        if coverage is None
-        else f"{coverage:.0%} order statistics of the median"
-    )
+    return _within_launches(steps, medians, samples, noise)
+
+
+def _over_launches(medians: Sequence[float], samples: int, noise: float) -> Summary:
+    """Summarise launches that are enough for an interval of their medians."""
+    logs = np.log(medians)
+    variance = float(np.var(logs, ddof=1))
+    freedom = float(len(logs) - 1)
+    half = student_half(len(logs), variance, freedom)
+    centre = float(np.mean(logs))
     return Summary(
-        middle,
-        low,
-        high,
-        samples,
-        len(steps),
-        f"{method}, {within}",
-        False,
-        medians,
-        coverage,
-        noise,
+        median=math.exp(centre),
+        low=math.exp(centre - half),
+        high=math.exp(centre + half),
+        samples=samples,
+        launches=len(medians),
+        method=f"{CONFIDENCE:.0%} Student t over {len(medians)} launch log-medians",
+        covers_launches=True,
+        launch_medians=tuple(medians),
+        coverage=CONFIDENCE,
+        step_variance=noise,
+        launch_variance=variance,
+        launch_freedom=freedom,
+    )
+
+
+def _within_launches(
+    steps: Sequence[Values], medians: Sequence[float], samples: int, noise: float
+) -> Summary:
+    """Summarise launches that are too few for that, by the intervals of their own medians."""
+    middle = medians[0]
+    where = "within one launch"
+    if len(steps) > 1:
+        middle = math.exp(float(np.mean(np.log(medians))))
+        where = f"within {len(steps)} launches"
+    low, high, coverage = _span_of_launches(steps)
+    method = "a single step, no interval"
+    if coverage is not None:
+        method = f"{coverage:.0%} order statistics of the median"
+    return Summary(
+        median=middle,
+        low=low,
+        high=high,
+        samples=samples,
+        launches=len(steps),
+        method=f"{method}, {where}",
+        covers_launches=False,
+        launch_medians=tuple(medians),
+        coverage=coverage,
+        step_variance=noise,
     )
 
 
 def _span_of_launches(steps: Sequence[Values]) -> tuple[float | None, float | None, float | None]:
-    """Return the interval from the lowest to the highest end of the launches' own intervals, and
-    its coverage.
+    """Return the ends of all launches' own intervals together, and their coverage.
 
     Launches count alike, however many steps each has. Where one has a single step the launches'
     medians are taken as a sample themselves: the interval spans them.
     """
-    intervals = [_order_statistics(np.sort(launch)) for launch in steps]
-    lows = [low for low, _, _ in intervals if low is not None]
-    highs = [high for _, high, _ in intervals if high is not None]
-    coverages = [coverage for _, _, coverage in intervals if coverage is not None]
+    lows = []
+    highs = []
+    coverages = []
+    for launch in steps:
+        low, high, coverage = _order_statistics(np.sort(launch))
+        if low is not None and high is not None and coverage is not None:
+            lows.append(low)
+            highs.append(high)
+            coverages.append(coverage)
     if len(coverages) == len(steps):
         return min(lows), max(highs), min(coverages)
     if len(steps) == 1:
@@ -231,10 +252,9 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     Where launches of both took turns it is Student's t on the differences within their groups
     (`side_by_side`). With enough launches on both sides it is Welch's t on the launch log-medians
     (Welch 1947; degrees of freedom after Satterthwaite 1946). Otherwise it is MOVER's for a
-    difference, here of logarithms (see `geometric_mean`), from both intervals; one that covers
-    variation within launches only is widened by the deviation between launches
-    (`Summary.launch_deviation`). A single step is both ends of its interval. Published values have
-    no interval.
+    difference, of logarithms (see `geometric_mean`), from both intervals. One that covers variation
+    within launches only is widened by the deviation between launches (`Summary.launch_deviation`).
+    A single step is both ends of its interval. Published values have no interval.
     """
     value = slower.median / faster.median
     if took_turns(slower, faster):
@@ -243,19 +263,17 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
         return _by_launches(value, [(slower, faster)], confidence)
     if PUBLISHED in (slower.method, faster.method):
         return Ratio(value, None, None, "no interval")
-    (down, up), (other_down, other_up) = (_margins(side, confidence) for side in (slower, faster))
+    slower_down, slower_up = _margins(slower, confidence)
+    faster_down, faster_up = _margins(faster, confidence)
+    low = value * math.exp(-math.hypot(slower_down, faster_up))
+    high = value * math.exp(math.hypot(slower_up, faster_down))
     assumed = max(side.launch_deviation for side in (slower, faster) if not side.covers_launches)
     method = f"MOVER from both intervals, widened for launches that deviate by {assumed:.1%}"
-    low, high = (
-        value * math.exp(-math.hypot(down, other_up)),
-        value * math.exp(math.hypot(up, other_down)),
-    )
     return Ratio(value, low, high, method)
 
 
 def deviation_of_launches(summaries: Iterable[Summary]) -> float:
-    """Return the standard deviation between launches that the cells of one machine show, without
-    the noise of steps.
+    """Return the standard deviation between launches of one machine, without the noise of steps.
 
     It is the root of the mean square over the cells with enough launches, or `LAUNCH_DEVIATION` if
     fewer than `CELLS_NEEDED` have enough.
@@ -265,7 +283,8 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
         return LAUNCH_DEVIATION
     freedoms = [summary.launches - 1 for summary in telling]
     variances = [variance_of_launches(summary) - summary.step_variance for summary in telling]
-    return max(LEAST_DEVIATION, math.sqrt(max(0.0, float(np.average(variances, weights=freedoms)))))
+    mean = max(0.0, float(np.average(variances, weights=freedoms)))
+    return max(LEAST_DEVIATION, math.sqrt(mean))
 
 
 @dataclass(frozen=True)
@@ -308,183 +327,187 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
 
 
 def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return the summaries of one machine's cells, in their order, with their common information
-    about launches.
+    """Return the summaries of one machine's cells with their common knowledge about launches.
 
     With enough launches the interval uses the variance shrunk towards the common one, and so it
-    does with two, where the common one is known well; with fewer, `launch_deviation` is the
-    machine's.
+    does with two, where the common one is known well. With fewer, `launch_deviation` is the
+    machine's. The order stays.
     """
     deviation = deviation_of_launches(summaries)
     several = [
-        each for each in summaries if each.launches >= FEWEST_LAUNCHES and each.low is not None
+        summary
+        for summary in summaries
+        if summary.launches >= FEWEST_LAUNCHES and summary.low is not None
     ]
-    own = {id(each): float(np.var(np.log(each.launch_medians), ddof=1)) for each in several}
-    spread = common_spread(
-        [own[id(each)] for each in several], [each.launches - 1.0 for each in several]
-    )
-    shared = f", variance shrunk towards that of {len(several)} cells"
-    beside = _with_spread_in_groups(summaries)
-    found = []
-    for each in summaries:
-        known = id(each) in own and spread.freedom >= (
-            0 if each.covers_launches else FREEDOM_FOR_TWO
-        )
-        if known and spread.freedom:
-            variance, freedom = spread.shrink(own[id(each)], each.launches - 1)
-            half = student_half(each.launches, variance, freedom)
-            each = replace(
-                each,
-                low=each.median * math.exp(-half),
-                high=each.median * math.exp(half),
-                coverage=CONFIDENCE,
-                covers_launches=True,
-                launch_variance=variance,
-                launch_freedom=freedom,
-                method=(
-                    f"{CONFIDENCE:.0%} Student t over {each.launches} launch log-medians{shared}"
-                ),
+    variances = [float(np.var(np.log(summary.launch_medians), ddof=1)) for summary in several]
+    spread = common_spread(variances, [summary.launches - 1.0 for summary in several])
+    variance_of = dict(zip(map(id, several), variances, strict=True))
+    relative = _with_spread_in_groups(summaries)
+    result = []
+    for summary in summaries:
+        variance = variance_of.get(id(summary))
+        needed = 0 if summary.covers_launches else FREEDOM_FOR_TWO
+        if variance is not None and spread.freedom and spread.freedom >= needed:
+            summary = _with_variance(summary, variance, spread, len(several))
+        result.append(
+            replace(
+                summary, launch_deviation=deviation, relative=relative.get(id(summary.relative))
             )
-        found.append(replace(each, launch_deviation=deviation, beside=beside.get(id(each.beside))))
-    return found
+        )
+    return result
+
+
+def _with_variance(summary: Summary, own: float, spread: Spread, cells: int) -> Summary:
+    """Return a summary whose interval uses its variance shrunk towards that of so many cells."""
+    variance, freedom = spread.shrink(own, summary.launches - 1)
+    half = student_half(summary.launches, variance, freedom)
+    method = f"{CONFIDENCE:.0%} Student t over {summary.launches} launch log-medians"
+    return replace(
+        summary,
+        low=summary.median * math.exp(-half),
+        high=summary.median * math.exp(half),
+        coverage=CONFIDENCE,
+        covers_launches=True,
+        launch_variance=variance,
+        launch_freedom=freedom,
+        method=f"{method}, variance shrunk towards that of {cells} cells",
+    )
 
 
 def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide]:
-    """Return what is known of cells side by side, by identity, with their common information about
-    launches.
-    """
-    known = {id(each.beside): each.beside for each in summaries if each.beside is not None}
-    if not known:
+    """Return the levels of cells in turns with their variances shrunk, by the levels' identity."""
+    levels = {}
+    for summary in summaries:
+        if summary.relative is not None:
+            levels[id(summary.relative)] = summary.relative
+    if not levels:
         return {}
-    variances = np.concatenate([each.variances for each in known.values()])
-    freedoms = np.concatenate([each.freedoms for each in known.values()])
+    variances = np.concatenate([several.variances for several in levels.values()])
+    freedoms = np.concatenate([several.freedoms for several in levels.values()])
     total = float(freedoms.sum())
     # Those of a few cells are their own already.
-    of_others = max(0.0, min(MOST_FREEDOM_IN_GROUPS, (total - 6) / 5))
-    common = Spread(float(np.average(variances, weights=freedoms)), of_others)
-    shrunk = {}
-    for name, each in known.items():
-        pairs = [common.shrink(*pair) for pair in zip(each.variances, each.freedoms, strict=True)]
-        shrunk[name] = each.with_variances(
-            [variance for variance, _ in pairs], [freedom for _, freedom in pairs]
-        )
-    return shrunk
+    freedom_of_others = max(0.0, min(MOST_FREEDOM_IN_GROUPS, (total - 6) / 5))
+    common = Spread(float(np.average(variances, weights=freedoms)), freedom_of_others)
+    result = {}
+    for key, several in levels.items():
+        shrunk_variances = []
+        shrunk_freedoms = []
+        for own, freedom in zip(several.variances, several.freedoms, strict=True):
+            shrunk, together = common.shrink(own, freedom)
+            shrunk_variances.append(shrunk)
+            shrunk_freedoms.append(together)
+        result[key] = several.with_variances(shrunk_variances, shrunk_freedoms)
+    return result
 
 
 def student_half(launches: int, variance: float, freedom: float) -> float:
-    """Return the half-width of Student's interval of the mean of this many logarithms of this
-    variance.
-    """
+    """Return the half-width of Student's interval of a mean of so many logarithms."""
     return _student(freedom, CONFIDENCE) * math.sqrt(variance / launches)
 
 
 def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Ratio:
-    """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least
-    one pair.
+    """Return the geometric mean of ``slower / faster`` over one or more independent pairs.
 
     With enough launches on all sides the interval is Welch's t, else that of `geometric_mean`. It
     holds for these networks only.
     """
-    mean = geometric_mean([ratio(*pair) for pair in pairs])
-    if not all(_tested(*pair) for pair in pairs):
+    mean = geometric_mean([ratio(slower, faster) for slower, faster in pairs])
+    if not all(_tested(slower, faster) for slower, faster in pairs):
         return mean
-    return _by_launches(mean.value, pairs, CONFIDENCE, f"{_of_ratios(len(pairs))}, ")
+    return _by_launches(mean.value, pairs, CONFIDENCE, f"{_mean_text(len(pairs))}, ")
 
 
 def took_turns(one: Summary, other: Summary) -> bool:
     """Tell whether two times are known relative to one another, by launches that took turns."""
     return (
-        one.beside is not None
-        and one.beside is other.beside
-        and one.beside.known(one.place, other.place)
+        one.relative is not None
+        and one.relative is other.relative
+        and one.relative.known(one.number, other.number)
     )
 
 
 def _tested(one: Summary, other: Summary) -> bool:
-    """Tell whether the ratio of two times has an interval that covers variation between
-    launches.
-    """
+    """Tell whether the interval of a ratio covers variation between launches."""
     return took_turns(one, other) or (one.covers_launches and other.covers_launches)
 
 
 def _log_ratio(one: Summary, other: Summary) -> float:
-    if one.beside is not None and took_turns(one, other):
-        return one.beside.difference(one.place, other.place)
+    if one.relative is not None and took_turns(one, other):
+        return one.relative.difference(one.number, other.number)
     return math.log(one.median / other.median)
 
 
 def _by_launches(
-    value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = ""
+    value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, prefix: str = ""
 ) -> Ratio:
-    """Return the mean ratio of pairs with enough launches; degrees of freedom are Satterthwaite's
-    over all parts.
+    """Return the mean ratio of pairs with enough launches; the method's text has a prefix.
+
+    Degrees of freedom are Satterthwaite's over all parts.
     """
-    variance, freedom = _of_differences(pairs)
-    half, method = 0.0, "launches without any spread"
+    variance, freedom = _variance_of_sum(pairs)
+    half = 0.0
+    method = "launches without any spread"
     if variance:
         half = _student(freedom, confidence) * math.sqrt(variance) / len(pairs)
         method = f"{confidence:.0%} Welch t over launch log-medians"
-        if all(took_turns(*pair) for pair in pairs):
+        if all(took_turns(one, other) for one, other in pairs):
             method = f"{confidence:.0%} Student t over launches that took turns"
-    return Ratio(value, value * math.exp(-half), value * math.exp(half), of + method)
+    return Ratio(value, value * math.exp(-half), value * math.exp(half), prefix + method)
 
 
-def _of_differences(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, float]:
+def _variance_of_sum(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, float]:
     """Return the variance of the sum of these pairs' log ratios, and its degrees of freedom."""
     parts: list[tuple[float, float]] = []
     for one, other in pairs:
-        if one.beside is not None and took_turns(one, other):
-            parts.append(one.beside.variance(one.place, other.place))
+        if one.relative is not None and took_turns(one, other):
+            parts.append(one.relative.variance(one.number, other.number))
         else:
-            parts += [
-                (side.launch_variance / side.launches, side.launch_freedom) for side in (one, other)
-            ]
+            parts.append((one.launch_variance / one.launches, one.launch_freedom))
+            parts.append((other.launch_variance / other.launches, other.launch_freedom))
     variance = math.fsum(part for part, _ in parts)
     squares = math.fsum(part**2 / freedom for part, freedom in parts)
     return variance, variance**2 / squares if squares else math.inf
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
-    """Return the geometric mean of one ratio or more with independent errors, with an interval if
-    each has one.
+    """Return the geometric mean of independent ratios, with an interval if each of them has one.
 
-    The interval is MOVER's for a sum, here of logarithms (method of variance estimates recovery;
-    Zou and Donner 2008, Statistics in Medicine 27, 1693-1702): it takes each ratio's own interval
-    as it is, even if asymmetric. For Student intervals from few launches its coverage is too high
-    (simulated: 99.6 % instead of 95 % from three launches each, 97.9 % from five).
+    The interval is MOVER's for a sum, of logarithms (method of variance estimates recovery; Zou and
+    Donner 2008, Statistics in Medicine 27, 1693-1702): it takes each ratio's own interval as it is,
+    even if asymmetric. For Student intervals from few launches its coverage is too high (simulated:
+    99.6 % instead of 95 % from three launches each, 97.9 % from five).
     """
     count = len(ratios)
-    logs = [math.log(each.value) for each in ratios]
-    mean = math.fsum(logs) / count
-    down, up = [], []
-    for log, each in zip(logs, ratios, strict=True):
-        if each.low is None or each.high is None:
-            return Ratio(math.exp(mean), None, None, f"{_of_ratios(count)}, no interval")
-        down.append(log - math.log(each.low))
-        up.append(math.log(each.high) - log)
-    low, high = mean - math.hypot(*down) / count, mean + math.hypot(*up) / count
+    mean = math.fsum(math.log(ratio.value) for ratio in ratios) / count
+    down = []
+    up = []
+    for ratio in ratios:
+        if ratio.low is None or ratio.high is None:
+            return Ratio(math.exp(mean), None, None, f"{_mean_text(count)}, no interval")
+        log = math.log(ratio.value)
+        down.append(log - math.log(ratio.low))
+        up.append(math.log(ratio.high) - log)
     return Ratio(
         math.exp(mean),
-        math.exp(low),
-        math.exp(high),
-        f"{_of_ratios(count)}, interval by MOVER from theirs",
+        math.exp(mean - math.hypot(*down) / count),
+        math.exp(mean + math.hypot(*up) / count),
+        f"{_mean_text(count)}, interval by MOVER from theirs",
     )
 
 
 def of_launches(values: Sequence[float]) -> Summary | None:
-    """Summarise a value that each launch of a cell has once, such as its memory; None without any
-    launch.
+    """Summarise a value that each launch of a cell has once, such as its memory.
 
-    Fewer than `ENOUGH_LAUNCHES` have no interval.
+    None without any launch. Fewer than `ENOUGH_LAUNCHES` have no interval.
     """
     if not values:
         return None
     # A clock may give 0 s for what does nothing; a logarithm needs more.
-    found = summarise([[max(value, 1e-9)] for value in values])
-    if found.covers_launches:
-        return found
-    count = f"{len(values)} launch{'es' * (len(values) > 1)}"
-    return replace(found, low=None, high=None, coverage=None, method=f"{count}, no interval")
+    summary = summarise([[max(value, 1e-9)] for value in values])
+    if summary.covers_launches:
+        return summary
+    launches = "1 launch" if len(values) == 1 else f"{len(values)} launches"
+    return replace(summary, low=None, high=None, coverage=None, method=f"{launches}, no interval")
 
 
 def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
@@ -494,12 +517,18 @@ def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
     takes each time's own interval, widened by the deviation between launches if there are fewer
     than `ENOUGH_LAUNCHES`, as in `ratio`.
     """
-    value, down, up = 0.0, 0.0, 0.0
-    for factor, each in terms:
-        below, above = (abs(factor) * distance for distance in _distances(each))
-        value += factor * each.median
-        down = math.hypot(down, below if factor > 0 else above)
-        up = math.hypot(up, above if factor > 0 else below)
+    value = 0.0
+    down = 0.0
+    up = 0.0
+    for factor, summary in terms:
+        below, above = (abs(factor) * distance for distance in _distances(summary))
+        value += factor * summary.median
+        if factor > 0:
+            down = math.hypot(down, below)
+            up = math.hypot(up, above)
+        else:
+            down = math.hypot(down, above)
+            up = math.hypot(up, below)
     return value, value - down, value + up
 
 
@@ -519,8 +548,7 @@ class BreakEven:
 def break_even(
     start: Summary, step: Summary, other_start: Summary, other_step: Summary
 ) -> BreakEven:
-    """Return the number of steps after which a mode has made up for a start that is no earlier than
-    another's.
+    """Return the number of steps after which a mode has made up for a start later than another's.
 
     A start is the time to the end of the first step, so n steps take the start plus n - 1 times the
     step. The interval holds every n for which the interval of the difference of both times
@@ -533,7 +561,8 @@ def break_even(
     later, soonest, latest = combination((1, start), (-1, other_start))
     gain, least, most = combination((1, other_step), (-1, step))
     method = f"{CONFIDENCE:.0%} MOVER-R"
-    if not all(each.covers_launches for each in (start, step, other_start, other_step)):
+    summaries = (start, step, other_start, other_step)
+    if not all(summary.covers_launches for summary in summaries):
         method += (
             f", from fewer than {ENOUGH_LAUNCHES} launches, widened for the deviation of launches"
         )
@@ -541,37 +570,36 @@ def break_even(
     # without a division by 0; its counterpart with the other ends is the larger root.
     low: float | None = 1.0
     if soonest > 0:
-        start_spread, step_spread = later - soonest, most - gain
-        constant = soonest * (later + start_spread)
-        root = math.sqrt(
-            (later * step_spread) ** 2
-            + (gain * start_spread) ** 2
-            - (start_spread * step_spread) ** 2
-        )
-        low = 1 + constant / (later * gain + root) if later * gain + root > 0 else None
+        spread = later - soonest
+        divisor = later * gain + _root(later, gain, spread, most - gain)
+        low = 1 + soonest * (later + spread) / divisor if divisor > 0 else None
     if least <= 0:
         return BreakEven(None, low, None, f"{method}: its step is not clearly faster")
-    start_spread, step_spread = latest - later, gain - least
-    inner = (
-        (later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2
-    )
-    high = (later * gain + math.sqrt(inner)) / (least * (gain + step_spread))
+    spread = gain - least
+    high = (later * gain + _root(later, gain, latest - later, spread)) / (least * (gain + spread))
     return BreakEven(1 + max(0.0, later / gain), low, 1 + max(0.0, high), method)
 
 
-def judge(found: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
+def _root(later: float, gain: float, start_spread: float, step_spread: float) -> float:
+    """Return the square root in the solution of those quadratic equations."""
+    return math.sqrt(
+        (later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2
+    )
+
+
+def judge(ratio: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
     """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither.
 
     A ratio within ``worse`` of 1 is neither.
     """
-    significant = None if p_adjusted is None else p_adjusted < SIGNIFICANCE
-    if found.value > worse and (
-        significant if significant is not None else found.low is None or found.low > 1.0
-    ):
+    if p_adjusted is None:
+        longer = ratio.low is None or ratio.low > 1.0
+        shorter = ratio.high is None or ratio.high < 1.0
+    else:
+        longer = shorter = p_adjusted < SIGNIFICANCE
+    if ratio.value > worse and longer:
         return "worse"
-    if found.value < 1 / worse and (
-        significant if significant is not None else found.high is None or found.high < 1.0
-    ):
+    if ratio.value < 1 / worse and shorter:
         return "better"
     return "no clear difference"
 
@@ -596,34 +624,30 @@ def tied(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
 
 
 def may_exceed(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> bool:
-    """Tell whether, given the noise, one time may be more than `WORSE` times another (a one-sided
-    test).
-    """
+    """Tell whether one time may be more than `WORSE` times another, by a one-sided test."""
     high = ratio(slower, faster, 2 * confidence - 1).high
     return high is None or high > WORSE
 
 
 def launches_to_settle(one: Summary, other: Summary) -> int | None:
-    """Return how many launches of each would show two times different or `tied`; None if
-    `MOST_LAUNCHES` would not.
+    """Return the launches of each after which two times would be different or `tied`.
 
-    From this number on either result is found with probability `POWER` if the ratio is the observed
-    one.
+    None if `MOST_LAUNCHES` would not settle it. From this number on either result is found with
+    probability `POWER` if the ratio is the observed one.
     """
     # Each of the two tests of a tie fails half as often as both together may.
     margin = math.log(WORSE) - abs(_log_ratio(one, other))
     equal = _fewest_launches(one, other, margin, 1 - 2 * SIGNIFICANCE, (1 + POWER) / 2)
-    return min(
-        (each for each in (launches_to_decide(one, other), equal) if each is not None), default=None
-    )
+    different = launches_to_decide(one, other)
+    return min((count for count in (different, equal) if count is not None), default=None)
 
 
 def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> int | None:
-    """Return how many launches of each would distinguish these two times; None where
-    `MOST_LAUNCHES` would not.
+    """Return the launches of each that would distinguish these two times.
 
-    From this number on Welch's t finds a difference as large as the one seen with probability
-    `POWER`, adjusted for ``comparisons`` after Bonferroni, the worst case of Holm's procedure.
+    None where `MOST_LAUNCHES` would not. From this number on Welch's t finds a difference as large
+    as the one seen with probability `POWER`, adjusted for ``comparisons`` after Bonferroni, the
+    worst case of Holm's procedure.
     """
     difference = abs(_log_ratio(one, other))
     return _fewest_launches(one, other, difference, 1 - SIGNIFICANCE / max(1, comparisons), POWER)
@@ -632,26 +656,24 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
 def _fewest_launches(
     one: Summary, other: Summary, margin: float, confidence: float, power: float
 ) -> int | None:
-    """Return the fewest launches of each with which Student's t finds a difference of logarithms of
-    ``margin``.
-    """
+    """Return the fewest launches of each with which Student's t finds a log ratio of ``margin``."""
     variance = variance_of_launches(one) + variance_of_launches(other)
-    if one.beside is not None and took_turns(one, other):
-        variance = one.beside.variance_in_a_group(one.place, other.place)
-    of_others = sum(
-        each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches
-    )
+    if one.relative is not None and took_turns(one, other):
+        variance = one.relative.variance_in_a_group(one.number, other.number)
+    freedom_of_others = 0.0
+    for summary in (one, other):
+        if summary.covers_launches:
+            freedom_of_others += summary.launch_freedom - (summary.launches - 1)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
-        wanted = _student(2 * (launches - 1) + of_others, confidence) + float(ndtri(power))
-        if wanted * math.sqrt(variance / launches) <= margin:
+        freedom = 2 * (launches - 1) + freedom_of_others
+        errors = _student(freedom, confidence) + float(ndtri(power))
+        if errors * math.sqrt(variance / launches) <= margin:
             return launches
     return None
 
 
 def variance_of_launches(summary: Summary) -> float:
-    """Return the variance of the logarithms of launches' medians, assumed where launches are too
-    few.
-    """
+    """Return the variance of the logarithms of launches' medians, assumed if they are too few."""
     if summary.covers_launches:
         return summary.launch_variance
     within = 0.0
@@ -692,7 +714,8 @@ class Contrast:
     @property
     def swapped(self) -> "Contrast":
         """T(against) / T(threads), with the same evidence."""
-        low, high = (None if end is None else 1 / end for end in (self.ratio.high, self.ratio.low))
+        low = None if self.ratio.high is None else 1 / self.ratio.high
+        high = None if self.ratio.low is None else 1 / self.ratio.low
         turned = Ratio(1 / self.value, low, high, self.ratio.method)
         return replace(self, threads=self.against, against=self.threads, ratio=turned)
 
@@ -700,54 +723,48 @@ class Contrast:
 def contrast(
     threads: int, against: int, slower: Summary, faster: Summary, test: bool = True
 ) -> Contrast:
-    """Return the comparison of two thread counts' times, with a p-value where there can be one and
-    it is wanted.
-    """
-    return Contrast(
-        threads, against, ratio(slower, faster), welch(slower, faster) if test else None
-    )
+    """Return the comparison of two thread counts' times, with a p-value if wanted and possible."""
+    p_value = welch(slower, faster) if test else None
+    return Contrast(threads, against, ratio(slower, faster), p_value)
 
 
 def welch(one: Summary, other: Summary, times: float = 1.0) -> float | None:
     """Return the two-sided p-value of one time being so many ``times`` another, by their launches.
 
-    It is that of Welch's t (1947), or of Student's where launches took turns; None where launches
+    It is that of Welch's t (1947), or of Student's where launches took turns. None where launches
     are too few.
     """
     if not _tested(one, other):
         return None
-    return _p_of(_log_ratio(one, other) - math.log(times), [(one, other)])
+    return _p_value(_log_ratio(one, other) - math.log(times), [(one, other)])
 
 
 def welch_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> float | None:
-    """Return the two-sided p-value of the mean of these pairs, as the interval of `mean_of_pairs`
-    has it.
-    """
-    if not all(_tested(*pair) for pair in pairs):
+    """Return the two-sided p-value of the mean of these pairs, as `mean_of_pairs` takes it."""
+    if not all(_tested(one, other) for one, other in pairs):
         return None
-    return _p_of(math.fsum(_log_ratio(*pair) for pair in pairs), pairs)
+    return _p_value(math.fsum(_log_ratio(one, other) for one, other in pairs), pairs)
 
 
-def _p_of(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> float:
-    variance, freedom = _of_differences(pairs)
+def _p_value(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> float:
+    variance, freedom = _variance_of_sum(pairs)
     if variance < _NO_SPREAD**2:
         return 1.0 if abs(sum_of_logs) < _NO_SPREAD else 0.0
     return 2 * float(stdtr(freedom, -abs(sum_of_logs) / math.sqrt(variance)))
 
 
-def p_of_interval(found: Ratio) -> float | None:
-    """Return the two-sided p-value of a ratio by its 95 % interval, taken for that of a normal
-    logarithm; None without.
+def p_of_interval(ratio: Ratio) -> float | None:
+    """Return the two-sided p-value of a ratio by its 95 % interval; None without one.
 
-    The end on the side of 1 counts, so that the value is below 5 % exactly if the interval lies on
-    one side of 1.
+    The interval is taken for that of a normal logarithm. The end on the side of 1 counts, so that
+    the value is below 5 % exactly if the interval lies on one side of 1.
     """
-    if found.low is None or found.high is None:
+    if ratio.low is None or ratio.high is None:
         return None
-    reach = math.log(found.value / found.low if found.value > 1.0 else found.high / found.value)
+    reach = math.log(ratio.value / ratio.low if ratio.value > 1.0 else ratio.high / ratio.value)
     if reach == 0.0:
-        return 1.0 if found.value == 1.0 else 0.0
-    return 2 * float(ndtr(-abs(math.log(found.value)) / reach * ndtri(0.5 + CONFIDENCE / 2)))
+        return 1.0 if ratio.value == 1.0 else 0.0
+    return 2 * float(ndtr(-abs(math.log(ratio.value)) / reach * ndtri(0.5 + CONFIDENCE / 2)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -761,42 +778,35 @@ def holm(p_values: Sequence[float]) -> list[float]:
     stepped = np.arange(len(order), 0, -1) * np.asarray(p_values, dtype=float)[order]
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, stepped))
-    return [float(each) for each in adjusted]
+    return [float(p_value) for p_value in adjusted]
 
 
-def _of_ratios(count: int) -> str:
+def _mean_text(count: int) -> str:
     return f"geometric mean of {count} ratio{'s' if count != 1 else ''}"
 
 
 def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
-    """Return how far the interval of a time reaches down and up, in logarithms, variation of
-    launches included.
+    """Return how far the interval of a time reaches down and up, in logarithms.
+
+    Variation between launches is included.
     """
     between = 0.0
     if not summary.covers_launches:
-        between = (
-            float(ndtri(0.5 + confidence / 2))
-            * summary.launch_deviation
-            / math.sqrt(summary.launches)
-        )
-    low, high = summary.low or summary.median, summary.high or summary.median
-    return math.hypot(math.log(summary.median / low), between), math.hypot(
-        math.log(high / summary.median), between
-    )
+        quantile = float(ndtri(0.5 + confidence / 2))
+        between = quantile * summary.launch_deviation / math.sqrt(summary.launches)
+    down = math.log(summary.median / (summary.low or summary.median))
+    up = math.log((summary.high or summary.median) / summary.median)
+    return math.hypot(down, between), math.hypot(up, between)
 
 
 def _distances(summary: Summary) -> tuple[float, float]:
-    """Return how far the interval of a time reaches down and up, in seconds, variation of launches
-    included.
-    """
+    """Return how far the interval of a time reaches down and up, in seconds, as `_margins` does."""
     down, up = _margins(summary, CONFIDENCE)
     return summary.median * -math.expm1(-down), summary.median * math.expm1(up)
 
 
 def _variance_of_median(logs: Values) -> float:
-    """Return the variance of the median of these values: that of a normal one, from their median
-    deviation.
-    """
+    """Return the variance of the median of normal values, from their median deviation."""
     deviation = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
     return math.pi / 2 * deviation**2 / len(logs)
 
@@ -806,16 +816,16 @@ def _student(freedom: float, confidence: float) -> float:
 
 
 def _order_statistics(ordered: Values) -> tuple[float | None, float | None, float | None]:
-    """Return the narrowest symmetric pair of order statistics that covers the median, and its
-    coverage.
+    """Return the narrowest symmetric order statistics that cover the median, and their coverage.
 
     The coverage is less than asked for where even the extremes of so few steps do not reach it.
     """
     count = len(ordered)
     if count == 1:
         return None, None, None
-    # The number of samples under the median is binomial(count, 1/2): the pair (k-th smallest, k-th
-    # largest), k from 0, misses it when that number is at most k, or at least count - k.
+    # The number of samples under the median is binomial(count, 1/2): the pair (rank-th smallest,
+    # rank-th largest), rank from 0, misses it when that number is at most rank, or at least count -
+    # rank.
     coverages = 1 - 2 * bdtr(np.arange((count + 1) // 2), count, 0.5)
-    k = max(0, int(np.count_nonzero(coverages >= CONFIDENCE)) - 1)
-    return float(ordered[k]), float(ordered[count - 1 - k]), float(coverages[k])
+    rank = max(0, int(np.count_nonzero(coverages >= CONFIDENCE)) - 1)
+    return float(ordered[rank]), float(ordered[count - 1 - rank]), float(coverages[rank])

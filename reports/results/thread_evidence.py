@@ -1,5 +1,4 @@
-"""Thread evidence: how many threads worked and wanted to work, and how many CPUs there were for
-them.
+"""Thread evidence: how many threads worked and wanted to work, and on how many CPUs.
 
 The number of threads that *wanted* to run, on average, is (CPU seconds + run-queue delay) / wall
 seconds: a thread is running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by
@@ -37,26 +36,22 @@ def long_enough(outcome: Outcome) -> ThreadEvidence | None:
 
 
 def wanting_threads(threads: ThreadEvidence, contention: Contention | None) -> float:
-    """Return how many threads were running or waiting for a CPU, on average over the timed
-    region.
-    """
+    """Return how many threads were running or waiting for a CPU, on average while timing."""
+    if threads.wall_seconds <= 0:
+        return 0.0
     waited = 0.0 if contention is None else contention.run_queue_seconds or 0.0
-    return (
-        (threads.cpu_seconds + waited) / threads.wall_seconds if threads.wall_seconds > 0 else 0.0
-    )
+    return (threads.cpu_seconds + waited) / threads.wall_seconds
 
 
 def working_threads(threads: ThreadEvidence) -> int | None:
-    """Return how many threads had at least `WORKER_SHARE` of the wall time; None where the system
-    does not say.
+    """Return how many threads had at least `WORKER_SHARE` of the wall time.
+
+    None where the system does not say.
     """
     if threads.cpu_seconds_by_thread is None:
         return None
-    return sum(
-        1
-        for seconds in threads.cpu_seconds_by_thread
-        if seconds >= WORKER_SHARE * threads.wall_seconds
-    )
+    least = WORKER_SHARE * threads.wall_seconds
+    return sum(seconds >= least for seconds in threads.cpu_seconds_by_thread)
 
 
 def threads_seen(threads: ThreadEvidence, contention: Contention | None) -> int:
@@ -79,33 +74,29 @@ def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contentio
         return False
     if threads.cpu_seconds_by_thread is None:
         return True
-    of_busiest = sum(sorted(threads.cpu_seconds_by_thread, reverse=True)[:asked])
-    return threads.cpu_seconds - of_busiest > EXCEEDED_SLACK * threads.wall_seconds
+    busiest = sorted(threads.cpu_seconds_by_thread, reverse=True)[:asked]
+    return threads.cpu_seconds - sum(busiest) > EXCEEDED_SLACK * threads.wall_seconds
 
 
 def capacity_of(record: Record, host: Host | None) -> float | None:
-    """Return how many CPUs' worth of time a launch could get: its CPUs or its quota, the smaller;
-    None if unknown.
+    """Return how many CPUs' worth of time a launch could get; None if unknown.
 
-    Its outcome counts first, then the request of its cell, then the host as it was probed. The
-    record's quota was in force around dlbench; the cell may have one of its own.
+    That is its CPUs or its quota, the smaller. Its outcome counts first, then the request of its
+    cell, then the host as it was probed. The record's quota was in force around dlbench; the cell
+    may have one of its own.
     """
-    cell, outcome, quota_cpus = record.cell, record.outcome, record.quota_cpus
-    of_host = None if host is None else host.capacity_cpus or host.effective_cpus
+    cell = record.cell
+    outcome = record.outcome
+    quota_cpus = record.quota_cpus
+    cpus_of_host = None if host is None else host.capacity_cpus or host.effective_cpus
+    cpus: float | None = cpus_of_host
     if outcome.cpus:
-        cpus: float | None = len(outcome.cpus)
+        cpus = len(outcome.cpus)
     elif cell.affinity == BOUND:
         cpus = cell.all_threads
-    else:
-        cpus = of_host
-    if (
-        quota_cpus is None
-        and host is not None
-        and of_host is not None
-        and host.logical_cpus is not None
-    ):
-        # Less than the host's mask: then it is the quota.
-        quota_cpus = of_host if of_host < host.logical_cpus else None
+    mask = None if host is None else host.logical_cpus
+    if quota_cpus is None and cpus_of_host is not None and mask is not None and cpus_of_host < mask:
+        quota_cpus = cpus_of_host  # less than the host's mask: then it is the quota
     limits = cpus, quota_cpus, cell.cpu_quota or None
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -117,10 +108,9 @@ WAIT_VARIABLES = (
     "KMP_LIBRARY",
     "OPENBLAS_THREAD_TIMEOUT",
 )
-"""Environment variables that decide how a library's threads wait for work: spinning, which burns a
-CPU, or asleep.
+"""Environment variables that decide how a library's threads wait for work: spinning or asleep.
 
-OpenMP's own, libgomp's, libomp's (two), OpenBLAS's.
+Spinning burns a CPU. The variables are OpenMP's own, libgomp's, libomp's (two) and OpenBLAS's.
 """
 WAIT_FACTS = ("spin", "allow_spinning")
 """The same among settings of a mode and facts that an adapter reports of its session."""
@@ -128,9 +118,7 @@ WAIT_FACTS = ("spin", "allow_spinning")
 
 @dataclass(frozen=True)
 class Observed:
-    """Thread and contention evidence: medians over the launches of a cell; None where the system
-    did not say.
-    """
+    """Thread and contention evidence: medians over the launches of a cell; None where unknown."""
 
     requested: int
     framework_says: int | None
@@ -149,8 +137,7 @@ class Observed:
     steal_per_wall: float | None
     """Seconds that the hypervisor took from all CPUs together, per second."""
     taken_threads: int | None = None
-    """Threads that the framework took: by its own word, else as many as the system saw working at
-    once."""
+    """Threads that the framework took: as it reports, else as many as the system saw at once."""
     throttled_periods: float | None = None
     """Share of the kernel's periods in which the cell's own CPU quota ran out; None without one."""
     wait_policy: Mapping[str, str] | None = None
@@ -159,22 +146,24 @@ class Observed:
 
 
 def observe(outcomes: Sequence[Outcome]) -> Observed | None:
-    """Return the thread evidence of these timed outcomes of one cell; None where none of them has
-    any.
-    """
-    pairs = [
-        (each.threads, each) for each in outcomes if each.threads and each.threads.wall_seconds > 0
-    ]
-    if not pairs:
+    """Return the thread evidence of timed outcomes of one cell; None where none has any."""
+    observed = []
+    rates = []
+    for outcome in outcomes:
+        threads = outcome.threads
+        if threads and threads.wall_seconds > 0:
+            observed.append((threads, outcome))
+            rates.append(_rates(threads, outcome))
+    if not observed:
         return None
-    rows = [_rates(threads, outcome) for threads, outcome in pairs]
-    known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
-    medians: dict[str, Any] = {
-        name: median(values) if values else None for name, values in known.items()
-    }
+    medians: dict[str, Any] = {}
+    for name in rates[0]:
+        values = [launch[name] for launch in rates if launch[name] is not None]
+        medians[name] = median(values) if values else None
     for name in ("os_threads", "working_threads", "taken_threads"):
-        medians[name] = None if medians[name] is None else round(medians[name])
-    newest, outcome = pairs[-1]
+        if medians[name] is not None:
+            medians[name] = round(medians[name])
+    newest, outcome = observed[-1]
     return Observed(
         newest.requested,
         newest.framework_says,
@@ -184,17 +173,19 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
 
 
 def _rates(threads: ThreadEvidence, outcome: Outcome) -> dict[str, Any]:
-    wall, steps, contention = (
-        threads.wall_seconds,
-        max(1, outcome.observed_steps()),
-        outcome.contention,
-    )
-    used = None if outcome.outside is None else outcome.outside.quota
+    """Return the fields of `Observed` that are medians over launches, of one launch."""
+    wall = threads.wall_seconds
+    steps = max(1, outcome.observed_steps())
+    contention = outcome.contention
 
-    def rate(name: str, per: float) -> float | None:
+    def rate(name: str, divisor: float) -> float | None:
         amount = getattr(contention, name, None)
-        return None if amount is None else amount / per
+        return None if amount is None else amount / divisor
 
+    quota = None if outcome.outside is None else outcome.outside.quota
+    throttled_periods = None
+    if quota is not None and quota.periods:
+        throttled_periods = quota.throttled_periods / quota.periods
     return {
         "os_threads": threads.os_threads,
         "working_threads": working_threads(threads),
@@ -206,57 +197,50 @@ def _rates(threads: ThreadEvidence, outcome: Outcome) -> dict[str, Any]:
         "throttled_share": rate("throttled_seconds", wall),
         "steal_per_wall": rate("steal_seconds", wall),
         "taken_threads": threads.framework_says or threads_seen(threads, contention),
-        "throttled_periods": used.throttled_periods / used.periods
-        if used is not None and used.periods
-        else None,
+        "throttled_periods": throttled_periods,
     }
 
 
 def wait_policy(software: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the settings that decide how waiting threads wait; None where the launch did not
-    record any settings.
-    """
-    variables, settings = software.get("variables"), software.get("mode_settings")
+    """Return the settings that decide how waiting threads wait; None where none were recorded."""
+    variables = software.get("variables")
     if not isinstance(variables, Mapping):
         return None
-    facts = {**software, **(settings if isinstance(settings, Mapping) else {})}
-    wanted = (
-        *((name, variables) for name in WAIT_VARIABLES),
-        *((name, facts) for name in WAIT_FACTS),
-    )
-    return {name: str(given[name]) for name, given in wanted if name in given}
+    facts = dict(software)
+    settings = software.get("mode_settings")
+    if isinstance(settings, Mapping):
+        facts.update(settings)
+    policy = {name: str(variables[name]) for name in WAIT_VARIABLES if name in variables}
+    policy |= {name: str(facts[name]) for name in WAIT_FACTS if name in facts}
+    return policy
 
 
 def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]:
-    """Return 1 where more threads worked than were asked for, -1 where fewer did, else 0, and the
-    evidence in words.
+    """Return 1 where more threads worked than asked, -1 where fewer did, else 0, and the evidence.
 
-    With more threads than CPUs, those of a framework that lets them sleep while they wait are
-    rarely seen runnable, and neither are throttled ones beyond the quota: unused threads are
-    searched within ``capacity`` only. Threads that fetch mini-batches may rest, so they are not
-    counted.
+    The evidence is in words. With more threads than CPUs, those of a framework that lets them sleep
+    while they wait are rarely seen runnable, and neither are throttled ones beyond the quota:
+    unused threads are searched within ``capacity`` only. Threads that fetch mini-batches may rest,
+    so they are not counted.
     """
-    if (threads := long_enough(outcome)) is None:
-        return 0, ""
-    asked, says = threads.requested, threads.framework_says
-    if not asked:
-        return 0, ""  # as many as the framework takes by itself
+    threads = long_enough(outcome)
+    if threads is None or not threads.requested:
+        return 0, ""  # without a request: as many as the framework takes by itself
+    asked = threads.requested
+    reported = threads.framework_says
     wanting = wanting_threads(threads, outcome.contention)
     if more_threads_than(asked, threads, outcome.contention):
         return 1, f"{wanting:.1f} runnable threads on average, {asked} requested"
-    if says is not None and says != asked:
-        sentence = f"the framework reports {counted(says, 'thread')}, {asked} requested"
-        return (1 if says > asked else -1), sentence
+    if reported is not None and reported != asked:
+        sentence = f"the framework reports {counted(reported, 'thread')}, {asked} requested"
+        return (1 if reported > asked else -1), sentence
     computing = asked - threads.helpers
     if computing < 2 or capacity is None or asked > capacity:
         return 0, ""
     if wanting < 1 + UNUSED_SHARE * (computing - 1):
         return -1, f"{wanting:.1f} runnable threads on average, {computing} claimed"
     working = working_threads(threads)
-    if (
-        says is not None
-        and working is not None
-        and working < computing <= len(threads.cpu_seconds_by_thread or ())
-    ):
+    seen = len(threads.cpu_seconds_by_thread or ())
+    if reported is not None and working is not None and working < computing <= seen:
         return -1, f"{working} threads did the work, {computing} claimed"
     return 0, ""

@@ -56,12 +56,14 @@ Tails = tuple[Sequence[float], Sequence[float]]
 NO_TAILS: Tails = ((), ())
 Pairs = tuple[Sequence[float], Sequence[float]]
 """(baseline, candidate): seconds per step of launches side by side."""
-EARLY_LOOK, EARLY_BOUND = 3, 0.005
-"""Pairs of the first look, and how often the upper end of an early look's interval may be too
-low."""
-SHARED_FREEDOM, SHARED_PART = 6.0, 1 / 3
-"""The cells of a gate add this part of their degrees of freedom to those of one cell, and at most
-so many."""
+EARLY_LOOK = 3
+"""Pairs of the first look."""
+EARLY_BOUND = 0.005
+"""How often the upper end of an early look's interval may be too low."""
+SHARED_PART = 1 / 3
+"""The share of their degrees of freedom that the cells of a gate add to those of one cell ..."""
+SHARED_FREEDOM = 6.0
+"""... and the most that they add."""
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
@@ -78,14 +80,14 @@ class Verdict(StrEnum):
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
     DIFFERENT = "DIFFERENT"
-    """The candidate computes something else than the baseline: their times are those of different
-    work."""
+    """The candidate computes something else: the times of both sides are those of different work.
+    """
     IMPROVEMENT = "IMPROVEMENT"
     """The mirror image, at the same ``p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
     CONTENDED = "CONTENDED"
     COMPARISON = "COMPARISON"
-    """Of different machines: a ratio, and no verdict on a change of code."""
+    """The sides are of different machines: a ratio, and no verdict on a change of code."""
     NO_REGRESSION = "NO_REGRESSION"
     """The interval ends below ``1 + tolerance``."""
     HOLE = "HOLE"
@@ -94,8 +96,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Look:
-    """A number of pairs after which a gate looks at a cell, and the one-sided levels of its
-    possible verdicts.
+    """A number of pairs after which a gate looks at a cell, and the levels of its verdicts.
+
+    Levels are one-sided.
     """
 
     pairs: int
@@ -116,9 +119,7 @@ class Look:
 
 
 class Spreads(NamedTuple):
-    """How the first pairs of a gate's cells deviate: logarithms of the ratios of usual steps, and
-    of tails.
-    """
+    """The spread of the first pairs of a gate's cells: log ratios of usual steps and of tails."""
 
     steps: Spread = UNKNOWN_SPREAD
     tails: Spread = UNKNOWN_SPREAD
@@ -187,16 +188,15 @@ class Rule:
 
     @property
     def false_alarms(self) -> float:
-        """The largest probability that a gate calls a cell of identical code slower; the same of
-        calling it faster.
+        """The largest probability that a gate calls a cell of identical code slower.
+
+        That of calling it faster is the same.
         """
         return sum(look.slower + look.slower_tail for look in self.looks)
 
     @property
     def confidence_of_looks(self) -> float:
-        """The smallest probability that one end of a gate's interval holds, whenever the
-        measurement ends.
-        """
+        """The smallest probability that one end of a gate's interval holds, whenever it ends."""
         return 1 - sum(look.bound for look in self.looks)
 
 
@@ -206,23 +206,20 @@ DEFAULT = Rule()
 
 @lru_cache(maxsize=64)
 def shared_looks(looks: tuple[Look, ...], quantities: int) -> tuple[Look, ...]:
-    """Return the looks of one of so many quantities, whose levels add up to those of the looks
-    given.
-    """
+    """Return the looks of one of so many quantities; all their levels together are those given."""
     if quantities == 1:
         return looks
     more = math.ceil(math.log2(quantities))
-    found, first = [], True
+    first_proof = next((look for look in looks if look.slower), None)
+    shared = []
     for look in looks:
-        slower, pairs = look.slower / quantities, look.pairs
-        if look.slower and first:
-            first = False
-            pairs += more
-            slower = look.slower / 2**more
-        found.append(
-            replace(look, pairs=pairs, slower=slower, slower_tail=look.slower_tail / quantities)
+        part = replace(
+            look, slower=look.slower / quantities, slower_tail=look.slower_tail / quantities
         )
-    return tuple(found)
+        if look is first_proof:
+            part = replace(part, pairs=look.pairs + more, slower=look.slower / 2**more)
+        shared.append(part)
+    return tuple(shared)
 
 
 _OPTIONS = ("magnitude", "tolerance")
@@ -234,35 +231,32 @@ _JUDGES = "judges "
 
 def chosen(rule: Rule) -> dict[str, float]:
     """Return the values of a rule that differ from the defaults, by name."""
-    values = {
-        name: getattr(rule, name)
-        for name in _OPTIONS
-        if getattr(rule, name) != getattr(DEFAULT, name)
-    }
+    values: dict[str, float] = {}
+    for name in _OPTIONS:
+        if getattr(rule, name) != getattr(DEFAULT, name):
+            values[name] = getattr(rule, name)
     if rule.allow_different:
         values[_ALLOW_DIFFERENT] = 1.0
     if rule.further and rule.judges_time:
         values[_JUDGES + TIME] = 1.0
-    values |= {_JUDGES + name: threshold for name, threshold in rule.further}
+    for name, threshold in rule.further:
+        values[_JUDGES + name] = threshold
     return values
 
 
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
-    known: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
-    judged = {
-        name.removeprefix(_JUDGES): value
-        for name, value in values.items()
-        if name.startswith(_JUDGES)
-    }
-    judges_time = TIME in judged or not judged
-    further = tuple((name, value) for name, value in judged.items() if name in JUDGED)
+    options: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
+    judged = {}
+    for key, value in values.items():
+        if key.startswith(_JUDGES):
+            judged[key.removeprefix(_JUDGES)] = value
     return replace(
         DEFAULT,
         allow_different=_ALLOW_DIFFERENT in values,
-        judges_time=judges_time,
-        further=further,
-        **known,
+        judges_time=TIME in judged or not judged,
+        further=tuple((name, value) for name, value in judged.items() if name in JUDGED),
+        **options,
     )
 
 
@@ -286,8 +280,13 @@ def estimate_data(estimate: PairedEstimate | None) -> dict[str, Any] | None:
     """Return an estimate as a JSON object; too few pairs have null for the ends of an interval."""
     if estimate is None:
         return None
-    low, high = (estimate.low, estimate.high) if estimate.low > 0 else (None, None)
-    return {"ratio": estimate.ratio, "low": low, "high": high, "pairs": estimate.pairs}
+    has_interval = estimate.low > 0
+    return {
+        "ratio": estimate.ratio,
+        "low": estimate.low if has_interval else None,
+        "high": estimate.high if has_interval else None,
+        "pairs": estimate.pairs,
+    }
 
 
 @dataclass(frozen=True)
@@ -330,56 +329,71 @@ def judge(
 
     Raises ValueError for times that are not positive and finite.
     """
-    a, b = _logs(baseline, candidate)
-    if min(len(a), len(b)) < FEWEST_LAUNCHES:
-        return _too_few(a, b, FEWEST_LAUNCHES, "launches")
-    shift = float(np.mean(b) - np.mean(a))
-    parts = float(np.var(a, ddof=1)) / len(a), float(np.var(b, ddof=1)) / len(b)
-    squares = parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1)
-    freedom = sum(parts) ** 2 / squares if squares > 0 else float(len(a) + len(b) - 2)
+    before, after = _logs(baseline, candidate)
+    if min(len(before), len(after)) < FEWEST_LAUNCHES:
+        return _too_few(before, after, FEWEST_LAUNCHES, "launches")
+    errors = _standard_errors(before, after, 0.0 if same_session else rule.session_deviation)
     method = "Welch t over launches"
+    if not same_session:
+        method += f", widened by {percent(rule.session_deviation)} for each session"
+    shift = float(np.mean(after) - np.mean(before))
+    share = 0.5 + rule.confidence / 2
+    half = max(float(stdtrit(freedom, share)) * error for error, freedom in errors)
+    estimate = PairedEstimate(
+        ratio=math.exp(shift),
+        low=math.exp(shift - half),
+        high=math.exp(shift + half),
+        slower_p=max(float(stdtr(freedom, -shift / error)) for error, freedom in errors),
+        faster_p=max(float(stdtr(freedom, shift / error)) for error, freedom in errors),
+        pairs=0,
+    )
+    effect, error, freedom = max(
+        (_smallest(error, freedom, rule), error, freedom) for error, freedom in errors
+    )
+    launches = len(before), len(after)
+    return _decide(estimate, rule, effect, launches, method, error, freedom)
+
+
+def _standard_errors(
+    before: Floats, after: Floats, session_deviation: float
+) -> list[tuple[float, float]]:
+    """Return the standard error of the difference of two means, and its degrees of freedom.
+
+    With a deviation of sessions there are two, without it and with it.
+    """
+    parts = float(np.var(before, ddof=1)) / len(before), float(np.var(after, ddof=1)) / len(after)
+    squares = parts[0] ** 2 / (len(before) - 1) + parts[1] ** 2 / (len(after) - 1)
+    freedom = sum(parts) ** 2 / squares if squares > 0 else float(len(before) + len(after) - 2)
     # The resolution of clocks: launches without any spread do not prove that a tiny difference is
     # real.
     variance = max(sum(parts), 1e-12)
-    spreads = [(math.sqrt(variance), freedom)]
-    if not same_session:
+    errors = [(math.sqrt(variance), freedom)]
+    if session_deviation:
         # The shifts are assumed, not estimated: freedom grows with their share (Satterthwaite
         # 1946). With few launches that would outweigh the shifts themselves, so the more cautious
         # of the two half-widths counts.
-        extra = 2 * rule.session_deviation**2
-        spreads.append(
-            (math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2)
-        )
-        method += f", widened by {percent(rule.session_deviation)} for each session"
-    spreads = [(error, max(1.0, min(free, 1e6))) for error, free in spreads]
-    half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
-    effect, error, freedom = max((_smallest(*each, rule), *each) for each in spreads)
-    slower_p, faster_p = (
-        max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1)
-    )
-    ratio, low, high = (math.exp(each) for each in (shift, shift - half, shift + half))
-    found = PairedEstimate(ratio, low, high, slower_p, faster_p, 0)
-    return _decide(found, rule, effect, (len(a), len(b)), method, error, freedom)
+        widened = variance + 2 * session_deviation**2
+        errors.append((math.sqrt(widened), freedom * (widened / variance) ** 2))
+    return [(error, max(1.0, min(freedom, 1e6))) for error, freedom in errors]
 
 
 def judge_pairs(
     baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT
 ) -> Judgement:
-    """Judge launches measured in pairs, the i-th of one side beside the i-th of the other.
+    """Judge launches measured in pairs: each of one side with the one of the same index.
 
     Raises ValueError for series of different length and for times that are not positive and finite.
     """
-    a, b = _logs(baseline, candidate)
-    pairs = len(a)
-    if pairs == len(b) < FEWEST_PAIRS:
-        return _too_few(a, b, FEWEST_PAIRS, "pairs")
-    found = estimate_pairs(baseline, candidate, rule.confidence)
+    before, after = _logs(baseline, candidate)
+    pairs = len(before)
+    if pairs == len(after) < FEWEST_PAIRS:
+        return _too_few(before, after, FEWEST_PAIRS, "pairs")
+    estimate = estimate_pairs(baseline, candidate, rule.confidence)
     deviation = deviation_of(baseline, candidate)
     effect = smallest_effect_of_pairs(deviation, pairs, rule)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
-    return _decide(
-        found, rule, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1
-    )
+    error = deviation / math.sqrt(pairs)
+    return _decide(estimate, rule, effect, (pairs, pairs), method, error, pairs - 1)
 
 
 def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
@@ -390,42 +404,54 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     """
     from scipy.stats import false_discovery_control  # slow to import
 
-    untested = (Verdict.COMPARISON, Verdict.DIFFERENT)
-    places = [
-        place
-        for place, each in enumerate(judgements)
-        if each.p is not None and each.verdict not in untested
-    ]
+    places = []
+    doubled = []
+    for place, judgement in enumerate(judgements):
+        tested = judgement.verdict not in (Verdict.COMPARISON, Verdict.DIFFERENT)
+        if tested and judgement.p is not None:
+            places.append(place)
+            # Both directions were looked at: a one-sided p counts twice.
+            doubled.append(min(1.0, 2 * judgement.p))
     adjusted = list(judgements)
     if not places:
         return adjusted
-    # Both directions were looked at: a one-sided p counts twice.
-    doubled = [min(1.0, 2 * (judgements[place].p or 0.0)) for place in places]
-    strict = replace(rule, p_value=min(rule.p_value, rule.false_discovery_rate / (2 * len(places))))
-    for place, value in zip(places, false_discovery_control(doubled), strict=True):
-        found = judgements[place]
-        effect, pairs = found.smallest_effect, found.candidate_launches
-        if effect is not None and found.standard_error is not None and found.freedom is not None:
-            if found.method.startswith(_SIGNED_RANKS):
-                deviation = found.standard_error * math.sqrt(pairs)
-                effect = smallest_effect_of_pairs(deviation, pairs, strict)
-            else:
-                effect = _smallest(found.standard_error, found.freedom, strict)
-            effect = effect if math.isfinite(effect) else None
-        sentence = found.sentence.replace(
-            _shows(found.smallest_effect, rule.words[2]), _shows(effect, rule.words[2])
-        )
-        each = replace(found, adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
-        if (
-            each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
-            and value > rule.false_discovery_rate
-        ):
-            clear = each.high is not None and each.high < 1 + rule.tolerance
-            verdict = Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE
-            words = f"not significant among {len(places)} cells (adjusted p {value:.2g})"
-            each = replace(each, verdict=verdict, sentence=f"{each.sentence}; {words}")
-        adjusted[place] = each
+    for place, p_value in zip(places, false_discovery_control(doubled), strict=True):
+        adjusted[place] = _adjust(judgements[place], float(p_value), len(places), rule)
     return adjusted
+
+
+def _adjust(judgement: Judgement, p_value: float, cells: int, rule: Rule) -> Judgement:
+    """Return one of the judgements on so many cells with its adjusted p-value."""
+    strict = replace(rule, p_value=min(rule.p_value, rule.false_discovery_rate / (2 * cells)))
+    effect = _smallest_effect(judgement, strict)
+    rise = rule.words[2]
+    sentence = judgement.sentence.replace(
+        _shows(judgement.smallest_effect, rise), _shows(effect, rise)
+    )
+    adjusted = replace(judgement, adjusted_p=p_value, smallest_effect=effect, sentence=sentence)
+    found_change = judgement.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+    if not found_change or p_value <= rule.false_discovery_rate:
+        return adjusted
+    clear = judgement.high is not None and judgement.high < 1 + rule.tolerance
+    return replace(
+        adjusted,
+        verdict=Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE,
+        sentence=f"{sentence}; not significant among {cells} cells (adjusted p {p_value:.2g})",
+    )
+
+
+def _smallest_effect(judgement: Judgement, rule: Rule) -> float | None:
+    """Return the smallest effect of a judgement under another rule; None where it finds none."""
+    error = judgement.standard_error
+    freedom = judgement.freedom
+    if judgement.smallest_effect is None or error is None or freedom is None:
+        return judgement.smallest_effect
+    if judgement.method.startswith(_SIGNED_RANKS):
+        pairs = judgement.candidate_launches
+        effect = smallest_effect_of_pairs(error * math.sqrt(pairs), pairs, rule)
+    else:
+        effect = _smallest(error, freedom, rule)
+    return effect if math.isfinite(effect) else None
 
 
 def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
@@ -440,7 +466,7 @@ def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
 
 
 def _decide(
-    found: PairedEstimate,
+    estimate: PairedEstimate,
     rule: Rule,
     smallest: float,
     launches: tuple[int, int],
@@ -448,27 +474,42 @@ def _decide(
     error: float,
     freedom: float,
 ) -> Judgement:
-    ratio, low, high, slower_p = found.ratio, found.low, found.high, found.slower_p
-    change, tolerance = signed_change(ratio, low, high), percent(rule.tolerance)
+    """Return the verdict that an estimate and a rule give, with its evidence."""
+    ratio, low, high = estimate.ratio, estimate.low, estimate.high
+    change = signed_change(ratio, low, high)
+    tolerance = percent(rule.tolerance)
     larger, smaller, rise = rule.words
     effect = smallest if math.isfinite(smallest) else None
     verdict = Verdict.INCONCLUSIVE
-    if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
-        verdict, sentence = Verdict.REGRESSION, change_in_words(ratio, low, high, larger, smaller)
-    elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.p_value:
-        verdict, sentence = Verdict.IMPROVEMENT, change_in_words(ratio, low, high, larger, smaller)
+    if ratio > 1 + rule.magnitude and estimate.slower_p <= rule.p_value:
+        verdict = Verdict.REGRESSION
+        sentence = change_in_words(ratio, low, high, larger, smaller)
+    elif ratio < 1 / (1 + rule.magnitude) and estimate.faster_p <= rule.p_value:
+        verdict = Verdict.IMPROVEMENT
+        sentence = change_in_words(ratio, low, high, larger, smaller)
     elif high < 1 + rule.tolerance:
-        verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rise} of {tolerance} is excluded"
+        verdict = Verdict.NO_REGRESSION
+        sentence = f"{change}: {rise} of {tolerance} is excluded"
     elif low > 1:
         sentence = (
             f"{change}: {larger}, but {launches[1]} launches a side do not prove it (p "
-            f"{slower_p:.2g})"
+            f"{estimate.slower_p:.2g})"
         )
     else:
         sentence = f"{change}: {rise} of {tolerance} is not excluded; {_shows(effect, rise)}"
-    p = slower_p if ratio >= 1 else found.faster_p
     return Judgement(
-        verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom
+        verdict,
+        sentence,
+        baseline_launches=launches[0],
+        candidate_launches=launches[1],
+        method=method,
+        ratio=ratio,
+        low=low,
+        high=high,
+        p=estimate.slower_p if ratio >= 1 else estimate.faster_p,
+        smallest_effect=effect,
+        standard_error=error,
+        freedom=freedom,
     )
 
 
@@ -479,32 +520,35 @@ def _shows(effect: float | None, rise: str) -> str:
 
 
 def _smallest(error: float, freedom: float, rule: Rule) -> float:
-    """Return the relative slowdown that passes both conditions of a regression with probability
-    `POWER`.
-    """
+    """Return the slowdown that passes both conditions of a regression with probability `POWER`."""
     spare = float(stdtrit(freedom, POWER)) * error
     by_chance = float(stdtrit(freedom, 1 - rule.p_value)) * error
     return math.expm1(max(by_chance, math.log1p(rule.magnitude)) + spare)
 
 
-def _too_few(a: Floats, b: Floats, needed: int, what: str) -> Judgement:
+def _too_few(before: Floats, after: Floats, needed: int, units: str) -> Judgement:
     """Return the judgement of too few log-times; their plain ratio is shown."""
-    why = f"too few {what}: {min(len(a), len(b))}, and {needed} are needed on each side"
-    ratio = float(np.exp(np.mean(b) - np.mean(a))) if len(a) and len(b) else None
-    return Judgement(Verdict.INCONCLUSIVE, why, len(a), len(b), ratio=ratio)
+    fewer = min(len(before), len(after))
+    reason = f"too few {units}: {fewer}, and {needed} are needed on each side"
+    ratio = float(np.exp(np.mean(after) - np.mean(before))) if fewer else None
+    return Judgement(Verdict.INCONCLUSIVE, reason, len(before), len(after), ratio=ratio)
 
 
 def _logs(*series: Sequence[float]) -> list[Floats]:
     """Return the logarithms of times; raises ValueError for any that is not positive and finite."""
-    values = [np.asarray(each, dtype=float) for each in series]
-    if not all(((each > 0) & np.isfinite(each)).all() for each in values):
-        raise ValueError("seconds per step must be positive and finite")
-    return [np.log(each) for each in values]
+    logs = []
+    for times in series:
+        values = np.asarray(times, dtype=float)
+        if not ((values > 0) & np.isfinite(values)).all():
+            raise ValueError("seconds per step must be positive and finite")
+        logs.append(np.log(values))
+    return logs
 
 
 def pairs_for(confidence: float) -> int:
-    """Return from how many pairs on an exact two-sided interval of this confidence exists: 2 /
-    2**pairs is left out.
+    """Return the fewest pairs that have an exact two-sided interval of this confidence.
+
+    An interval of so many pairs leaves out 2 / 2**pairs.
     """
     return math.ceil(math.log2(2 / (1 - confidence)))
 
@@ -531,11 +575,10 @@ def null_distribution(pairs: int) -> Floats:
 def estimate_pairs(
     baseline: Sequence[float], candidate: Sequence[float], confidence: float = 0.95
 ) -> PairedEstimate:
-    """Return the ratio of paired launches' seconds per step, the i-th of one beside the i-th of the
-    other.
+    """Return the ratio of the seconds per step of launches in pairs, by signed ranks.
 
-    Raises ValueError for series of different length, without pairs, or with times that are not
-    positive and finite.
+    Values of the same index are a pair. Raises ValueError for series of different length, without
+    pairs, or with times that are not positive and finite.
     """
     if len(baseline) != len(candidate) or len(baseline) == 0:
         raise ValueError(
@@ -546,19 +589,21 @@ def estimate_pairs(
     pairs = len(differences)
     walsh = np.sort((np.add.outer(differences, differences) / 2)[np.triu_indices(pairs)])
     below = null_distribution(pairs)
+    most = len(below) - 1
     # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
-    zeros = int(np.count_nonzero(walsh == 0.0))
-    negative, positive = (
-        int(np.count_nonzero(side)) + (zeros + 1) // 2 for side in (walsh < 0.0, walsh > 0.0)
-    )
+    half_of_zeros = (int(np.count_nonzero(walsh == 0.0)) + 1) // 2
+    negative = int(np.count_nonzero(walsh < 0.0)) + half_of_zeros
+    positive = int(np.count_nonzero(walsh > 0.0)) + half_of_zeros
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
-    low, high = (float(walsh[cut - 1]), float(walsh[-cut])) if cut > 0 else (-math.inf, math.inf)
+    low, high = -math.inf, math.inf
+    if cut > 0:
+        low, high = float(walsh[cut - 1]), float(walsh[-cut])
     return PairedEstimate(
         ratio=math.exp(float(np.median(walsh))),
         low=math.exp(low),
         high=math.exp(high),
-        slower_p=float(below[min(negative, len(below) - 1)]),
-        faster_p=float(below[min(positive, len(below) - 1)]),
+        slower_p=float(below[min(negative, most)]),
+        faster_p=float(below[min(positive, most)]),
         pairs=pairs,
     )
 
@@ -569,12 +614,11 @@ def estimate_few_pairs(
     confidence: float,
     spread: Spread = UNKNOWN_SPREAD,
 ) -> PairedEstimate:
-    """Return the same as `estimate_pairs` of pairs that are too few for ranks, by Student's t over
-    the log ratios.
+    """Return the ratio of pairs that are too few for ranks, by Student's t over the log ratios.
 
     The pairs' variance is shrunk towards a common ``spread``, unless their own is larger: a cell
-    that is noisier than the others must not pass for that. Raises ValueError for fewer than two
-    pairs, and for times that are not positive and finite.
+    that is noisier than the others must not pass for one of them. Raises ValueError for fewer than
+    two pairs, and for times that are not positive and finite.
     """
     before, after = _logs(baseline, candidate)
     differences = after - before
@@ -597,26 +641,25 @@ def estimate_few_pairs(
 
 
 def spreads_of(cells: Iterable[tuple[Pairs, Tails]]) -> Spreads:
-    """Return the common spread of the first pairs of a gate's cells, given their usual steps and
-    their tails.
-    """
-    usual, tails = [], []
-    for of_steps, of_tails in cells:
-        usual.append(of_steps)
-        tails.append(of_tails)
-    return Spreads(_shared_spread(usual), _shared_spread(tails))
+    """Return the common spread of the first pairs of a gate's cells, of usual steps and tails."""
+    steps_of_cells = []
+    tails_of_cells = []
+    for steps, tails in cells:
+        steps_of_cells.append(steps)
+        tails_of_cells.append(tails)
+    return Spreads(_shared_spread(steps_of_cells), _shared_spread(tails_of_cells))
 
 
 def _shared_spread(cells: Iterable[Pairs]) -> Spread:
-    variances = [
-        deviation_of(before[:EARLY_LOOK], after[:EARLY_LOOK]) ** 2
-        for before, after in cells
-        if len(before) >= EARLY_LOOK
-    ]
+    variances = []
+    for before, after in cells:
+        if len(before) >= EARLY_LOOK:
+            variances.append(deviation_of(before[:EARLY_LOOK], after[:EARLY_LOOK]) ** 2)
     if len(variances) < 2:
         return UNKNOWN_SPREAD
-    of_others = (EARLY_LOOK - 1) * (len(variances) - 1)
-    return Spread(float(np.mean(variances)), min(SHARED_FREEDOM, SHARED_PART * of_others))
+    freedom_of_others = (EARLY_LOOK - 1) * (len(variances) - 1)
+    freedom = min(SHARED_FREEDOM, SHARED_PART * freedom_of_others)
+    return Spread(float(np.mean(variances)), freedom)
 
 
 def _estimate(look: Look, pairs: Pairs, spread: Spread) -> PairedEstimate:
@@ -635,57 +678,50 @@ def deciding_look(
     tails: Tails = NO_TAILS,
     spreads: Spreads = NO_SPREADS,
 ) -> Look | None:
-    """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per
-    step, side by side).
+    """Return the look that ends the measurement of a cell; None where it needs more pairs.
 
-    A look ends it that finds a regression, excludes one, or finds that the cell is not suspect
-    enough to go on. A cell that looks faster goes on until the first look that can prove it: that
-    is as strict as a proof of the contrary. One whose tail looks slower goes on until that is
-    proved or no longer looks so.
+    The sides are seconds per step of launches in pairs. A look ends the measurement that finds a
+    regression, excludes one, or finds that the cell is not suspect enough to go on. A cell that
+    looks faster goes on until the first look that can prove it: that is as strict as a proof of the
+    contrary. One whose tail looks slower goes on until that is proved or no longer looks so.
     """
     first_proof = next((look.pairs for look in rule.looks if look.slower > 0), 0)
     for look in rule.looks:
         if len(baseline) < look.pairs:
             return None
-        found = _estimate(look, (baseline, candidate), spreads.steps)
-        if found.ratio > 1 + rule.magnitude:
-            ends = found.slower_p <= look.slower or found.slower_p > look.suspect
-        elif (
-            _looks_faster(found, rule) and found.faster_p <= look.bound and look.pairs < first_proof
-        ):
+        estimate = _estimate(look, (baseline, candidate), spreads.steps)
+        looks_slower = estimate.ratio > 1 + rule.magnitude
+        proven = looks_slower and estimate.slower_p <= look.slower
+        may_be_faster = _looks_faster(estimate, rule) and estimate.faster_p <= look.bound
+        if looks_slower:
+            ends = estimate.slower_p > look.suspect
+        elif may_be_faster and look.pairs < first_proof:
             ends = False
         else:
-            ends = found.high < 1 + rule.tolerance or look.suspect < 1
-        proven = found.ratio > 1 + rule.magnitude and found.slower_p <= look.slower
+            ends = estimate.high < 1 + rule.tolerance or look.suspect < 1
         if proven or (ends and not _tail_needs_more(look, rule, tails, spreads)):
             return look
     return None
 
 
 def _tail_needs_more(look: Look, rule: Rule, tails: Tails, spreads: Spreads) -> bool:
-    """Tell whether the tail looks slower at this look, which does not prove it, and a later one
-    can.
-    """
+    """Tell whether the tail looks slower at this look, and only a later one can prove it."""
     tail = _slower_tail(look, rule, tails, spreads)
-    return (
-        tail is not None
-        and look is not rule.looks[-1]
-        and look.slower_tail < tail.slower_p <= look.suspect_tail
-    )
+    if tail is None or look is rule.looks[-1]:
+        return False
+    return look.slower_tail < tail.slower_p <= look.suspect_tail
 
 
 def _slower_tail(look: Look, rule: Rule, tails: Tails, spreads: Spreads) -> PairedEstimate | None:
-    """Return how much slower the tail is over the pairs up to a look; None where it does not look
-    slower.
-    """
+    """Return the ratio of the tails up to a look; None where they do not look slower."""
     if len(tails[0]) < look.pairs:
         return None
     tail = _estimate(look, tails, spreads.tails)
     return tail if tail.ratio > 1 + rule.magnitude else None
 
 
-def _looks_faster(found: PairedEstimate, rule: Rule) -> bool:
-    return found.ratio < 1 / (1 + rule.magnitude)
+def _looks_faster(estimate: PairedEstimate, rule: Rule) -> bool:
+    return estimate.ratio < 1 / (1 + rule.magnitude)
 
 
 def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
@@ -707,55 +743,57 @@ def judge_looks(
     inconclusive, whatever it looks like so far, unless only the proof that it is faster is missing.
     """
     deciding = deciding_look(baseline, candidate, rule, tails, spreads)
-    reached = [each for each in rule.looks if each.pairs <= len(baseline)]
-    look = deciding or (reached[-1] if reached else None)
+    reached = [look for look in rule.looks if look.pairs <= len(baseline)]
     missing = f"{len(baseline)} of at least {next_look(len(baseline), rule).pairs} pairs measured"
-    if look is None:
-        ratio = (
-            math.exp(float(np.median(np.subtract(*_logs(candidate, baseline)))))
-            if len(baseline)
-            else None
-        )
+    if not reached:
+        ratio = None
+        if len(baseline):
+            after, before = _logs(candidate, baseline)
+            ratio = math.exp(float(np.median(after - before)))
         return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate), ratio=ratio)
-    pairs, before, after = look.pairs, baseline[: look.pairs], candidate[: look.pairs]
-    found = _estimate(look, (baseline, candidate), spreads.steps)
-    deviation = deviation_of(before, after)
-    levels = replace(rule, p_value=look.slower)
+    look = deciding or reached[-1]
+    estimate = _estimate(look, (baseline, candidate), spreads.steps)
+    judgement = _judge_look(look, estimate, (baseline, candidate), rule)
+    tail = _slower_tail(look, rule, tails, spreads)
+    tail_is_slower = tail is not None and tail.slower_p <= look.slower_tail
+    if tail is not None and tail_is_slower and judgement.verdict is not Verdict.REGRESSION:
+        words = change_in_words(tail.ratio, tail.low, tail.high)
+        sentence = f"{judgement.sentence}, but the slowest tenth of the steps is {words}"
+        return replace(judgement, verdict=Verdict.REGRESSION, sentence=sentence, tail=tail)
+    if deciding is None:
+        if _looks_faster(estimate, rule) and judgement.verdict is Verdict.NO_REGRESSION:
+            return judgement  # that it is no slower is known, though not that it is faster
+        sentence = f"{judgement.sentence}; {missing}"
+        return replace(judgement, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+    if judgement.verdict is Verdict.INCONCLUSIVE:
+        sentence = f"{judgement.sentence}; {_why_no_more(look, estimate, rule)}"
+        return replace(judgement, sentence=sentence)
+    return judgement
+
+
+def _judge_look(look: Look, estimate: PairedEstimate, pairs: Pairs, rule: Rule) -> Judgement:
+    """Return the judgement on usual steps by the estimate of a look."""
+    count = look.pairs
+    before, after = pairs
+    deviation = deviation_of(before[:count], after[:count])
+    # So few pairs show no more digits, and fewer values are cached.
+    effect = smallest_effect(float(f"{deviation:.2g}"), rule)
     confidence = f"{percent(rule.confidence_of_looks)} on each side over all looks"
     test = "Student's t over" if look.assumes_normal else _SIGNED_RANKS
-    method = f"{test} {pairs} interleaved pairs, {confidence}"
-    effect = smallest_effect(
-        float(f"{deviation:.2g}"), rule
-    )  # so few pairs show no more digits, and fewer are cached
-    judged = _decide(
-        found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1
-    )
-    tail = _slower_tail(look, rule, tails, spreads)
-    if (
-        tail is not None
-        and tail.slower_p <= look.slower_tail
-        and judged.verdict is not Verdict.REGRESSION
-    ):
-        words = change_in_words(tail.ratio, tail.low, tail.high)
-        sentence = f"{judged.sentence}, but the slowest tenth of the steps is {words}"
-        return replace(judged, verdict=Verdict.REGRESSION, sentence=sentence, tail=tail)
-    if deciding is not None and judged.verdict is Verdict.INCONCLUSIVE:
-        return replace(judged, sentence=f"{judged.sentence}; {_why_no_more(look, found, rule)}")
-    if deciding is not None or (
-        _looks_faster(found, rule) and judged.verdict is Verdict.NO_REGRESSION
-    ):
-        return judged  # that it is no slower is known, though not that it is faster
-    return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")
+    method = f"{test} {count} interleaved pairs, {confidence}"
+    levels = replace(rule, p_value=look.slower)
+    error = deviation / math.sqrt(count)
+    return _decide(estimate, levels, effect, (count, count), method, error, count - 1)
 
 
-def _why_no_more(look: Look, found: PairedEstimate, rule: Rule) -> str:
+def _why_no_more(look: Look, estimate: PairedEstimate, rule: Rule) -> str:
     """Return why a cell that is still open gets no more pairs."""
     if look is rule.looks[-1]:
         return f"no more than {look.pairs} pairs are measured"
     larger = rule.words[0]
     return (
-        f"it does not look {larger} either (p {found.slower_p:.2g}), so no more than {look.pairs} "
-        "pairs were measured"
+        f"it does not look {larger} either (p {estimate.slower_p:.2g}), so no more than "
+        f"{look.pairs} pairs were measured"
     )
 
 
@@ -766,82 +804,92 @@ def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float
 
 
 def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> tuple[float, float]:
-    """Return with which probability a gate finds a slowdown (0.05 is 5 %), and the mean number of
-    pairs.
+    """Return the probability that a gate finds a slowdown (0.05 is 5 %), and its mean pairs.
 
     By simulation with a fixed seed: the logarithms of the pairs' ratios are normal with standard
     deviation ``deviation``.
     """
-    shift, large, tolerated = (
-        math.log1p(each) for each in (slowdown, rule.magnitude, rule.tolerance)
-    )
-    going_on, found, pairs, before = np.ones(_SIMULATIONS, dtype=bool), 0, 0, 0
+    shift = math.log1p(slowdown)
+    large = math.log1p(rule.magnitude)
+    tolerated = math.log1p(rule.tolerance)
+    going_on = np.ones(_SIMULATIONS, dtype=bool)
+    alarms = 0
+    pairs = 0
+    pairs_before = 0
     for look, centre, upper, slower, suspect in _simulated_looks(rule.looks):
-        pairs += int(going_on.sum()) * (look.pairs - before)
-        before = look.pairs
+        pairs += int(going_on.sum()) * (look.pairs - pairs_before)
+        pairs_before = look.pairs
         is_large = shift + deviation * centre > large
         alarm = is_large & (shift + deviation * slower > 0)
-        found += int((going_on & alarm).sum())
+        alarms += int((going_on & alarm).sum())
         clear = ~is_large & (shift + deviation * upper < tolerated)
         unsuspected = (look.suspect < 1) & ~(is_large & (shift + deviation * suspect > 0))
         going_on &= ~(alarm | clear | unsuspected)
-    return found / _SIMULATIONS, pairs / _SIMULATIONS
+    return alarms / _SIMULATIONS, pairs / _SIMULATIONS
 
 
 @lru_cache(maxsize=64)
 def _simulated_looks(looks: tuple[Look, ...]) -> list[tuple[Look, Floats, Floats, Floats, Floats]]:
-    """Return what each look sees of simulated cells without a difference, in standard deviations of
-    a pair.
+    """Return what each look sees of simulated cells without a difference.
 
-    That is the estimate, the upper end of the interval, and the Walsh averages that must be
-    positive for the candidate to be slower, or suspect, at the look's levels: adding a shift to all
-    of them is adding it to the pairs. Each cell is alone in its gate.
+    Values are in standard deviations of a pair: the estimate, the upper end of the interval, and
+    the Walsh averages that must be positive for the candidate to be slower, or suspect, at the
+    look's levels. Adding a shift to all of them is adding it to the pairs. Each cell is alone in
+    its gate.
     """
-    draws, found = np.random.default_rng(0).normal(size=(_SIMULATIONS, looks[-1].pairs)), []
-    for look in looks:
-        first, second = np.triu_indices(look.pairs)
-        walsh = np.sort((draws[:, first] + draws[:, second]) / 2, axis=1)
-        centre = np.median(walsh[:, (walsh.shape[1] - 1) // 2 : walsh.shape[1] // 2 + 1], axis=1)
-        never = np.full(_SIMULATIONS, -math.inf)
-        if look.assumes_normal:
-            so_far = draws[:, : look.pairs]
-            half = (
-                stdtrit(look.pairs - 1, 1 - look.bound)
-                * so_far.std(axis=1, ddof=1)
-                / math.sqrt(look.pairs)
-            )
-            found.append((look, so_far.mean(axis=1), so_far.mean(axis=1) + half, never, never))
-            continue
+    draws = np.random.default_rng(0).normal(size=(_SIMULATIONS, looks[-1].pairs))
+    return [_simulated_look(look, draws[:, : look.pairs]) for look in looks]
 
-        def cut(level: float, look: Look = look) -> int:
-            return int(np.searchsorted(null_distribution(look.pairs), level, side="right"))
 
-        slower, suspect = (
-            walsh[:, cut(p) - 1] if cut(p) else never for p in (look.slower, min(look.suspect, 0.5))
-        )
-        found.append((look, centre, walsh[:, -cut(look.bound)], slower, suspect))
-    return found
+def _simulated_look(look: Look, draws: Floats) -> tuple[Look, Floats, Floats, Floats, Floats]:
+    """Return what one look sees of these pairs; each row is a cell."""
+    never = np.full(_SIMULATIONS, -math.inf)
+    if look.assumes_normal:
+        centre = draws.mean(axis=1)
+        quantile = stdtrit(look.pairs - 1, 1 - look.bound)
+        half = quantile * draws.std(axis=1, ddof=1) / math.sqrt(look.pairs)
+        return look, centre, centre + half, never, never
+    first, second = np.triu_indices(look.pairs)
+    walsh = np.sort((draws[:, first] + draws[:, second]) / 2, axis=1)
+    count = walsh.shape[1]
+    centre = np.median(walsh[:, (count - 1) // 2 : count // 2 + 1], axis=1)
+    below = null_distribution(look.pairs)
+    bound, slower, suspect = (
+        int(np.searchsorted(below, level, side="right"))
+        for level in (look.bound, look.slower, min(look.suspect, 0.5))
+    )
+    return (
+        look,
+        centre,
+        walsh[:, -bound],
+        walsh[:, slower - 1] if slower else never,
+        walsh[:, suspect - 1] if suspect else never,
+    )
 
 
 @lru_cache(maxsize=512)
 def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
-    """Return the relative slowdown that a gate finds with probability `POWER`, about.
+    """Return roughly the relative slowdown that a gate finds with probability `POWER`.
 
     ``deviation`` is the standard deviation of the logarithms of the pairs' ratios.
     """
-    low, high = 0.0, math.log1p(rule.magnitude) + 10 * deviation
+    low = 0.0
+    high = math.log1p(rule.magnitude) + 10 * deviation
     for _ in range(16):
         middle = (low + high) / 2
-        enough = outlook(deviation, math.expm1(middle), rule)[0] >= POWER
-        low, high = (low, middle) if enough else (middle, high)
+        power, _ = outlook(deviation, math.expm1(middle), rule)
+        if power >= POWER:
+            high = middle
+        else:
+            low = middle
     return math.expm1(high)
 
 
 def smallest_effect_of_pairs(deviation: float, pairs: int, rule: Rule = DEFAULT) -> float:
-    """Return the same for a single look after this many pairs at the rule's p-value; infinite if
-    they prove nothing.
+    """Return the same for a single look after so many pairs; infinite if they prove nothing.
 
-    More pairs than can be simulated are taken as fewer ones that deviate as much less.
+    The look is at the rule's p-value. More pairs than can be simulated are taken as fewer ones that
+    deviate as much less.
     """
     if null_distribution(pairs)[0] > rule.p_value:
         return math.inf

@@ -14,8 +14,8 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.leaders import fastest, leads
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.record import SEARCH, SEARCHING, Record, Run
 from dlbench.reports.results.results import Results

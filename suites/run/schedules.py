@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.results.cells import CellResult, Compared, build_matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.comparison import (
     CRASHES,
     ONCE_BY_CHANCE,
@@ -50,6 +50,7 @@ from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.judged import TIME, is_of_clock
 from dlbench.reports.results.leaders import CLEAR, TIE, Leader, fastest
 from dlbench.reports.results.losses import LossDifference
+from dlbench.reports.results.matrix import Compared, build_matrix
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import (

@@ -9,7 +9,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.base import COMMON_AXES, Adapter
 from dlbench.adapters.protocol import Cell, to_dict
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import group_name, name_of, slug
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage.store import Store

@@ -33,7 +33,7 @@ from rich.table import Table
 
 from dlbench.reports.formats import terminal
 from dlbench.reports.matrix import matrix_page
-from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage import delivery

@@ -10,7 +10,7 @@ from kept_stores import EXAMPLE, block, cell_of
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters import axes
-from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import row_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.results import Results

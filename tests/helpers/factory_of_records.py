@@ -17,8 +17,8 @@ from dlbench.adapters.protocol import (
     ThreadEvidence,
 )
 from dlbench.hardware_probe import Ceiling
-from dlbench.reports.results.cells import Matrix, build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import Matrix, build_matrix
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.results import Results
 

@@ -9,8 +9,8 @@ from dlbench.reports.builds import Builds
 from dlbench.reports.claims.claims import Claim, Evidence, claims, try_claims
 from dlbench.reports.claims.figures import Tables
 from dlbench.reports.claims.report import tools_of_stands
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 

@@ -15,7 +15,8 @@ from dlbench.reports.formats.export import export
 from dlbench.reports.matrix import matrix_page, matrix_rows
 from dlbench.reports.ratio.frameworks import frameworks
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.results.cells import CellResult, Matrix
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.quantities import in_quantity
 from dlbench.reports.results.record import Record
 

@@ -13,8 +13,8 @@ import dlbench
 from dlbench.adapters import axes
 from dlbench.reports.frames import CELLS, LAUNCHES
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.errors import ReportError
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.results import Results
 from dlbench.suites.commands.stores import export_command
 from dlbench.suites.errors import UsageError

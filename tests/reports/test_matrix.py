@@ -6,8 +6,9 @@ from known_networks import NETWORKS
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.results.cells import CellResult, Matrix, build_matrix
+from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import Matrix, build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage.store import Store

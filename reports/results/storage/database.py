@@ -1,5 +1,4 @@
-"""Opening a database: a SQLite file with care, any other through SQLAlchemy; and its errors in
-words.
+"""Opening a database: a SQLite file with care, any other through SQLAlchemy. Its errors in words.
 
 Functions raise StoreError, in one line that names the store and the remedy.
 """
@@ -43,8 +42,7 @@ _WRITES = "dlbench_writes"
 
 
 def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
-    """Return an engine for a file or a URL, and the name to call it by (the path, or the URL
-    without its password).
+    """Return an engine for a file or a URL, and its name: the path, or the URL without a password.
 
     Without ``create`` a file must exist, and is opened for reading only where it may not be
     written.
@@ -53,9 +51,8 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
     if path is None:
         url = servers.parsed(target)
         if url.get_backend_name() == "sqlite":
-            return _sqlite_engine(
-                lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool
-            ), target
+            connect = partial(sqlite3.connect, ":memory:", check_same_thread=False)
+            return _sqlite_engine(connect, StaticPool), target
         return servers.engine_of(url), servers.public(url)
     if path.suffix == PACKED and path.is_file():
         if create:
@@ -70,10 +67,10 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
 
 @contextmanager
 def writing(engine: sa.Engine, name: str, alone: bool = False) -> Iterator[sa.Connection]:
-    """Give a connection in a transaction that writes; it is durable when the block is left without
-    an error.
+    """Give a connection in a transaction that writes.
 
-    With ``alone`` all such writers of the same store exclude each other.
+    It is durable when the block is left without an error. With ``alone`` all such writers of the
+    same store exclude each other.
     """
     with (
         explained(name),
@@ -86,31 +83,28 @@ def writing(engine: sa.Engine, name: str, alone: bool = False) -> Iterator[sa.Co
 
 
 def prepare(engine: sa.Engine, name: str, create: bool) -> None:
-    """Make the tables of an empty store where ``create`` is set; refuse a store of another schema
-    version.
-    """
+    """Make the tables of an empty store with ``create``; refuse one of another schema version."""
     foreign: set[str] = set()
     with explained(name), engine.begin() as connection:
         version = schema.stored_version(connection)
         if not version:
             foreign = set(sa.inspect(connection).get_table_names())
-            version = schema.stored_version(
-                connection
-            )  # another process may have made the tables between the two
+            # Another process may have made the tables between the two.
+            version = schema.stored_version(connection)
     if version == schema.VERSION:
         return
     if version:
+        age = "a newer" if version > schema.VERSION else "an older"
         raise StoreError(
-            f"{name} was written by {'a newer' if version > schema.VERSION else 'an older'} "
-            f"dlbench (store schema {version}, this one reads {schema.VERSION} only); use that "
-            "version, or choose another store with --store."
+            f"{name} was written by {age} dlbench (store schema {version}, this one reads "
+            f"{schema.VERSION} only); use that version, or choose another store with --store."
         )
-    of_file = engine.dialect.name == "sqlite"
+    is_file = engine.dialect.name == "sqlite"
     # A server's database may be shared, if the names differ.
-    taken = foreign if of_file else foreign & set(schema.TABLES.tables)
+    taken = foreign if is_file else foreign & set(schema.TABLES.tables)
     if taken:
         remedy = "file with --store."
-        if not of_file:
+        if not is_file:
             remedy = (
                 "database, or a schema of its own: ?options=-csearch_path%3DNAME at the end of the "
                 "URL."
@@ -121,7 +115,7 @@ def prepare(engine: sa.Engine, name: str, create: bool) -> None:
         )
     if not create:
         raise StoreError(f"{name} holds no results yet; fill it with `dlbench run SUITE`.")
-    if of_file:
+    if is_file:
         _turn_on_write_ahead_log(engine, name)
     with writing(engine, name, alone=True) as connection:
         schema.create(connection)
@@ -130,7 +124,7 @@ def prepare(engine: sa.Engine, name: str, create: bool) -> None:
 def _turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
     # Readers and a writer then work at the same time; the file remembers it. On file systems
     # without shared memory SQLite keeps its rollback journal: writers then wait for readers too. A
-    # lock here only means that another process is doing it.
+    # lock at this point only means that another process is doing it.
     connection = engine.raw_connection()
     try:
         connection.cursor().execute("PRAGMA journal_mode=WAL")
@@ -142,15 +136,14 @@ def _turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
 
 
 def checkpoint(engine: sa.Engine) -> None:
-    """Move the write-ahead log into the file, so that a copy of the file alone holds every finished
-    launch.
+    """Move the write-ahead log into the file, so that a copy of it holds every finished launch.
 
     SQLite's own checkpoints skip pages that a reader of an older state still needs; this one waits
     for readers, but not long: the next one makes up for it.
     """
     if engine.dialect.name != "sqlite":
         return
-    words = (
+    pragmas = (
         f"busy_timeout={_READERS_MS}",
         "wal_checkpoint(FULL)",
         f"busy_timeout={BUSY_SECONDS * 1000:.0f}",
@@ -160,7 +153,7 @@ def checkpoint(engine: sa.Engine) -> None:
         contextlib.closing(engine.raw_connection()) as connection,
         contextlib.suppress(sqlite3.OperationalError),
     ):
-        for pragma in words:
+        for pragma in pragmas:
             connection.cursor().execute(f"PRAGMA {pragma}")
 
 
@@ -170,13 +163,11 @@ def _sqlite_path(target: str) -> Path | None:
         # Path's own raises where there is no such user
         return Path(os.path.expanduser(target))  # noqa: PTH111
     scheme, _, rest = target.partition("://")
-    if (
-        scheme.partition("+")[0] == "sqlite"
-        and rest.startswith("/")
-        and not rest.startswith("/:memory:")
-    ):
-        return Path(rest[1:].partition("?")[0])
-    return None
+    if scheme.partition("+")[0] != "sqlite":
+        return None
+    if not rest.startswith("/") or rest.startswith("/:memory:"):
+        return None
+    return Path(rest[1:].partition("?")[0])
 
 
 def _unpacked(path: Path) -> bytes:
@@ -200,9 +191,9 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _in_memory(content: bytes) -> sqlite3.Connection:
-    found = sqlite3.connect(":memory:", check_same_thread=False)
-    found.deserialize(content)
-    return found
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.deserialize(content)
+    return connection
 
 
 def _check_file(path: Path, create: bool) -> None:
@@ -244,9 +235,9 @@ def _check_file(path: Path, create: bool) -> None:
 
 def _check_header(path: Path) -> None:
     # SQLite takes any file shorter than its smallest page for an empty database, and would
-    # overwrite it; others it refuses itself. The file is not looked into here: whoever closes a
-    # file lets go of all locks that the process has on it, also those of a store that is open
-    # already, and two processes could then write over one another.
+    # overwrite it; others it refuses itself. The file is not opened: closing it would release all
+    # locks that the process has on it, also those of a store that is open already, and two
+    # processes could then write over one another.
     if not os.access(path, os.R_OK):
         raise StoreError(f"The store {path} may not be read; check its permissions.")
     if 0 < path.stat().st_size < _SMALLEST_PAGE:
@@ -257,7 +248,7 @@ def _file_engine(path: Path, create: bool) -> sa.Engine:
     mode = "rwc" if create else "rw"
     if not create and not os.access(path, os.W_OK):
         mode = "ro"
-        # Reading a write-ahead log needs a file beside the store; without one to make, nobody can
+        # Reading a write-ahead log needs a file next to the store; without one to make, nobody can
         # be writing.
         if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
             mode = "ro&immutable=1"
@@ -287,7 +278,7 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Turn whatever the database raises within the block into a StoreError."""
+    """Turn any error of the database within the block into a StoreError."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -328,14 +319,13 @@ def begins_as_store(name: str) -> bool:
 def _beginning(name: str) -> str:
     """Return the first characters of a file; none where it cannot be read, or is not text in UTF-8.
 
-    Not for a store that is open: whoever closes a file lets go of all locks that the process has on
-    it.
+    Not for a store that is open: closing a file releases all locks that the process has on it.
     """
     try:
         with Path(name).open("rb") as stream:
             # An incremental decoder takes a character that is cut off at the end.
             return codecs.getincrementaldecoder("utf-8-sig")().decode(stream.read(4096))
-    except (OSError, ValueError):  # of which a UnicodeDecodeError is one
+    except (OSError, ValueError):  # a UnicodeDecodeError is a ValueError
         return ""
 
 
@@ -355,33 +345,29 @@ def _explain(error: BaseException, name: str) -> StoreError:
     code = getattr(cause, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_NOTADB"):
         return _not_a_database(name)
-    if (
-        code.startswith("SQLITE_CORRUPT")
-        or isinstance(cause, UnicodeDecodeError)
-        or "decode to UTF-8" in text
-    ):
+    undecodable = isinstance(cause, UnicodeDecodeError) or "decode to UTF-8" in text
+    if undecodable or code.startswith("SQLITE_CORRUPT"):
         return damaged(name)
-    said = next((words for codes, words in _REMEDIES.items() if code.startswith(codes)), _OTHER)
-    return StoreError(f"The store {name} {said.format(text=text, seconds=BUSY_SECONDS)}")
+    meaning = _OTHER
+    for codes, words in _REMEDIES.items():
+        if code.startswith(codes):
+            meaning = words
+            break
+    return StoreError(f"The store {name} {meaning.format(text=text, seconds=BUSY_SECONDS)}")
 
 
 _REMEDIES = {
-    (
-        "SQLITE_FULL",
-        "SQLITE_IOERR",
-    ): "could not be written: {text}. Its content is kept; make room on its disk and "
-    "resume with `dlbench run SUITE --resume`.",
-    (
-        "SQLITE_READONLY",
-        "SQLITE_CANTOPEN",
-        "SQLITE_PERM",
-        "SQLITE_AUTH",
-    ): "cannot be opened or written ({text}); check "
-    "its permissions and those of its folder, or choose a writable place with --store FILE.",
-    (
-        "SQLITE_BUSY",
-        "SQLITE_LOCKED",
-    ): "has been held by another program for more than {seconds:.0f} s; close that "
-    "program and resume with `dlbench run SUITE --resume`.",
+    ("SQLITE_FULL", "SQLITE_IOERR"): (
+        "could not be written: {text}. Its content is kept; make room on its disk and resume with "
+        "`dlbench run SUITE --resume`."
+    ),
+    ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"): (
+        "cannot be opened or written ({text}); check its permissions and those of its folder, or "
+        "choose a writable place with --store FILE."
+    ),
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): (
+        "has been held by another program for more than {seconds:.0f} s; close that program and "
+        "resume with `dlbench run SUITE --resume`."
+    ),
 }
 _OTHER = "cannot be used ({text}); check it, or choose another with --store."

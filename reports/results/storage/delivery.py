@@ -1,10 +1,9 @@
-"""Local first: a run writes to a SQLite store of this machine, and its records are delivered to a
-server's store.
+"""Local first: a run writes to a store of this machine, which is delivered to a server's store.
 
-The local store of a server is kept permanently. Whatever the server lacks is delivered at the next
-opportunity: by the run that measured it, by the next run into that server, or by `dlbench store
-deliver`. Each record arrives exactly once, even if a process or a connection ends early, since the
-server's own records show which are missing.
+The local store of a server is a SQLite file and kept permanently. Everything that the server lacks
+is delivered at the next opportunity: by the run that measured it, by the next run into that server,
+or by `dlbench store deliver`. Each record arrives exactly once, even if a process or a connection
+ends early, since the server's own records show which are missing.
 """
 
 import contextlib
@@ -21,6 +20,7 @@ import platformdirs
 import sqlalchemy as sa
 
 from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.naming import counted
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.storage import database, schema, servers
 from dlbench.reports.results.storage.store import Store, batched
@@ -36,90 +36,111 @@ _SAME = {
 Report = Callable[[str], None]
 
 
-def copy(
-    source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None
-) -> tuple[int, int]:
-    """Copy to a store everything that it lacks of another one, each run in one transaction; raises
-    StoreError.
+def _no_progress(done: int, total: int) -> None:
+    """Show nothing."""
 
-    Returns how many runs and records the target did not have before.
-    ``progress`` takes how many records were looked at, and of how many.
+
+def copy(
+    source: Store, target: Store, progress: Callable[[int, int], None] = _no_progress
+) -> tuple[int, int]:
+    """Copy to a store everything that it lacks of another one, each run in one transaction.
+
+    Returns how many runs and records the target did not have before. ``progress`` takes how many
+    records were looked at, and of how many. Raises StoreError.
     """
     for table in (schema.machines, schema.ceilings):
-        known = set(target.rows(sa.select(table.c.fingerprint)))
-        if missing := [
-            dict(row._mapping) for row in source.rows(sa.select(table)) if row[:1] not in known
-        ]:
-            with database.writing(target.engine, target.name, alone=True) as connection:
-                there = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
-                if new := [row for row in missing if row["fingerprint"] not in there]:
-                    connection.execute(sa.insert(table), new)
-    states, there_already = _states(source), _states(target)
-    of, done, runs, records = sum(count for count, _, _ in states.values()), 0, 0, 0
+        _copy_machines(source, target, table)
+    states = _states(source)
+    states_of_target = _states(target)
+    total = sum(records for records, _, _ in states.values())
+    done = 0
+    runs = 0
+    records = 0
     for run, state in states.items():
-        if there_already.get(run) != state:
+        if states_of_target.get(run) != state:
             new_runs, new_records = copy_run(source, target, run)
-            runs, records = runs + new_runs, records + new_records
+            runs += new_runs
+            records += new_records
         done += state[0]
-        progress(done, of)
+        progress(done, total)
     return runs, records
 
 
-def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[int, int]:
-    """Copy the missing parts of a run: its description, end, records and sentinels; raises
-    StoreError.
+def _copy_machines(source: Store, target: Store, table: sa.Table) -> None:
+    """Copy the rows of a table of machines that the target lacks."""
+    known = {row.fingerprint for row in target.rows(sa.select(table.c.fingerprint))}
+    rows = [dict(row._mapping) for row in source.rows(sa.select(table))]
+    missing = [row for row in rows if row["fingerprint"] not in known]
+    if not missing:
+        return
+    with database.writing(target.engine, target.name, alone=True) as connection:
+        # Another writer may have added some meanwhile.
+        known = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
+        missing = [row for row in missing if row["fingerprint"] not in known]
+        if missing:
+            connection.execute(sa.insert(table), missing)
 
-    ``after``: only records of the source with a higher number are looked at.
+
+def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[int, int]:
+    """Copy the missing parts of a run: its description, end, records and sentinels.
+
+    ``after``: only records of the source with a higher number are looked at. Raises StoreError.
     """
     described = source.rows(sa.select(schema.runs).where(schema.runs.c.id == run))
     added = {}
     with database.writing(target.engine, target.name, alone=True) as connection:
         runs = _copy_description(connection, described[0]) if described else 0
-        for table, names in _SAME.items():
-            keys = [table.c[name] for name in names]
-            after_it = [table.c.id > after] if table is schema.records else []
-            here = source.rows(
-                sa.select(table.c.id, *keys)
-                .where(table.c.run == run, *after_it)
-                .order_by(table.c.id)
-            )
-            same = sa.select(*keys).where(table.c.run == run)
-            if after and table is schema.records:
-                same = same.where(table.c.started.in_([row.started for row in here]))
-            known = Counter(tuple(row) for row in connection.execute(same))
-            missing: list[int] = []
-            for number, *key in map(
-                tuple, here
-            ):  # of equal ones, those that the target does not have as often
-                known[tuple(key)] -= 1
-                missing += [number] if known[tuple(key)] < 0 else []
+        for table in _SAME:
+            least = after if table is schema.records else 0
+            missing = _missing_numbers(source, connection, table, run, least)
             for some in batched(missing):
-                whole = source.rows(
-                    sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id)
-                )
-                rows = [
-                    {name: value for name, value in row._mapping.items() if name != "id"}
-                    for row in whole
-                ]
+                statement = sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id)
+                rows = [dict(row._mapping) for row in source.rows(statement)]
+                for row in rows:
+                    del row["id"]
                 connection.execute(sa.insert(table), rows)
             added[table.name] = len(missing)
     return runs, added["records"]
 
 
+def _missing_numbers(
+    source: Store, connection: sa.Connection, table: sa.Table, run: str, after: int
+) -> list[int]:
+    """Return the numbers of a run's rows that the target does not have as often as the source.
+
+    ``after`` is for records: only those with a higher number are looked at.
+    """
+    keys = [table.c[name] for name in _SAME[table]]
+    statement = sa.select(table.c.id, *keys).where(table.c.run == run, table.c.id > after)
+    rows = source.rows(statement.order_by(table.c.id))
+    same = sa.select(*keys).where(table.c.run == run)
+    if after:
+        same = same.where(table.c.started.in_([row.started for row in rows]))
+    counts = Counter(tuple(row) for row in connection.execute(same))
+    missing = []
+    for row in rows:
+        key = tuple(row)[1:]
+        counts[key] -= 1
+        if counts[key] < 0:
+            missing.append(row.id)
+    return missing
+
+
 def _states(store: Store) -> dict[str, tuple[int, int, bool]]:
-    """Return of each run the numbers of its records and sentinels, and whether it has ended."""
-    counted = [
-        dict(store.pairs(sa.select(table.c.run, sa.func.count()).group_by(table.c.run)))
-        for table in _SAME
-    ]
+    """Return for each run the numbers of its records and sentinels, and whether it has ended."""
+    records = _counts_by_run(store, schema.records)
+    sentinels = _counts_by_run(store, schema.sentinels)
     ended = dict(store.pairs(sa.select(schema.runs.c.id, schema.runs.c.finished.is_not(None))))
-    order = store.pairs(
-        sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run")
-    )
-    runs = dict.fromkeys([*(run for run, _ in sorted(order, key=lambda pair: pair[1])), *ended])
-    return {
-        run: (counted[0].get(run, 0), counted[1].get(run, 0), bool(ended.get(run))) for run in runs
-    }
+    first = sa.select(sa.func.min(schema.records.c.id), schema.records.c.run).group_by("run")
+    measured = [run for _, run in sorted(store.pairs(first))]
+    states = {}
+    for run in dict.fromkeys([*measured, *ended]):
+        states[run] = records.get(run, 0), sentinels.get(run, 0), bool(ended.get(run))
+    return states
+
+
+def _counts_by_run(store: Store, table: sa.Table) -> dict[str, int]:
+    return dict(store.pairs(sa.select(table.c.run, sa.func.count()).group_by(table.c.run)))
 
 
 def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
@@ -134,22 +155,18 @@ def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
 
 
 def local_path(target: str) -> Path:
-    """Return the file of the local store of a server: each host that shares a home has a file to
-    itself.
-    """
+    """Return the file of the local store of a server, one for each host that shares a home."""
     given = os.environ.get("DLBENCH_HOME")
     home = Path(given).absolute() if given else platformdirs.user_state_path("dlbench")
     name = servers.public(servers.parsed(target))
-    return (
-        home
-        / "stores"
-        / f"{platform.node() or 'host'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.sqlite"
-    )
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return home / "stores" / f"{platform.node() or 'host'}-{digest}.sqlite"
 
 
 def local_or(target: str) -> str:
-    """Return the store that holds this machine's own runs into a store: of a server the local one,
-    once it is there.
+    """Return the store that holds this machine's own runs into a store.
+
+    Of a store on a server it is the local one, once it exists.
     """
     path = local_path(target) if servers.is_served(target) else None
     return str(path) if path is not None and path.exists() else target
@@ -159,8 +176,7 @@ def local_or(target: str) -> str:
 def opened(
     target: str, report: Report, create: bool = True, unfinished: Run | None = None
 ) -> Iterator[Store]:
-    """Open the store that a run writes to; for one on a server, first deliver earlier records that
-    it lacks.
+    """Open the store that a run writes to; first deliver earlier records that its server lacks.
 
     A server that this machine has never reached must be there. ``unfinished`` is a run that is to
     be resumed. Raises StoreError.
@@ -199,7 +215,9 @@ class DeliveringStore(Store):
     ) -> None:
         super().__init__(local.engine, servers.public(servers.parsed(target)))
         self._place = local.name
-        self._open_server, self._report, self._clock = open_server, report, clock
+        self._open_server = open_server
+        self._report = report
+        self._clock = clock
         self._failed_at: float | None = None
         self.behind = True
         """Whether the server may lack something of the local store."""
@@ -230,28 +248,26 @@ class DeliveringStore(Store):
         self._deliver(lambda server: copy_run(self, server, run))
 
     def append(self, record: Record) -> None:
-        """Keep a record: when this returns, it is on this machine's disk, and on the server if that
-        accepts it.
-        """
+        """Keep a record on this machine's disk, and on the server if that accepts it."""
         super().append(record)
-        (newest,) = self.rows(
-            sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run)
-        )
+        numbers = sa.select(sa.func.max(schema.records.c.id))
+        (newest,) = self.rows(numbers.where(schema.records.c.run == record.run))
         self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
 
     def _deliver(self, write: Callable[[Store], object]) -> None:
-        """Pass a write on to the server, with everything that it lacks if it was unreachable
-        before.
-        """
+        """Pass a write on to the server, with everything that it missed while unreachable."""
         away = self._failed_at is not None
         if self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS:
             self.behind = True
             return
-        behind, self.behind = self.behind, True  # also where Ctrl-C breaks in
+        behind = self.behind
+        self.behind = True  # also where Ctrl-C breaks in
+        added = 0
         try:
             # A connection for each delivery: a thousand machines must not hold a thousand of them.
             with self._open_server() as server:
-                added = copy(self, server)[1] if behind else 0
+                if behind:
+                    _, added = copy(self, server)
                 write(server)
         except StoreError as error:
             self._failed_at = self._clock()
@@ -261,6 +277,7 @@ class DeliveringStore(Store):
                     "delivered later."
                 )
             return
-        self._failed_at, self.behind = None, False
+        self._failed_at = None
+        self.behind = False
         if added:
-            self._report(f"{added} waiting record{'s' * (added != 1)} delivered to {self.name}")
+            self._report(f"{counted(added, 'waiting record')} delivered to {self.name}")

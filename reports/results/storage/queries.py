@@ -1,5 +1,4 @@
-"""SQL statements over the light columns of a store: portable, and served by the indexes of
-`schema`.
+"""SQL statements over the light columns of a store: portable, and served by `schema`'s indexes.
 
 Which records count is decided here: `superseded` attempts and profiled launches never do,
 `counting` says which sides do, and `newest` which run and environment of a cell.
@@ -19,18 +18,14 @@ Wanted = str | Collection[str] | None
 
 
 def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return the condition that a column has one of these values, or none where it does not
-    matter.
-    """
+    """Return the condition that a column has one of these values, or none without a value."""
     if value is None:
         return []
     return [column == value] if isinstance(value, str) else [column.in_(list(value))]
 
 
 def of_records(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions on records of this run, suite and machine, without profiled
-    launches.
-    """
+    """Return the conditions on records of this run, suite and machine, without profiled ones."""
     table = records.c
     return [
         measured(),
@@ -57,8 +52,9 @@ def superseded() -> sa.Select[Any]:
 
 
 def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
-    """Return whether a side counts for a matrix: no baseline does, and other sides only in a run
-    that is asked for.
+    """Return whether a side counts for a matrix.
+
+    No baseline does, and other sides only in a run that is asked for.
     """
     return side == "" if run is None else side != BASELINE
 
@@ -79,8 +75,8 @@ def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> 
     counts = counting(table.side, run)
     launched = sa.and_(counts, table.status != Status.SKIPPED.value)
     # A framework's own product counts on either side of a run that was asked for.
-    of_product = table.side == "" if run is None else sa.true()
-    of_cell = (
+    has_product = table.side == "" if run is None else sa.true()
+    cells = (
         sa.select(
             table.cell,
             sa.func.max(sa.case((launched, table.started))).label("measured"),
@@ -89,7 +85,7 @@ def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> 
             sa.func.min(table.id).label("first_id"),
             sa.func.min(sa.case((launched, table.environment))).label("least"),
             sa.func.max(sa.case((launched, table.environment))).label("greatest"),
-            sa.func.max(sa.case((of_product, table.product_rate))).label("product_rate"),
+            sa.func.max(sa.case((has_product, table.product_rate))).label("product_rate"),
         )
         .where(*conditions)
         .group_by(table.cell)
@@ -97,17 +93,16 @@ def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> 
     )
     last = records.alias("last")
     is_last = sa.and_(
-        last.c.cell == of_cell.c.cell,
-        last.c.started == sa.func.coalesce(of_cell.c.measured, of_cell.c.newest),
+        last.c.cell == cells.c.cell,
+        last.c.started == sa.func.coalesce(cells.c.measured, cells.c.newest),
         counting(last.c.side, run),
         last.c.stage != PROFILED,
-        sa.or_(of_cell.c.measured.is_(None), last.c.status != Status.SKIPPED.value),
+        sa.or_(cells.c.measured.is_(None), last.c.status != Status.SKIPPED.value),
         *wanted(last.c.run, run),
         *wanted(last.c.suite, suite),
     )
-    return sa.select(
-        of_cell, last.c.id.label("newest_id"), last.c.run, last.c.environment
-    ).outerjoin(last, is_last)
+    columns = cells, last.c.id.label("newest_id"), last.c.run, last.c.environment
+    return sa.select(*columns).outerjoin(last, is_last)
 
 
 def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
@@ -118,23 +113,20 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
     """
     table = records.c
     # Conditions on the runs: only their index entries are read.
-    of_runs = (
-        wanted(runs.c.suite, suite)
-        + wanted(runs.c.machine, machine)
-        + wanted(runs.c.purpose, purpose)
-    )
-    narrowed = [table.run.in_(sa.select(runs.c.id).where(*of_runs))] if of_runs else []
+    run_conditions = [
+        *wanted(runs.c.suite, suite),
+        *wanted(runs.c.machine, machine),
+        *wanted(runs.c.purpose, purpose),
+    ]
+    narrowed = []
+    if run_conditions:
+        narrowed.append(table.run.in_(sa.select(runs.c.id).where(*run_conditions)))
     log = sa.func.ln(table.seconds)
     disturbed = sa.func.coalesce(table.contended, 0) == 1
-
-    def total(condition: sa.ColumnElement[bool], value: Any) -> sa.ColumnElement[Any]:
-        return sa.func.sum(sa.case((condition, value), else_=sa.literal(0)))
-
-    sums = [
-        total(condition, value)
-        for condition in (~disturbed, disturbed)
-        for value in (1, log, log * log)
-    ]
+    sums = []
+    for condition in (~disturbed, disturbed):
+        for value in (1, log, log * log):
+            sums.append(sa.func.sum(sa.case((condition, value), else_=sa.literal(0))))
     keys = table.run, table.cell, table.side, table.environment
     return (
         sa.select(*keys, *sums)

@@ -1,7 +1,7 @@
 """Tables and indexes of a store, and the key of a cell.
 
 Times are ISO 8601 text in UTC, which sorts as time does in every database. Runs, records, machines
-and sentinels are JSON text in ``content`` or ``description``; the columns beside them are those
+and sentinels are JSON text in ``content`` or ``description``; the other columns are those
 that queries select and aggregate by. Both indexes of ``records`` hold all that their queries read,
 so that a report over a million records does not touch their content. In ``records``
 
@@ -75,33 +75,31 @@ records = Table(
     Column("product_rate", Float),
     _text("content", None),
 )
-_of_launch = [records.c[name] for name in LAUNCH]
+_launch = [records.c[name] for name in LAUNCH]
 _repeats = records.c.attempt > 0
 Index("records_by_machine", records.c.machine, records.c.suite)
 Index(
     "records_by_launch",
-    *_of_launch,
-    *(records.c[n] for n in ("attempt", "status", "contended", "seconds")),
+    *_launch,
+    records.c.attempt,
+    records.c.status,
+    records.c.contended,
+    records.c.seconds,
 )
 Index(
     "records_by_cell",
-    *(
-        records.c[n]
-        for n in [
-            "cell",
-            "started",
-            "status",
-            "side",
-            "stage",
-            "environment",
-            "suite",
-            "product_rate",
-        ]
-    ),
+    records.c.cell,
+    records.c.started,
+    records.c.status,
+    records.c.side,
+    records.c.stage,
+    records.c.environment,
+    records.c.suite,
+    records.c.product_rate,
 )
 Index(
     "records_repeated",
-    *_of_launch,
+    *_launch,
     records.c.attempt,
     sqlite_where=_repeats,
     postgresql_where=_repeats,
@@ -109,16 +107,16 @@ Index(
 
 
 def cell_key(machine: str, cell: Cell) -> int:
-    """Return a 63-bit number of machine and cell, the same in every store; an axis added later does
-    not change it.
+    """Return a 63-bit number of machine and cell, the same in every store.
+
+    An axis added later does not change it.
     """
-    usual = Cell._field_defaults
-    kept = {
-        name: value
-        for name, value in cell._asdict().items()
-        if name not in usual or value != usual[name]
-    }
-    text = json.dumps([machine, kept], sort_keys=True, separators=(",", ":"))
+    defaults = Cell._field_defaults
+    unusual = {}
+    for name, value in cell._asdict().items():
+        if name not in defaults or value != defaults[name]:
+            unusual[name] = value
+    text = json.dumps([machine, unusual], sort_keys=True, separators=(",", ":"))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 

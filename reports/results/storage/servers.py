@@ -1,5 +1,4 @@
-"""A store on a PostgreSQL server: its URL, how to connect, and the server's refusals as lines that
-name the remedy.
+"""A store on a PostgreSQL server: its URL, connecting, and the server's refusals with a remedy.
 
 No name that is shown holds a password.
 """
@@ -26,8 +25,11 @@ _SETTINGS: dict[str, str | int] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-"""Of libpq, where the URL says nothing else."""
-_WAIT_SECONDS, _PAUSE_SECONDS = 30.0, (0.1, 1.0)
+"""Settings of libpq, where the URL has no others."""
+_WAIT_SECONDS = 30.0
+"""The wait for a place on a full server, at most."""
+_PAUSE_SECONDS = (0.1, 1.0)
+"""The shortest and the longest pause in it."""
 _LOCK = 0x646C62656E6368
 """The number of the lock that writers of many rows take; "dlbench" in ASCII."""
 _LOCK_MILLISECONDS = 30_000
@@ -45,8 +47,9 @@ def is_served(target: str) -> bool:
 
 
 def parsed(target: str) -> sa.URL:
-    """Return the URL, with psycopg where it names no driver; raises StoreError, which repeats
-    nothing of it.
+    """Return the URL, with psycopg where it names no driver.
+
+    Raises StoreError, which repeats nothing of it.
     """
     try:
         url = sa.make_url(target)
@@ -69,8 +72,9 @@ def public(url: sa.URL) -> str:
 
 
 def has_password(target: str) -> bool:
-    """Tell whether a store's name is a URL that holds a secret; raises StoreError for one that
-    cannot be understood.
+    """Tell whether a store's name is a URL that holds a secret.
+
+    Raises StoreError for one that cannot be understood.
     """
     if not is_served(target):
         return False
@@ -79,10 +83,10 @@ def has_password(target: str) -> bool:
 
 
 def without_password(word: str) -> str:
-    """Return a word of a command line as it may be shown: of a URL of a database nothing that is
-    secret.
-    """
-    before, equals, after = word.partition("=") if word.startswith("--") else ("", "", word)
+    """Return a word of a command line as it may be shown: the URL of a database without secrets."""
+    before, equals, after = "", "", word
+    if word.startswith("--"):
+        before, equals, after = word.partition("=")
     if not is_served(after) or not after.startswith(_POSTGRESQL[:8]):
         return word
     try:
@@ -92,13 +96,11 @@ def without_password(word: str) -> str:
 
 
 def engine_of(url: sa.URL) -> sa.Engine:
-    """Return an engine, which connects at its first use; raises StoreError where there is no
-    driver.
-    """
+    """Return an engine, which connects at its first use; raises StoreError without a driver."""
     served = url.get_backend_name() == _POSTGRESQL
-    settings = {
-        name: value for name, value in _SETTINGS.items() if served and name not in url.query
-    }
+    settings: dict[str, str | int] = {}
+    if served:
+        settings = {name: value for name, value in _SETTINGS.items() if name not in url.query}
     try:
         # A connection that was idle while the server restarted is replaced when it is used again.
         engine = sa.create_engine(
@@ -121,9 +123,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
 
 
 def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) -> Any:
-    """Connect, and where the server has no place wait for one: a thousand jobs may begin in one
-    second.
-    """
+    """Connect; where the server has no place wait for one: many jobs may begin in one second."""
     until = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
@@ -136,8 +136,9 @@ def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) 
 
 
 def lock(connection: sa.Connection) -> None:
-    """Lock the database against other writers that lock, until this transaction ends; SQLite always
-    does.
+    """Lock the database against other writers that lock, until this transaction ends.
+
+    SQLite always does.
     """
     if connection.dialect.name == _POSTGRESQL:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}")
@@ -208,29 +209,29 @@ def is_of_server(cause: Any) -> bool:
 
 
 def remedy(cause: Any) -> str:
-    """Return the meaning of a server's refusal (an error of psycopg) and the remedy: the end of a
-    line.
-    """
-    found, text = _meaning(cause)
-    return (found or "cannot be used ({text}); check it, or choose another with --store.").replace(
-        "{text}", text
-    )
+    """Return the end of a line: a server's refusal (an error of psycopg) and the remedy."""
+    meaning, text = _meaning(cause)
+    if meaning is None:
+        meaning = "cannot be used ({text}); check it, or choose another with --store."
+    return meaning.replace("{text}", text)
 
 
 def _meaning(cause: Any) -> tuple[str | None, str]:
-    """Return the meaning of a refusal, None where it is unknown, and the server's own words in one
-    line.
+    """Return the meaning of a refusal, and the server's own words in one line.
+
+    The meaning is None where it is unknown.
     """
-    state = cause.sqlstate or ""
     message = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
-    lines = (
-        line for line in message.splitlines() if not line.startswith("\t")
-    )  # those are hints, such as "LINE 1"
+    # Lines with a tab are hints, such as "LINE 1".
+    lines = [line for line in message.splitlines() if not line.startswith("\t")]
     text = " ".join(" ".join(lines).split())
+    state = cause.sqlstate or ""
     if state:
-        found = next((words for states, words in _BY_STATE if state.startswith(states)), None)
-    else:
-        found = next(
-            (words for parts, words in _BY_WORDS if all(part in text for part in parts)), _GONE
-        )
-    return found, text
+        for states, meaning in _BY_STATE:
+            if state.startswith(states):
+                return meaning, text
+        return None, text
+    for parts, meaning in _BY_WORDS:
+        if all(part in text for part in parts):
+            return meaning, text
+    return _GONE, text

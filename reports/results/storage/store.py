@@ -1,5 +1,4 @@
-"""The Store: runs, records, machines and ceilings in one SQLite file, or in any database SQLAlchemy
-speaks.
+"""The Store: runs, records, machines and ceilings in a SQLite file, or a database of SQLAlchemy.
 
 `Store.append` returns when the record is on the disk (one transaction, ``synchronous=FULL``): a
 runner that is killed afterwards loses nothing. Several processes may write one store at the same
@@ -50,9 +49,7 @@ _IN_COLUMNS = (
 
 
 class Newest(NamedTuple):
-    """The run and environment that measured a cell on a machine last; the columns of
-    `queries.newest` and its place.
-    """
+    """The run and environment that measured a cell on a machine last: a row of `queries.newest`."""
 
     machine: str
     cell: Cell
@@ -108,9 +105,7 @@ class Store:
         self.engine.dispose()
 
     def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
-        """Keep a machine's description under its fingerprint; a later description replaces an
-        earlier one.
-        """
+        """Keep a machine's description under its fingerprint, in place of an earlier one."""
         self.replace(schema.machines, fingerprint, description=_json(machine))
         self._hosts.pop(fingerprint, None)
 
@@ -143,12 +138,8 @@ class Store:
         """Note that the run with this id ended; raises StoreError where there is none."""
         with self._writing() as connection:
             statement = sa.update(schema.runs).where(schema.runs.c.id == run)
-            if (
-                connection.execute(
-                    statement.values(finished=when.astimezone(UTC).isoformat())
-                ).rowcount
-                == 0
-            ):
+            finished = when.astimezone(UTC).isoformat()
+            if connection.execute(statement.values(finished=finished)).rowcount == 0:
                 raise StoreError(f"The store {self.name} has no run {run}; begin it first.")
         self.written(run)
 
@@ -161,17 +152,19 @@ class Store:
 
     def runs(self, ids: Wanted = None) -> list[Run]:
         """Return every run, or those with these ids, the oldest first."""
-        # The column alone has the end: the content was written when the run began.
         rows = self.rows(sa.select(schema.runs).where(*queries.wanted(schema.runs.c.id, ids)))
-        found = (
-            self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows
-        )
+        runs = []
+        for row in rows:
+            # The column alone has the end: the content was written when the run began.
+            content = {**self._parse(row.content), "finished": row.finished}
+            runs.append(self._build(Run, content))
         # Not by the database: servers sort text by the rules of a language.
-        return sorted(found, key=lambda run: (run.started, run.id))
+        return sorted(runs, key=lambda run: (run.started, run.id))
 
     def append(self, record: Record) -> None:
-        """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing
-        is kept.
+        """Keep a record; it is on the disk when this returns.
+
+        Raises StoreError, and then nothing is kept.
         """
         with self._writing() as connection:
             self._insert_records(connection, [record])
@@ -199,48 +192,46 @@ class Store:
         """Take note that a run has begun or ended, or has another reading of the sentinel."""
 
     def sentinels(self, run: str) -> list[tuple[int, str, dict[str, Any]]]:
-        """Return the sentinels of a run in the order they were added: (block, "before" or "after",
-        content).
+        """Return the sentinels of a run in the order they were added.
+
+        Each is its block, "before" or "after" it, and its content.
         """
         table = schema.sentinels
         rows = self.rows(sa.select(table).where(table.c.run == run).order_by(table.c.id))
         return [(row.block, row.moment, self._parse(row.content)) for row in rows]
 
     def cells(self) -> dict[int, Cell]:
-        """Return every cell that has records, by its key, in the order in which they came: see
-        `schema.cell_key`.
-        """
+        """Return every cell that has records, by its `schema.cell_key`, the first one first."""
         return {key: cell for key, (_, cell) in self.places().items()}
 
     def places(self) -> dict[int, tuple[str, Cell]]:
-        """Return machine and cell of every cell that has records, by its key, in the order in which
-        they came.
-        """
+        """Return machine and cell of every cell that has records, by key, the first one first."""
         table = schema.records.c
         firsts = self.pairs(sa.select(sa.func.min(table.id), table.cell).group_by(table.cell))
-        found = {}
-        for some in batched(number for number, _ in sorted(firsts)):
+        numbers = sorted(number for number, _ in firsts)
+        places = {}
+        for some in batched(numbers):
             for record in self._stream([table.id.in_(some)]):
-                found[schema.cell_key(record.machine, record.cell)] = record.machine, record.cell
-        return found
+                key = schema.cell_key(record.machine, record.cell)
+                places[key] = record.machine, record.cell
+        return places
 
     def newest(
         self, run: str | None = None, suite: str | None = None, machine: str | None = None
     ) -> list[Newest]:
         """Return for each cell of each machine the run and environment that measured it last."""
         places = self.places()
-        keys = (
-            None
-            if machine is None
-            else [key for key, (name, _) in places.items() if name == machine]
-        )
-        found: dict[int, Newest] = {}
+        keys = None
+        if machine is not None:
+            keys = [key for key, (fingerprint, _) in places.items() if fingerprint == machine]
+        newest: dict[int, Newest] = {}
         for row in self.rows(queries.newest(run, suite, keys)):
             with self._understood():
-                new = _NEWEST.validate_python((*places[row.cell], *row))
-            if new.key not in found or (new.newest_id or 0) > (found[new.key].newest_id or 0):
-                found[new.key] = new
-        return list(found.values())
+                entry = _NEWEST.validate_python((*places[row.cell], *row))
+            before = newest.get(entry.key)
+            if before is None or (entry.newest_id or 0) > (before.newest_id or 0):
+                newest[entry.key] = entry
+        return list(newest.values())
 
     def nights(
         self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None
@@ -254,22 +245,20 @@ class Store:
         where all were, over those.
         """
         sums = self.rows(queries.nights(suite, machine, purpose))
-        of_runs = {row.run for row in sums}
+        runs = {row.run for row in sums}
         started = dict(self.pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
-        if strays := of_runs - set(started):
+        strays = runs - set(started)
+        if strays:
             table = schema.records.c
-            first = (
-                sa.select(table.run, sa.func.min(table.started))
-                .where(table.run.in_(strays))
-                .group_by(table.run)
-            )
-            started |= dict(self.pairs(first))
-        machines = {key: name for key, (name, _) in self.places().items()}
+            first = sa.select(table.run, sa.func.min(table.started)).where(table.run.in_(strays))
+            started |= dict(self.pairs(first.group_by(table.run)))
+        machines = {key: fingerprint for key, (fingerprint, _) in self.places().items()}
         with self._understood():
-            if strangers := {row.cell for row in sums} - set(machines):
+            strangers = {row.cell for row in sums} - set(machines)
+            if strangers:
                 raise KeyError(f"cells {strangers}")
-            for each in of_runs:
-                datetime.fromisoformat(started[each])
+            for run in runs:
+                datetime.fromisoformat(started[run])
             return _frame_of_nights(sums, started, machines)
 
     def record_counts(self) -> dict[str, int]:
@@ -286,21 +275,18 @@ class Store:
             table.status != Status.SKIPPED.value,
             queries.measured(),
         )
-        mean = (
-            sa.select(table.cell, sa.func.avg(table.wall_seconds))
-            .where(*launched)
-            .group_by(table.cell)
-        )
-        rows, cells = dict(self.pairs(mean)), self.cells()
-        return {cells[key]: seconds for key, seconds in rows.items()}
+        mean = sa.select(table.cell, sa.func.avg(table.wall_seconds)).where(*launched)
+        means = self.pairs(mean.group_by(table.cell))
+        cells = self.cells()
+        return {cells[key]: seconds for key, seconds in means}
 
     def records(
         self, run: str | None = None, suite: str | None = None, machine: str | None = None
     ) -> list[Record]:
-        """Return the records in the order they were appended: all, or those of a run, suite or
-        machine.
+        """Return the records in the order they were appended.
 
-        Those of profiled launches are left out: see `profiles`.
+        All, or those of a run, suite or machine. Those of profiled launches are left out: see
+        `profiles`.
         """
         return list(self._stream(queries.of_records(run, suite, machine)))
 
@@ -312,11 +298,10 @@ class Store:
     def records_of_cells(
         self, keys: Iterable[int], run: str | None, asked: bool = False
     ) -> Iterator[tuple[int, Record]]:
-        """Yield records of these cells that count for a matrix, each with its cell's key: of a run,
-        or of all.
+        """Yield records of these cells that count for a matrix, each with its cell's key.
 
-        ``asked`` means that the run was asked for by its id: then launches of a comparison's
-        candidate count too.
+        They are of a run, or of all. ``asked`` means that the run was asked for by its id: then
+        launches of a comparison's candidate count too.
         """
         side = queries.counting(schema.records.c.side, run if asked else None)
         for some in batched(keys):
@@ -326,21 +311,16 @@ class Store:
                 yield schema.cell_key(record.machine, record.cell), record
 
     def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
-        """Return the ids of the runs of two sides (compare, gate) and of the searches that hold a
-        record.
-        """
+        """Return the ids of the runs of two sides (compare, gate) and of searches with a record."""
         table = schema.records.c
         conditions = queries.of_records(None, suite, machine)
-        return [
-            row.run
-            for row in self.rows(
-                sa.select(table.run).where(table.side != "", *conditions).distinct()
-            )
-        ]
+        runs = sa.select(table.run).where(table.side != "", *conditions).distinct()
+        return [row.run for row in self.rows(runs)]
 
     def example(self, run: str, cell: int, side: str) -> Record | None:
-        """Return one record of this run, cell (see `cells`) and side, a timed one where there is
-        any; else None.
+        """Return one record of this run, cell (see `cells`) and side, or None.
+
+        It is a timed one where there is any.
         """
         table = schema.records.c
         asked = table.run == run, table.cell == cell, table.side == side, queries.measured()
@@ -351,29 +331,23 @@ class Store:
 
     def _stream(self, conditions: Sequence[sa.ColumnElement[bool]]) -> Iterator[Record]:
         table = schema.records.c
-        numbers = [
-            row.id for row in self.rows(sa.select(table.id).where(*conditions).order_by(table.id))
-        ]
+        numbers = self.rows(sa.select(table.id).where(*conditions).order_by(table.id))
         same: dict[str, Any] = {}
-        for some in batched(numbers):
-            for row in self.rows(
-                sa.select(table.content).where(table.id.in_(some)).order_by(table.id)
-            ):
+        for some in batched(row.id for row in numbers):
+            contents = sa.select(table.content).where(table.id.in_(some)).order_by(table.id)
+            for row in self.rows(contents):
                 yield self._record(row.content, same)
 
     def _insert_run(self, connection: sa.Connection, run: Run) -> None:
-        if connection.execute(
-            sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)
-        ).first():
+        same = sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)
+        if connection.execute(same).first():
             raise StoreError(
                 f"The store {self.name} already has a run {run.id}; give the new one another id."
             )
         content = run.to_dict()
-        kept = {
-            name: content[name]
-            for name in ("id", "suite", "machine", "started", "finished", "purpose")
-        }
-        connection.execute(sa.insert(schema.runs).values(**kept, content=_json(content)))
+        names = ("id", "suite", "machine", "started", "finished", "purpose")
+        columns = {name: content[name] for name in names}
+        connection.execute(sa.insert(schema.runs).values(**columns, content=_json(content)))
 
     def _insert_records(self, connection: sa.Connection, records: Sequence[Record]) -> None:
         rows = [to_row(record, self._host(connection, record.machine)) for record in records]
@@ -381,13 +355,12 @@ class Store:
 
     def _host(self, connection: sa.Connection, machine: str) -> Host | None:
         if machine not in self._hosts:
-            table = schema.machines
-            described = connection.execute(
-                sa.select(table.c.description).where(table.c.fingerprint == machine)
-            ).scalar()
-            if described is None:
+            table = schema.machines.c
+            statement = sa.select(table.description).where(table.fingerprint == machine)
+            description = connection.execute(statement).scalar()
+            if description is None:
                 return None  # It may yet be added.
-            self._hosts[machine] = read_host(machine, self._parse(described))
+            self._hosts[machine] = read_host(machine, self._parse(description))
         return self._hosts[machine]
 
     def replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
@@ -411,9 +384,7 @@ class Store:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Raise StoreError where columns hold impossible values: SQLite lets any of them hold
-        anything.
-        """
+        """Raise StoreError where columns hold impossible values: SQLite accepts any value."""
         try:
             yield
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -427,9 +398,7 @@ class Store:
             return content
 
     def _record(self, content: Any, same: dict[str, Any]) -> Record:
-        """Read a record; equal software dictionaries, the larger part of it, become one by way of
-        ``same``.
-        """
+        """Read a record; ``same`` makes one of equal software dictionaries, its larger part."""
         data = self._parse(content)
         outcome = data.get("outcome")
         if isinstance(outcome, dict) and "software" in outcome:
@@ -446,7 +415,10 @@ class Store:
 def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Yield the items `BATCH` at a time."""
     rest = iter(items)
-    while some := list(islice(rest, BATCH)):
+    while True:
+        some = list(islice(rest, BATCH))
+        if not some:
+            return
         yield some
 
 
@@ -508,10 +480,8 @@ def _json(content: Any) -> str:
 
 
 def _read_json(text: str) -> Any:
-    # Without halves of surrogate pairs: no database and no file takes them.
     content = json.loads(text)
-    return (
-        json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
-        if "\\u" in text
-        else content
-    )
+    if "\\u" not in text:
+        return content
+    # Without halves of surrogate pairs: no database and no file takes them.
+    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))

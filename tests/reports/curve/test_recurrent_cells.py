@@ -21,8 +21,8 @@ from dlbench.reports.curve.recurrent_cells import REPORT, flops, study
 from dlbench.reports.curve.training import ALIKE, learnt_of, training_of
 from dlbench.reports.formats.export import export
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 

@@ -31,8 +31,8 @@ from dlbench.reports.curve.threads import (
     wait_policies,
 )
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import holm, summarise, welch

@@ -21,8 +21,8 @@ from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.formats.terminal import page_to_terminal, wrapped
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.quantities import QUANTITIES
 from dlbench.reports.results.results import Results
 

@@ -16,8 +16,8 @@ from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.builds import Builds
 from dlbench.reports.ratio.against import Against, Match, Pair, against
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.published import SHI2016, Counterpart, study
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results

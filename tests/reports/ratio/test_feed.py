@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ratio.feed import REPORT, Feeds, ahead, feeds, headline, one_after_another
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 

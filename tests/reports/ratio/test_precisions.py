@@ -8,7 +8,7 @@ import factory_of_records as make
 import pytest
 
 from dlbench.reports.ratio.precisions import REPORT, precisions
-from dlbench.reports.results.cells import build_matrix
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.results import Results
 
 FLOAT32, BFLOAT16 = [0.20, 0.21, 0.22], [0.10, 0.11, 0.12]

@@ -15,8 +15,8 @@ from properties import examples
 from dlbench.adapters.protocol import INSTALLED, Cell, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings, probe
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Narrowing, Results, untunable
 from dlbench.reports.results.storage.store import Store

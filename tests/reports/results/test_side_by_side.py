@@ -28,19 +28,19 @@ from dlbench.reports.results.statistics import (
 def groups_of(levels, deviations, blocks, size, chance, shift=0.3):
     """Return made-up groups of this size: each cell once a block, each group with an effect of its
     own."""
-    found = []
+    groups = []
     for _ in range(blocks):
         order = chance.permutation(len(levels))
         for start in range(0, len(levels), size):
             effect = chance.normal(0, shift)
             members = order[start : start + size]
-            found.append(
+            groups.append(
                 {
                     int(cell): math.exp(levels[cell] + effect + chance.normal(0, deviations[cell]))
                     for cell in members
                 }
             )
-    return found
+    return groups
 
 
 @examples(30)
@@ -54,13 +54,13 @@ def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(
     levels, size, blocks, seed
 ):
     groups = groups_of(levels, [0.0] * len(levels), blocks, size, np.random.default_rng(seed))
-    found = side_by_side(groups, len(levels))
-    if found is None:
+    related = side_by_side(groups, len(levels))
+    if related is None:
         return
     for one in range(len(levels)):
         for other in range(len(levels)):
-            if found.known(one, other):
-                assert found.difference(one, other) == pytest.approx(
+            if related.known(one, other):
+                assert related.difference(one, other) == pytest.approx(
                     levels[one] - levels[other], abs=1e-9
                 )
 
@@ -68,10 +68,10 @@ def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(
 @examples(30)
 @given(st.lists(st.tuples(st.floats(0.5, 2), st.floats(0.5, 2)), min_size=2, max_size=10))
 def test_of_two_cells_it_is_the_paired_t(pairs):
-    found = side_by_side([{0: one, 1: other} for one, other in pairs], 2)
+    related = side_by_side([{0: one, 1: other} for one, other in pairs], 2)
     differences = np.log([one / other for one, other in pairs])
-    assert found.difference(0, 1) == pytest.approx(float(np.mean(differences)), abs=1e-9)
-    variance, freedom = found.variance(0, 1)
+    assert related.difference(0, 1) == pytest.approx(float(np.mean(differences)), abs=1e-9)
+    variance, freedom = related.variance(0, 1)
     assert freedom == pytest.approx(len(pairs) - 1)
     expected = max(float(np.var(differences, ddof=1)) / len(pairs), 2 * 1e-8 / len(pairs))
     assert variance == pytest.approx(expected, rel=1e-6)
@@ -80,7 +80,7 @@ def test_of_two_cells_it_is_the_paired_t(pairs):
 def test_levels_agree_with_an_ordinary_least_squares_fit():
     chance = np.random.default_rng(5)
     groups = groups_of(chance.normal(0, 0.3, 7), [0.02] * 7, 3, 3, chance)
-    found = side_by_side(groups, 7)
+    related = side_by_side(groups, 7)
     shared = [group for group in groups if len(group) > 1]
     rows = [
         (number, cell, math.log(seconds))
@@ -92,17 +92,17 @@ def test_levels_agree_with_an_ordinary_least_squares_fit():
         row[cell] = row[7 + number] = 1.0
     fitted = np.linalg.lstsq(design, np.array([seconds for *_, seconds in rows]), rcond=None)[0]
     for other in range(1, 7):
-        assert found.difference(0, other) == pytest.approx(fitted[0] - fitted[other], abs=1e-9)
+        assert related.difference(0, other) == pytest.approx(fitted[0] - fitted[other], abs=1e-9)
 
 
 def test_between_cells_that_never_met_nothing_is_known():
     groups = [{0: 1.0, 1: 2.0}, {0: 1.1, 1: 2.1}, {2: 1.0, 3: 3.0}, {2: 1.0, 3: 3.1}]
-    found = side_by_side(groups, 5)
-    assert found.known(0, 1)
-    assert found.known(2, 3)
-    assert not found.known(0, 2)
-    assert not found.known(0, 4)
-    assert not found.known(1, 1)
+    related = side_by_side(groups, 5)
+    assert related.known(0, 1)
+    assert related.known(2, 3)
+    assert not related.known(0, 2)
+    assert not related.known(0, 4)
+    assert not related.known(1, 1)
     # Through a third cell two become known.
     assert side_by_side([*groups, {1: 1.0, 2: 2.0}], 5).known(0, 3)
 
@@ -123,18 +123,18 @@ def test_intervals_cover_what_they_say(cells, blocks, size):
     for _ in range(150):
         levels = chance.normal(0, 0.3, cells)
         deviations = 0.01 * np.exp(chance.normal(0, 0.4, cells))
-        found = side_by_side(groups_of(levels, deviations, blocks, size, chance), cells)
-        summaries = [summary_at(found, place) for place in range(cells)]
+        related = side_by_side(groups_of(levels, deviations, blocks, size, chance), cells)
+        summaries = [summary_at(related, place) for place in range(cells)]
         summaries = with_common_spread(summaries)
         for other in (1, cells - 1):
-            if found.known(0, other):
+            if related.known(0, other):
                 between = ratio(summaries[0], summaries[other])
                 inside.append(between.low <= math.exp(levels[0] - levels[other]) <= between.high)
     assert 0.9 <= np.mean(inside) <= 0.99
 
 
-def summary_at(found, place):
-    return replace(summarise([[1.0, 1.1]]), beside=found, place=place)
+def summary_at(related, place):
+    return replace(summarise([[1.0, 1.1]]), relative=related, number=place)
 
 
 def test_ratios_come_from_the_groups_where_launches_took_turns():
@@ -142,32 +142,32 @@ def test_ratios_come_from_the_groups_where_launches_took_turns():
     ratio is known well."""
     chance = np.random.default_rng(3)
     groups = groups_of([0.0, math.log(1.05)], [0.002, 0.002], 6, 2, chance)
-    found = side_by_side(groups, 2)
+    related = side_by_side(groups, 2)
     alone = [summarise([[group[cell]] * 3 for group in groups]) for cell in (0, 1)]
-    beside = [replace(each, beside=found, place=place) for place, each in enumerate(alone)]
-    apart, together = ratio(alone[1], alone[0]), ratio(beside[1], beside[0])
+    in_turns = [replace(cell, relative=related, number=number) for number, cell in enumerate(alone)]
+    apart, together = ratio(alone[1], alone[0]), ratio(in_turns[1], in_turns[0])
     assert together.value == pytest.approx(1.05, abs=0.005)
     assert math.log(together.high / together.low) < math.log(apart.high / apart.low) / 10
     assert "took turns" in together.method
-    assert welch(beside[1], beside[0]) < 1e-4 < welch(alone[1], alone[0])
-    assert welch(beside[1], beside[0], 1.05) > 0.05
-    both = mean_of_pairs([(beside[1], beside[0])] * 2)
+    assert welch(in_turns[1], in_turns[0]) < 1e-4 < welch(alone[1], alone[0])
+    assert welch(in_turns[1], in_turns[0], 1.05) > 0.05
+    both = mean_of_pairs([(in_turns[1], in_turns[0])] * 2)
     assert both.value == pytest.approx(together.value)
-    assert took_turns(*beside)
+    assert took_turns(*in_turns)
     assert not took_turns(*alone)
 
 
 def test_a_paired_t_of_scipy_agrees():
     chance = np.random.default_rng(11)
     one, other = np.exp(chance.normal(0, 0.2, 8)), np.exp(chance.normal(0.1, 0.2, 8))
-    found = side_by_side([{0: a, 1: b} for a, b in zip(one, other, strict=True)], 2)
-    variance, freedom = found.variance(0, 1)
+    related = side_by_side([{0: a, 1: b} for a, b in zip(one, other, strict=True)], 2)
+    variance, freedom = related.variance(0, 1)
     expected = ttest_rel(np.log(one), np.log(other))
-    assert found.difference(0, 1) / math.sqrt(variance) == pytest.approx(expected.statistic)
+    assert related.difference(0, 1) / math.sqrt(variance) == pytest.approx(expected.statistic)
     assert freedom == pytest.approx(expected.df)
     low, high = expected.confidence_interval(0.95)
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
-    assert (found.difference(0, 1) - half, found.difference(0, 1) + half) == pytest.approx(
+    assert (related.difference(0, 1) - half, related.difference(0, 1) + half) == pytest.approx(
         (low, high)
     )
 

@@ -54,12 +54,17 @@ def launches_of(
     return [list(median * effect * row) for effect, row in zip(effects, noise, strict=True)]
 
 
-def coverage(found: Callable[[np.random.Generator], Summary | Ratio], truth: float) -> float:
+def coverage(simulate: Callable[[np.random.Generator], Summary | Ratio], truth: float) -> float:
     """Return in how many of the simulated intervals the truth lies, as a share."""
     random = np.random.default_rng(1)
-    made = [found(random) for _ in range(900)]
+    made = [simulate(random) for _ in range(900)]
     return float(
-        np.mean([(each.low or math.inf) <= truth <= (each.high or -math.inf) for each in made])
+        np.mean(
+            [
+                (estimate.low or math.inf) <= truth <= (estimate.high or -math.inf)
+                for estimate in made
+            ]
+        )
     )
 
 
@@ -98,9 +103,12 @@ def test_two_launches_that_agree_have_a_narrow_interval_that_covers_what_they_me
         summarise(launches_of(np.random.default_rng(seed), 2, steps=40, between=0.0))
         for seed in range(200)
     ]
-    widths = [math.log((each.high or math.inf) / (each.low or 1.0)) for each in made]
+    widths = [math.log((summary.high or math.inf) / (summary.low or 1.0)) for summary in made]
     assert np.median(widths) < 0.05
-    assert np.mean([(each.low or math.inf) <= 0.5 <= (each.high or 0.0) for each in made]) >= 0.95
+    assert (
+        np.mean([(summary.low or math.inf) <= 0.5 <= (summary.high or 0.0) for summary in made])
+        >= 0.95
+    )
 
 
 def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> None:
@@ -110,11 +118,13 @@ def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> 
         summarise(launches_of(random, 6)),
     )
     logs, others = np.log(slower.launch_medians), np.log(faster.launch_medians)
-    for found, test in (
+    for interval, test in (
         (slower, scipy.stats.ttest_1samp(logs, 0.0)),
         (ratio(slower, faster), scipy.stats.ttest_ind(logs, others, equal_var=False)),
     ):
-        assert (found.low, found.high) == pytest.approx(np.exp(test.confidence_interval(0.95)))
+        assert (interval.low, interval.high) == pytest.approx(
+            np.exp(test.confidence_interval(0.95))
+        )
     assert (slower.median, slower.coverage) == (pytest.approx(math.exp(logs.mean())), 0.95)
 
 
@@ -155,23 +165,23 @@ def test_intervals_of_cells_that_share_their_variance_cover_as_they_say_and_are_
     for _ in range(60):
         deviations = 0.02 * factor ** random.standard_normal(24)
         alone = [
-            summarise(launches_of(random, 3, steps=9, median=1.0, between=each))
-            for each in deviations
+            summarise(launches_of(random, 3, steps=9, median=1.0, between=deviation))
+            for deviation in deviations
         ]
         shared = with_common_spread(alone)
-        covered += [each.low <= 1.0 <= each.high for each in shared if each.low and each.high]
-        narrower += [np.log(each.high / each.low) for each in shared if each.low and each.high]
-        narrower += [-np.log(each.high / each.low) for each in alone if each.low and each.high]
+        covered += [cell.low <= 1.0 <= cell.high for cell in shared if cell.low and cell.high]
+        narrower += [np.log(cell.high / cell.low) for cell in shared if cell.low and cell.high]
+        narrower += [-np.log(cell.high / cell.low) for cell in alone if cell.low and cell.high]
     assert np.mean(covered) == pytest.approx(0.955, abs=0.02)
     assert sum(narrower) < 0
 
 
 def test_cells_too_few_or_too_different_share_nothing() -> None:
     random = np.random.default_rng(9)
-    alike = [float(each) for each in random.chisquare(2, 30) / 2]
+    alike = [float(variance) for variance in random.chisquare(2, 30) / 2]
     assert common_spread(alike, [2.0] * 30).freedom > 4
     assert common_spread(alike[:9], [2.0] * 9) == UNKNOWN_SPREAD
-    different = [each * 10.0 ** random.uniform(-6, 6) for each in alike]
+    different = [variance * 10.0 ** random.uniform(-6, 6) for variance in alike]
     assert common_spread(different, [2.0] * 30) == UNKNOWN_SPREAD
 
 
@@ -183,18 +193,19 @@ def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(
 
     def pair(launches: int) -> tuple[Summary, Summary]:
         drawn = np.exp(deviation * random.standard_normal((2, launches)))
-        return summarise([[apart * each] for each in drawn[0]]), summarise(
-            [[each] for each in drawn[1]]
+        return summarise([[apart * seconds] for seconds in drawn[0]]), summarise(
+            [[seconds] for seconds in drawn[1]]
         )
 
     many = launches_to_settle(*pair(4000))
     assert many is not None
-    settled = [tied(*each) or clearly_slower(*each) for each in (pair(many) for _ in range(150))]
+    pairs = [pair(many) for _ in range(150)]
+    settled = [tied(one, other) or clearly_slower(one, other) for one, other in pairs]
     assert 0.7 < np.mean(settled) < 0.95
 
 
 @pytest.mark.parametrize(
-    ("steps", "found", "method"),
+    ("steps", "expected", "method"),
     [
         ([2.0], (2.0, None, None), "a single step, no interval"),
         ([1.0, 2.0, 3.0, 4.0, 5.0], (3.0, 1.0, 5.0), "94% order statistics"),
@@ -203,18 +214,18 @@ def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(
     ],
 )
 def test_few_steps_have_the_interval_of_the_tables_and_say_how_much_it_covers(
-    steps: list[float], found: tuple[float | None, ...], method: str
+    steps: list[float], expected: tuple[float | None, ...], method: str
 ) -> None:
     summary = summarise([steps])
-    assert (summary.median, summary.low, summary.high) == found
+    assert (summary.median, summary.low, summary.high) == expected
     assert summary.method.startswith(method)
 
 
 def test_launches_without_spread_have_a_ratio_without_spread() -> None:
     twice, once = summarise([[2.0]] * 3), summarise([[1.0]] * 3)
-    found = ratio(twice, once)
-    assert found.value == pytest.approx(2.0)
-    assert found.low == found.high == found.value
+    double = ratio(twice, once)
+    assert double.value == pytest.approx(2.0)
+    assert double.low == double.high == double.value
     assert (welch(once, twice), welch(once, once)) == (0.0, 1.0)
 
 
@@ -255,7 +266,7 @@ def of(
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict"),
+    ("comparison", "verdict"),
     [
         (of(1.5, p=0.01), "worse"),
         (of(1.5, 1.4, 1.6, p=0.06), "no clear difference"),
@@ -268,18 +279,18 @@ def of(
         (of(0.9, 0.8, 0.99), "better"),
     ],
 )
-def test_verdicts(found: Contrast, verdict: str) -> None:
-    assert found.verdict == verdict
+def test_verdicts(comparison: Contrast, verdict: str) -> None:
+    assert comparison.verdict == verdict
 
 
 def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
     random = np.random.default_rng(4)
     seen = summary(random, 4, 1.05, 0.03), summary(random, 4, 1.0, 0.03)
-    of_one = [float(np.var(np.log(each.launch_medians), ddof=1)) for each in seen]
+    variances = [float(np.var(np.log(side.launch_medians), ddof=1)) for side in seen]
     needed = launches_to_decide(*seen)
     assert needed is not None
     difference = abs(math.log(seen[0].median / seen[1].median))
-    deviation = math.sqrt(sum(of_one) / 2)
+    deviation = math.sqrt(sum(variances) / 2)
     significant = 0
     for _ in range(300):
         one, other = (
@@ -302,9 +313,11 @@ def test_a_contrast_the_other_way_round_says_the_opposite(
     value: float, width: float, p_adjusted: float | None
 ) -> None:
     opposite = {"worse": "better", "better": "worse", "no clear difference": "no clear difference"}
-    found = Contrast(4, 2, Ratio(value, value / width, value * width, ""), p_adjusted, p_adjusted)
-    assert found.swapped.verdict == opposite[found.verdict]
-    assert (found.swapped.threads, found.swapped.against) == (2, 4)
+    comparison = Contrast(
+        4, 2, Ratio(value, value / width, value * width, ""), p_adjusted, p_adjusted
+    )
+    assert comparison.swapped.verdict == opposite[comparison.verdict]
+    assert (comparison.swapped.threads, comparison.swapped.against) == (2, 4)
 
 
 def known(value: float, down: float, up: float | None = None) -> Summary:
@@ -329,22 +342,22 @@ def test_a_break_even_with_even_intervals_is_fiellers(
 ) -> None:
     times = (start + later, share * step, start, step)
     reach = [time * width for time, width in zip(times, widths, strict=True)]
-    found = break_even(*(known(time, down) for time, down in zip(times, reach, strict=True)))
+    even = break_even(*(known(time, down) for time, down in zip(times, reach, strict=True)))
     gain, of_starts, of_steps = (
         step - share * step,
         math.hypot(reach[0], reach[2]),
         math.hypot(reach[1], reach[3]),
     )
     if of_steps >= gain:
-        assert (found.steps, found.high) == (None, None)
+        assert (even.steps, even.high) == (None, None)
         return
     # Fieller 1954, without a covariance; the first step belongs to the start.
     g = (of_steps / gain) ** 2
     half = math.sqrt(of_starts**2 * (1 - g) + (later / gain * of_steps) ** 2) / gain
     low, high = ((later / gain + sign * half) / (1 - g) for sign in (-1, 1))
-    assert found.steps == pytest.approx(1 + later / gain)
-    assert found.low == pytest.approx(1 + max(0.0, low), rel=1e-6)
-    assert found.high == pytest.approx(1 + high, rel=1e-6)
+    assert even.steps == pytest.approx(1 + later / gain)
+    assert even.low == pytest.approx(1 + max(0.0, low), rel=1e-6)
+    assert even.high == pytest.approx(1 + high, rel=1e-6)
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 10.0), SHARES, SHARES), min_size=4, max_size=4))
@@ -352,9 +365,9 @@ def test_within_a_break_even_neither_way_clearly_takes_less(
     given_to: list[tuple[float, float, float]],
 ) -> None:
     times = [known(time, time * down, time * up) for time, down, up in given_to]
-    other_start, start = sorted(times[:2], key=lambda each: each.median)
+    other_start, start = sorted(times[:2], key=lambda start: start.median)
     step, other_step = times[2:]
-    found = break_even(start, step, other_start, other_step)
+    even = break_even(start, step, other_start, other_step)
 
     def more(steps: float) -> tuple[float, float]:
         further = steps - 1
@@ -363,18 +376,18 @@ def test_within_a_break_even_neither_way_clearly_takes_less(
         )
         return ends[0], ends[1]
 
-    if found.low is None or found.low > 1:
-        assert more(1 + 0.99 * ((found.low or 1e6) - 1))[0] > 0
-    if found.high is None:
+    if even.low is None or even.low > 1:
+        assert more(1 + 0.99 * ((even.low or 1e6) - 1))[0] > 0
+    if even.high is None:
         # However many steps: it never clearly takes less.
         assert all(more(1 + 10.0**power)[1] >= 0 for power in range(8))
         return
-    assert found.steps is not None
-    assert found.low is not None
-    assert found.low <= found.steps <= found.high
-    assert more(found.high * 1.01)[1] < 0
-    if found.high > 1:
-        low, high = more(1 + 0.99 * (found.high - 1) + 0.01 * (found.low - 1))
+    assert even.steps is not None
+    assert even.low is not None
+    assert even.low <= even.steps <= even.high
+    assert more(even.high * 1.01)[1] < 0
+    if even.high > 1:
+        low, high = more(1 + 0.99 * (even.high - 1) + 0.01 * (even.low - 1))
         assert low <= 0 <= high
 
 

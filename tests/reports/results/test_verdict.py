@@ -27,15 +27,15 @@ def spread(values: list[float]) -> float:
 @given(launches, launches)
 def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]) -> None:
     assume(spread(a) > 1e-4 and spread(b) > 1e-4)
-    found = judge(a, b)
+    result = judge(a, b)
     slower = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="greater")
     faster = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="less")
-    assert found.ratio == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
-    assert found.p == pytest.approx(
-        (slower if found.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12
+    assert result.ratio == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
+    assert result.p == pytest.approx(
+        (slower if result.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12
     )
     both = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert np.log([found.low, found.high]) == pytest.approx(
+    assert np.log([result.low, result.high]) == pytest.approx(
         [both.low, both.high], rel=1e-6, abs=1e-9
     )
 
@@ -60,20 +60,20 @@ def test_the_interval_over_two_sessions_covers_what_it_says(of_a: int, of_b: int
         shifts = rng.normal(0, DEFAULT.session_deviation, 2)
         a = np.exp(shifts[0] + rng.normal(0, 0.02, of_a))
         b = np.exp(shifts[1] + rng.normal(math.log(1.1), 0.04, of_b))
-        found = judge(a, b, same_session=False)
-        covered += (found.low or 0) <= 1.1 <= (found.high or 0)
+        result = judge(a, b, same_session=False)
+        covered += (result.low or 0) <= 1.1 <= (result.high or 0)
     assert 0.93 <= covered / simulations <= 0.99  # the more cautious of two ways
 
 
 @pytest.mark.parametrize("few", [0, 1, 2])
 def test_too_few_launches_are_inconclusive_whatever_they_show(few: int) -> None:
-    found = judge([1.0] * 5, [9.0] * few)
-    assert found.verdict is Verdict.INCONCLUSIVE
+    result = judge([1.0] * 5, [9.0] * few)
+    assert result.verdict is Verdict.INCONCLUSIVE
     assert (
-        found.sentence == f"too few launches: {few}, and {FEWEST_LAUNCHES} are needed on each side"
+        result.sentence == f"too few launches: {few}, and {FEWEST_LAUNCHES} are needed on each side"
     )
-    assert found.ratio == (pytest.approx(9.0) if few else None)
-    assert (found.low, found.high, found.p) == (None, None, None)
+    assert result.ratio == (pytest.approx(9.0) if few else None)
+    assert (result.low, result.high, result.p) == (None, None, None)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -94,7 +94,7 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(deviation: float, coun
         return judge(a, ratio * b)
 
     said = [one(1.0).smallest_effect for _ in range(100)]
-    effect = float(np.median([each for each in said if each is not None]))
+    effect = float(np.median([value for value in said if value is not None]))
     hits = sum(one(1 + effect).verdict is Verdict.REGRESSION for _ in range(simulations))
     assert POWER - 0.08 <= hits / simulations <= POWER + 0.08
 
@@ -114,17 +114,19 @@ def judgement(p: float | None) -> Judgement:
 def test_adjusted_p_is_that_of_benjamini_and_hochberg(values: list[float | None]) -> None:
     adjusted = adjust([judgement(p) for p in values])
     known = [min(1.0, 2 * p) for p in values if p is not None]
-    assert [each.adjusted_p is None for each in adjusted] == [p is None for p in values]
-    ours = [each.adjusted_p for each in adjusted if each.adjusted_p is not None]
+    assert [judged.adjusted_p is None for judged in adjusted] == [p is None for p in values]
+    ours = [judged.adjusted_p for judged in adjusted if judged.adjusted_p is not None]
     # The definition: the smallest rate at which a step-up procedure rejects.
     size = len(known)
     for p, value in zip(known, ours, strict=True):
         reached = [
-            size * other / sum(each <= other for each in known) for other in known if other >= p
+            size * other / sum(doubled <= other for doubled in known)
+            for other in known
+            if other >= p
         ]
         assert value == pytest.approx(min(1.0, *reached))
-    for each in adjusted:
-        if each.adjusted_p is not None:
-            assert (each.verdict is Verdict.REGRESSION) == (
-                each.adjusted_p <= DEFAULT.false_discovery_rate
+    for judged in adjusted:
+        if judged.adjusted_p is not None:
+            assert (judged.verdict is Verdict.REGRESSION) == (
+                judged.adjusted_p <= DEFAULT.false_discovery_rate
             )

@@ -31,8 +31,8 @@ from processes import (
 
 from dlbench.adapters.protocol import QuotaUse, Status
 from dlbench.hardware_probe import probe, probe_cpu
-from dlbench.reports.results.cells import build_matrix
 from dlbench.reports.results.flags import CONTENDED, THROTTLED
+from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.run import quota

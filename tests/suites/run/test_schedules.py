@@ -35,10 +35,10 @@ from scipy import stats
 
 from dlbench.adapters.protocol import INSTALLED, Outcome, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.results.cells import build_matrix as make_matrix
 from dlbench.reports.results.comparison import compare_sides
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.leaders import CLEAR, TIE, UNDECIDED
+from dlbench.reports.results.matrix import build_matrix as make_matrix
 from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import UNKNOWN_SPREAD as UNKNOWN
