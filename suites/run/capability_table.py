@@ -48,7 +48,7 @@ def columns(row: Row) -> dict[str, Answer]:
     def built(kind: str) -> Answer:
         able = row["kinds"].get(kind)
         if able:
-            return "yes", "its adapter builds them here"
+            return "yes", "its adapter builds them"
         reasons = (network["reason"] for network in row["networks"].values() if network["reason"])
         return UNKNOWN if able is None else "no", next(reasons, "not asked")
 
@@ -114,7 +114,9 @@ def beside(row: Row) -> dict[str, Any]:
         then = published_row.get(name, "")
         compared[name] = {"then": then, "here": now, "how": how}
         if differs(then, now):
-            differences.append(f"{row['title']}: {name}: {then!r} in 2021, here {now}: {how}")
+            differences.append(
+                f"{row['title']}: {name}: {then!r} in 2021, on this machine {now}: {how}"
+            )
     return {
         "name": row["name"],
         "title": row["title"],

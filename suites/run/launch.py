@@ -231,10 +231,8 @@ class LaunchRunner:
         for _ in range(_SUSPENDED_REPEATS):
             launched, telemetry = self._launch(request, watched, tick)
             # Where this process was stopped meanwhile, its clock says nothing about the guest.
-            if not launched.suspended or launched.outcome.status not in (
-                Status.IMPLAUSIBLE,
-                Status.TIMED_OUT,
-            ):
+            by_clock = launched.outcome.status in (Status.IMPLAUSIBLE, Status.TIMED_OUT)
+            if not (launched.suspended and by_clock):
                 break
         return launched, described, telemetry
 
@@ -416,8 +414,8 @@ class LaunchRunner:
         mask = None if self.machine is None else bound_mask(self.machine.cpu, needed, workers)
         if mask is None:
             raise UsageError(
-                f"{needed} threads cannot be bound to as many CPUs here: this process may use "
-                "fewer."
+                f"{needed} threads cannot be bound to as many CPUs on this machine: this process "
+                "may use fewer."
             )
         return list(mask)
 

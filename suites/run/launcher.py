@@ -211,8 +211,9 @@ _MOST_ROUNDS = 6
 _SLOW = 1.4
 _FAST = 0.4
 _SLACK_SECONDS = 0.03
-"""A check is repeated where its steps take more than `_SLOW` or less than `_FAST` times as long as
-the timed ones, give or take `_SLACK_SECONDS`: other programs may have used the CPUs."""
+"""Limits of the time of a check's steps, in multiples of the timed steps' and with this slack.
+
+Beyond them the check is repeated: other programs may have used the CPUs."""
 _MOST_CHECKS = 4
 _NOTHING = (0.0, 0.0, 0.0)
 """Time by the clock, CPU time and waiting up to a mark that never came."""

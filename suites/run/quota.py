@@ -166,7 +166,7 @@ def groups_of_launches() -> tuple[Path, ...] | str:
             return tuple(parents)
     if not around:
         return "this system shows no control groups, which a CPU quota needs"
-    return f"no control group for a CPU quota can be made here; {_REMEDY}"
+    return f"no control group for a CPU quota can be made on this machine; {_REMEDY}"
 
 
 @cache

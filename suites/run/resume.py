@@ -96,7 +96,7 @@ def resume(
     except UsageError as error:
         option = _missing_option(newest, chosen.builds)
         raise UsageError(
-            f"The unfinished run needs a build that is not here: {error} Give its {option} again."
+            f"The unfinished run needs a build that is missing: {error} Give its {option} again."
         ) from error
     for name in chosen.joining:
         if name not in {row.build.framework.name for row in planned_rows}:
@@ -162,7 +162,7 @@ def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]
             now += f" (with {', '.join(variables)} as given by --env)"
         raise UsageError(
             f"The unfinished run measured {build.name} with {record.interpreter}, environment "
-            f"{record.environment}; here it is {now}. Give that interpreter (--python "
+            f"{record.environment}; now it is {now}. Give that interpreter (--python "
             f"{build.name}=...), or leave out --resume to start a new run."
         )
 

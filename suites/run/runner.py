@@ -242,11 +242,10 @@ class Runner:
         self._launched = 0
 
     def run(self) -> Schedule:
-        """Make the missing launches until the budget is spent; mark the run finished once none is
-        missing.
+        """Make the missing launches until the budget is spent, and return the schedule.
 
-        Returns the schedule, which has the number of launches left. Raises StoreError when a record
-        cannot be stored, and KeyboardInterrupt as it comes.
+        It has the number of launches left. The run is marked as finished once none is missing.
+        Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
         self._start = self.clock()
         for block in self.schedule.blocks():

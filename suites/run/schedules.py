@@ -92,9 +92,10 @@ A look after each pair or launch would favour results that are clear or narrow b
 EARLY_CONFIDENCE = 0.995
 """Confidence of comparisons that end a contest before its last look."""
 FAR_BEHIND = 1.25
-"""A cell that takes at least this many times as long as the fastest leaves a contest. Nearer cells
-stay until it is decided, even if clearly slower: the machine's speed may change between blocks, and
-that must affect all of them."""
+"""Factor by which a cell is slower than the fastest when it leaves a contest.
+
+Nearer cells stay until it is decided, even if clearly slower: the machine's speed may change
+between blocks, and that must affect all of them."""
 
 DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""

@@ -276,8 +276,10 @@ class HalvingSchedule(Schedule):
     def _sort_by_information(self, cells: list[Cell]) -> None:
         """Sort the cells of the first block, the most informative first; see `wanted`."""
         # Of the cells of a row and number of threads the last one is kept, a tuned one if possible.
-        tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
-        first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
+        untuned = [cell for cell in cells if cell.tuning != TUNED]
+        tuned = [cell for cell in cells if cell.tuning == TUNED]
+        kept = {cell._replace(tuning=TUNED): cell for cell in [*untuned, *tuned]}
+        first = set(kept.values())
         start = self.starts[0]
         tuned_start = start._replace(tuning=TUNED)
 

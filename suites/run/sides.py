@@ -272,7 +272,7 @@ def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
     for name, then in run.sides.items():
         if now.get(name) != then:
             raise UsageError(
-                f"The unfinished run's {name} was {then}; here it is {now.get(name)}. {remedy}"
+                f"The unfinished run's {name} was {then}; now it is {now.get(name)}. {remedy}"
             )
 
 
