@@ -69,7 +69,7 @@ class Series:
         return self.sources[name]
 
     def source(self, name: str) -> Source:
-        """Return a candidate's source; it has no interpreter if the candidate cannot be built."""
+        """Return a candidate's source. It has no interpreter if the candidate cannot be built."""
         if name not in self.sources:
             say(f"preparing {name}")
             try:
@@ -82,7 +82,7 @@ class Series:
         return self.sources[name]
 
     def by_side(self) -> dict[str, dict[str, Source]]:
-        """Return the sources of each side by row; raises the error of an end's build."""
+        """Return the sources of each side by row. Raises the error of an end's build."""
         good = self.end(0)
         self.end(-1)
         return {BASELINE: defaultdict(lambda: good), CANDIDATE: self.sources}
@@ -226,7 +226,7 @@ class BisectionSchedule(PairSchedule):
         return tuple(launches)
 
     def result(self, cell: Cell, command: str) -> Bisection:
-        """Return the result so far; ``cell`` has the framework's own name."""
+        """Return the result so far. ``cell`` has the framework's own name."""
         series = self._series
         tried = self._tried()
         begun = set()

@@ -55,7 +55,7 @@ class Capabilities:
     project: dict[str, str] = field(default_factory=dict)
     """Metadata of the framework's distribution: `adapters/libraries/inventory.py`."""
     problem: str = ""
-    """The reason why there are no answers; empty if there are some."""
+    """The reason why there are no answers, empty if there are some."""
 
 
 def ask(
@@ -225,7 +225,7 @@ def probe(
 def _read_answers(
     framework: Framework, outcome: Outcome, threads: dict[str, Any] | None
 ) -> Capabilities:
-    """Return the capabilities that a launch reported; their types are not trusted."""
+    """Return the capabilities that a launch reported. Their types are not trusted."""
     answers: dict[str, tuple[bool, str]] = {}
     refusals: dict[str, str] = {}
     for key, pair in outcome.software["capabilities"].items():

@@ -22,7 +22,7 @@ from .launcher import Launched, LaunchRequest, Meeting, Tick, at_once
 def run_instances(
     request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick
 ) -> Launched:
-    """Run the instances of a launch, which divide its CPUs and quota; return their joint result."""
+    """Run the instances of a launch, which divide its CPUs and quota. Return their joint result."""
     count = request.launch.cell.instances
     cpus = request.launch.cpus or []
     share = len(cpus) // count

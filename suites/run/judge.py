@@ -226,7 +226,7 @@ class Limits:
         return max(self.flops(count, precision) / min(count, self.cpus) for count in counts)
 
     def bandwidth(self, threads: int) -> float | None:
-        """Return the most bytes per second to and from memory; None if no sound ceiling has it."""
+        """Return the most bytes per second to and from memory, or None without a sound ceiling."""
         if self.ceilings is None:
             return None
         measured = self.ceilings.bandwidth_bytes_per_second(threads)
@@ -257,7 +257,7 @@ class Limits:
 
 
 def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
-    """Return the limits of a machine; ``kept`` are its ceilings as a store has them."""
+    """Return the limits of a machine. ``kept`` are its ceilings as a store has them."""
     measured = Ceilings.from_dict(kept).measured if kept else ()
     sound = tuple(ceiling for ceiling in measured if not ceiling.doubt)
     instruction_sets = machine.cpu.instruction_sets

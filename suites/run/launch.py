@@ -1,4 +1,4 @@
-"""Runs launches of cells, with their attempts, and makes a Record of each; stores nothing.
+"""Runs launches of cells, with their attempts, and makes a Record of each. Stores nothing.
 
 Records are yielded when their launches have ended, so that a caller can store them before the next
 attempt begins. A disturbed launch is attempted again, at most ``most`` times in all. Before each
@@ -395,7 +395,7 @@ class LaunchRunner:
         return self.machine is None or self.threads(cell) <= self.machine.cpu.effective_cpus
 
     def places(self, cell: Cell) -> list[tuple[int, ...]]:
-        """Return the sets of CPUs that a cell may have in a round of turns; none: any CPUs."""
+        """Return the sets of CPUs that a cell may have in a round of turns, or none for any."""
         if self.machine is None or binds(cell):
             return []
         return places(self.machine.cpu, self.threads(cell))

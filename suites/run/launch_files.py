@@ -54,13 +54,13 @@ def megabytes() -> int:
 
 
 def remove() -> None:
-    """Remove all of them; a launch that has opened one keeps it."""
+    """Remove all of them. A launch that has opened one keeps it."""
     with folders.written(folder()), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder())
 
 
 def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
-    """Make or check the files of large weights; return a look-up of each cell's folder."""
+    """Make or check the files of large weights, and return a look-up of each cell's folder."""
 
     def make(network: Network) -> Path | None:
         return checked_weights(network, report)
@@ -71,7 +71,7 @@ def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[C
 def prepare_feeds(
     plan: Plan, machine: Machine, report: Report
 ) -> Callable[[Cell], FeedFiles | None]:
-    """Make or check the files of steps that take mini-batches; return a look-up for each cell."""
+    """Make or check the files of mini-batches, and return a look-up of each cell's."""
 
     def key(cell: Cell) -> tuple[Network, int] | None:
         network = plan.network_of(cell)

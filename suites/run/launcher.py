@@ -92,11 +92,11 @@ class LaunchRequest:
 
     They are given where only the guest knows the mathematics."""
     meeting: "Meeting | None" = None
-    """Where it begins and ends its timed steps together with other instances; see `instances`."""
+    """Where it begins and ends its timed steps together with other instances. See `instances`."""
     member: Member | None = None
     """Its place among launches that take turns."""
     shown: bool = False
-    """Whether the guest's output is shown as it comes; otherwise it is dropped."""
+    """Whether the guest's output is shown as it comes. Otherwise it is dropped."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
@@ -233,7 +233,7 @@ class LaunchMonitor:
         member: Member | None = None,
         profiled: bool = False,
     ) -> None:
-        """Listen on this line; the launch's processes descend from ``supervisor``.
+        """Listen on this line. The launch's processes descend from ``supervisor``.
 
         A check takes one of ``check_steps``. Without any there is no check. ``meeting`` joins it
         with the monitor of another launch, in another thread. As a ``member`` it takes turns with
@@ -272,7 +272,7 @@ class LaunchMonitor:
         self._asked = False  # whether a check was requested
 
     def listen(self) -> bool:
-        """Read from the guest and answer it; return False once nothing more can come."""
+        """Read from the guest and answer it, and return False once nothing more can come."""
         try:
             heard = self.line.recv(4096)
         except BlockingIOError:
@@ -292,7 +292,7 @@ class LaunchMonitor:
         return not self.over
 
     def observation(self) -> HostObservation | None:
-        """Return the observation; None where the timed samples or the check never ended."""
+        """Return the observation, or None where the timed samples or the check never ended."""
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
         steps, rounds = self._check if self._asked else (0, 0)
@@ -406,7 +406,7 @@ class LaunchMonitor:
 
     @property
     def slice_seconds(self) -> float:
-        """The seconds that are left of the slice that runs; infinite outside of turns."""
+        """The seconds that are left of the slice that runs, or infinity outside of turns."""
         return math.inf if self.turns is None else self.turns.slice_seconds
 
     def pause_at_the_end_of_a_slice(self) -> None:
@@ -484,7 +484,7 @@ def _waited(process: int) -> float:
 
 
 def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
-    """Run one launch in its own process group; its processes are gone when this returns or raises.
+    """Run one launch in its own process group. Its processes are gone when this returns or raises.
 
     A launch whose CPU quota cannot be set is skipped.
     """

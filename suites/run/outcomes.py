@@ -41,7 +41,7 @@ _SHARE_OF_CALLS = 0.5
 
 
 class UnreadableError(Exception):
-    """A guest's file is no plain file, too large or inconsistent; the text says which."""
+    """A guest's file is no plain file, too large or inconsistent. The text says which."""
 
 
 def read_json(path: Path, most: int = MOST_BYTES) -> Any:

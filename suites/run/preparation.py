@@ -56,12 +56,12 @@ def capacity(machine: Machine) -> Capacity:
 
 
 def new_seed() -> int:
-    """Return a seed for the launching order; it is kept with the run."""
+    """Return a seed for the launching order. It is kept with the run."""
     return secrets.randbelow(2**31)
 
 
 def begin(plan: Plan, store: Store, machine: Machine, *described: Any) -> Run:
-    """Store and return a new run of this plan; ``described`` as for `new_run`."""
+    """Store and return a new run of this plan. ``described`` as for `new_run`."""
     run = new_run(plan, machine, *described)
     store.begin_run(run)
     return run

@@ -82,7 +82,7 @@ def why_narrow(in_container: bool) -> str:
 def measuring(
     report: Callable[[str], None], wait: bool = False, computes: bool = True
 ) -> Iterator[None]:
-    """Hold this machine for measuring; a run that computes nothing takes no lock.
+    """Hold this machine for measuring. A run that computes nothing takes no lock.
 
     Where another dlbench holds it, raises UsageError that names its process, or with ``wait``
     reports that in one line and takes its turn. Raises FrameworkEnvironmentError where the lock
@@ -290,7 +290,7 @@ class QuietGate:
         self._keep(block, "after", readings)
 
     def before_repeat(self) -> bool:
-        """Wait before a disturbed launch is repeated; return whether the machine is quiet now."""
+        """Wait before a disturbed launch is repeated. Return whether the machine is quiet now."""
         readings = self._wait(None)
         return bool(readings) and not readings[-1][1]
 

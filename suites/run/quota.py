@@ -46,12 +46,12 @@ class Group:
     Only version 1 may have two hierarchies."""
 
     def add(self, process: int) -> None:
-        """Put a process into the group, and all that it starts from now on; raises NoQuotaError."""
+        """Put a process into the group, and all that it starts from now on. Raises NoQuotaError."""
         for folder in self.folders:
             _write(folder / "cgroup.procs", str(process))
 
     def limit(self, cpus: float | None) -> None:
-        """Set the quota, or remove it; raises NoQuotaError."""
+        """Set the quota, or remove it. Raises NoQuotaError."""
         folder = self.folders[0]
         amount = None if cpus is None else max(1000, round(cpus * PERIOD_US))
         if _is_first_version(folder):
@@ -189,7 +189,7 @@ def remove_left() -> None:
 
 
 def _delegate_cpu(folder: Path) -> bool:
-    """Make a v2 group delegate the CPU controller; return whether it does.
+    """Make a v2 group delegate the CPU controller, and return whether it does.
 
     Only the root group can while it has processes.
     """
@@ -236,7 +236,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group and end what runs in it; one that stays is removed by the next run."""
+    """Remove a group and end what runs in it. One that stays is removed by the next run."""
     until = time.monotonic() + _REMOVED_SECONDS
     while folder.exists() and time.monotonic() < until:
         for process in filter(None, map(int, _words(folder / "cgroup.procs"))):

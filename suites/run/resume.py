@@ -181,7 +181,7 @@ def check_same_variables(record: Record, environment: str, variables: Mapping[st
 
 
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
-    """Refuse another text than the one the run's launches were trained on; raises UsageError."""
+    """Refuse another text than the one the run's launches were trained on. Raises UsageError."""
     for record in records:
         then = record.outcome.software.get("text")
         digest = then.get("digest") if isinstance(then, dict) else None

@@ -74,7 +74,7 @@ def run_plan(
     build_missing: bool = True,
     matrix: Callable[[str], str] | None = None,
 ) -> tuple[Run, Schedule]:
-    """Prepare and carry out a run; return it with the final state of its schedule.
+    """Prepare and carry out a run, and return it with the final state of its schedule.
 
     ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
     """
@@ -122,7 +122,7 @@ def run_plan(
 def _prepare(
     plan: Plan, machine: Machine, profile: RunProfile, sources: Sources
 ) -> Callable[..., LaunchRunner]:
-    """Prepare the files and answers that launches need; return a factory of each side's runner."""
+    """Prepare the files and answers that launches need. Return a factory of runners."""
     reference = preparation.prepare_references(plan, machine, say)
     large_weights = _large_weights(plan, machine, profile.sides)
     feed_files = launch_files.prepare_feeds(plan, machine, say)
@@ -264,7 +264,7 @@ class Runner:
         return self.schedule
 
     def _run_block(self, block: int, wanted: Sequence[Group]) -> bool:
-        """Make the launches of a block that fit the budget; return whether all of them did."""
+        """Make the launches of a block that fit the budget, and return whether all of them did."""
         complete = True
         for group in wanted:
             launches = tuple(
@@ -285,7 +285,7 @@ class Runner:
         return complete
 
     def _fits(self, launches: Group) -> bool:
-        """Return whether launches fit the rest of the budget; the first ones always do.
+        """Return whether launches fit the rest of the budget. The first ones always do.
 
         At most half of the budget is reserved for later launches.
         """

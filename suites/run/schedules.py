@@ -6,19 +6,19 @@ both sides of a comparison in interleaved pairs, and `search.HalvingSchedule` se
 fastest cell. A resumed run makes its schedule from the records so far.
 
 A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk
-towards what the run's cells have in common (`reports.results.statistics`); its relative half-width
+towards what the run's cells have in common (`reports.results.statistics`). Its relative half-width
 is exp(half) - 1. A cell is done when that reaches the wanted precision, or at the most launches
 allowed.
 
 Stopping at the first look that meets the precision would favour samples whose spread came out small
 by chance: simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches
 deviate by twice the precision. So the spread that decides on stopping is a mean of that and of an
-assumed one (`DOUBT_DEVIATION` times the precision), as in a Bayesian estimate of a variance; the
+assumed one (`DOUBT_DEVIATION` times the precision), as in a Bayesian estimate of a variance. The
 interval itself is unchanged. Without other cells the assumed one weighs as much as `DOUBT_FREEDOM`
 degrees of freedom, else as one: other cells remove most of the doubt.
 
 Simulated for 24 cells, +-2 %, 3 to 20 launches, coverage is 94.6 to 96.1 % whether cells deviate
-alike or not. They need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %; by
+alike or not. They need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %. By
 their own launches alone they would need 6.9, 8.4 and 11.5, with a coverage of 93.5 to 94.8 %
 (tests/benchmarks/time_to_confidence.py).
 """
@@ -330,7 +330,7 @@ class Schedule:
         host: Host | None = None,
         grouping: Grouping | None = None,
     ) -> None:
-        """Take up the records so far; without a ``grouping`` all launches are made in a row."""
+        """Take up the records so far. Without a ``grouping`` all launches are made in a row."""
         self.plan = plan
         self.host = host
         self._grouping = grouping

@@ -107,7 +107,7 @@ class HalvingSchedule(Schedule):
         host: Host | None = None,
         grouping: Grouping | None = None,
     ) -> None:
-        """Take the records so far; the first of ``starts`` with a number is the one to beat."""
+        """Take the records so far. The first of ``starts`` with a number is the one to beat."""
         self.starts = starts
         self._sizes = halving_sizes(len(plan.cells))
         self._pairs_from = len(self._sizes) - PAIRS - SPARE
@@ -199,7 +199,7 @@ class HalvingSchedule(Schedule):
         return outcomes
 
     def pairs(self, fit: bool = True) -> list[int]:
-        """Return the blocks of pairs in which every finalist has a time; ``fit``: undisturbed."""
+        """Return the blocks in which every finalist has a time, an undisturbed one with ``fit``."""
         timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
         return sorted(set.intersection(*timed)) if timed else []
 
@@ -274,7 +274,7 @@ class HalvingSchedule(Schedule):
         return self._grouping.groups(launches, peaks, seconds)
 
     def _sort_by_information(self, cells: list[Cell]) -> None:
-        """Sort the cells of the first block, the most informative first; see `wanted`."""
+        """Sort the cells of the first block, the most informative first. See `wanted`."""
         # Of the cells of a row and number of threads the last one is kept, a tuned one if possible.
         untuned = [cell for cell in cells if cell.tuning != TUNED]
         tuned = [cell for cell in cells if cell.tuning == TUNED]
@@ -312,7 +312,7 @@ class HalvingSchedule(Schedule):
         return sum(self.seconds(other) for other in others if self.wants(other, block))
 
     def launches_left(self) -> int:
-        """Return the maximum number of launches still to come; failing cells reduce it."""
+        """Return the maximum number of launches still to come. Failing cells reduce it."""
         block = self._block
         survivors = self.survivors(block)
         in_block = sum(self.wants(cell, block) for cell in survivors)

@@ -44,7 +44,7 @@ class Side:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables of this side, in addition to those of the plan."""
     revision: str = ""
-    """Revision of the adapters' code; empty: the code as it is."""
+    """Revision of the adapters' code, or empty for the code as it is."""
     guest: Path = GUEST_DIRECTORY
     """Folder of that code."""
     step: Framework | None = None
@@ -264,7 +264,7 @@ def _describe(source: Source) -> str:
 
 
 def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
-    """Refuse other sides, in words, or another rule than the run began with; raises UsageError."""
+    """Refuse other sides, in words, or another rule than the run began with. Raises UsageError."""
     remedy = "Give the same options, or start a new run without --resume."
     if run.rule != chosen(rule):
         options = "--threshold, --tolerance, --judge or --allow-different"

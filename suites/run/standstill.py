@@ -71,7 +71,7 @@ class Placement:
     def __init__(self) -> None:
         """Begin without the CPUs that its threads may use: they are read before the first move."""
         self._allowed: frozenset[int] | None = None
-        """The CPUs that each of its threads could use then; none where they differ."""
+        """The CPUs that each of its threads could use then, or none where they differ."""
         self._confined: list[int] = []
         """The threads that are not to use all of them now."""
 
@@ -139,7 +139,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def _numbers(folder: str) -> list[str]:
-    """Return the processes or threads that this folder of /proc lists; none once it is gone."""
+    """Return the processes or threads that this folder of /proc lists, or none once it is gone."""
     try:
         # names alone, in a hot path
         return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
@@ -148,7 +148,7 @@ def _numbers(folder: str) -> list[str]:
 
 
 def stop(processes: Sequence[int]) -> bool:
-    """Stop processes and wait until all of their threads stand still; return whether they do."""
+    """Stop processes and wait until all of their threads stand still. Return whether they do."""
     for process in processes:
         _send(process, signal.SIGSTOP)
     deadline = time.monotonic() + _STANDSTILL_SECONDS

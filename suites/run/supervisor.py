@@ -28,7 +28,7 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1  # of prctl(2)
 
 
 def main() -> int:
-    """Carry out the command; end as it ended."""
+    """Carry out the command, and end as it ended."""
     host, line, shown, command = (
         int(sys.argv[1]),
         int(sys.argv[2]),

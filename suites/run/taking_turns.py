@@ -37,7 +37,7 @@ class TurnTaking:
     """A launch's part in the turns: it is stopped while others run, and its turns are observed."""
 
     def __init__(self, member: Member, supervisor: int) -> None:
-        """Take part as this member; the processes of the launch descend from ``supervisor``."""
+        """Take part as this member. The processes of the launch descend from ``supervisor``."""
         self._member = member
         self._supervisor = supervisor
         self.observed: list[TurnObservation] = []
@@ -50,11 +50,11 @@ class TurnTaking:
         self.stopped_cpu_seconds = 0.0
         """CPU time that it used while others ran."""
         self.in_turn = False
-        """Whether the guest is to time samples; otherwise it is to end."""
+        """Whether the guest is to time samples. Otherwise it is to end."""
         self._shape = TurnShape(0, False, math.inf)
         self._placement = Placement()
         self._computing: list[int] = []
-        """Threads that computed when the launch last ran; none: unknown."""
+        """Threads that computed when the launch last ran, or none if unknown."""
         self._turn_began = 0.0
         """Beginning of the turn by the monotonic clock, later by the length of its pauses."""
         self._cpu_time_at_turn = CpuTime(0.0, 0.0)
@@ -82,7 +82,7 @@ class TurnTaking:
         let_run(processes)
 
     def begin(self, sample_seconds: float) -> None:
-        """Wait for the first turn; a sample of the launch takes this long, by its warm-up.
+        """Wait for the first turn. A sample of the launch takes this long, by its warm-up.
 
         A launch whose others have ended has one turn all the same: it needs samples.
         """
@@ -136,7 +136,7 @@ class TurnTaking:
         self._let_go()
 
     def _wait_for_turn(self, last: TurnObservation | None, samples: int) -> bool:
-        """Stop the launch until it may run again; return whether it may for another turn.
+        """Stop the launch until it may run again, and return whether it may for another turn.
 
         Otherwise it is to end.
         """
@@ -159,7 +159,7 @@ class TurnTaking:
 
     @property
     def slice_seconds(self) -> float:
-        """Seconds that are left of the slice that runs; infinite outside of turns that are cut."""
+        """The seconds left of the slice that runs, or infinity outside of turns that are cut."""
         return self._slice_ends - time.monotonic()
 
     def slice_is_over(self) -> bool:
@@ -203,7 +203,7 @@ class TurnTaking:
         self._busy_at_turn += busy_seconds() - busy
 
     def go_on(self) -> float:
-        """Let the launch run for another slice; return the seconds for which others ran."""
+        """Let the launch run for another slice, and return the seconds for which others ran."""
         processes = descendants(self._supervisor)
         if not self._others_ran:
             let_run(processes)
@@ -318,6 +318,6 @@ class _PausedClock:
         self._resumed = np.array([resumed for _, resumed in pauses], dtype=np.int64)
 
     def running(self, start: int, nanoseconds: int) -> int:
-        """Return the nanoseconds for which it ran, of this many from ``start`` on; 1 at least."""
+        """Return the nanoseconds for which it ran, of this many from ``start`` on, 1 at least."""
         inside = np.minimum(self._resumed, start + nanoseconds) - np.maximum(self._stopped, start)
         return max(1, nanoseconds - int(np.maximum(inside, 0).sum()))

@@ -60,7 +60,7 @@ _MOST_CONTROL = 0.01
 
 
 def read_corpus(path: Path) -> Text:
-    """Return the text of a file; raises UsageError for an unsuitable one."""
+    """Return the text of a file. Raises UsageError for an unsuitable one."""
     try:
         if not path.is_file():
             raise UsageError(f"--corpus: {path} is not a file. Name a text file.")

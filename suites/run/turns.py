@@ -99,7 +99,7 @@ class TurnShape(NamedTuple):
 
     Caches are cold after a pause, and threads sleep."""
     slice_seconds: float
-    """Seconds after which the other launches run; infinite where turns are not cut."""
+    """Seconds after which the other launches run, or infinity where turns are not cut."""
 
 
 def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
@@ -260,7 +260,7 @@ class Turns:
         """The same by the turns of the first round."""
 
     def wait_to_start(self, member: int) -> bool:
-        """Wait until this member may start; return False if the turns were given up meanwhile."""
+        """Wait until this member may start. Return False if the turns were given up meanwhile."""
         with self._changed:
             self._changed.wait_for(partial(self._may_start, member))
             if member in self._to_start:
@@ -334,7 +334,7 @@ class Turns:
         return None if self._rounds.in_pairs else self._cells[member]
 
     def shape(self, member: int) -> TurnShape:
-        """Return the content of this member's turns; all members must have begun."""
+        """Return the content of this member's turns. All members must have begun."""
         with self._changed:
             cell = self._cells[member]
             rounds = self._rounds
@@ -371,7 +371,7 @@ class Turns:
     def next_turn(
         self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True
     ) -> bool:
-        """Wait until this member may run; return whether that is for a turn, and not to end.
+        """Wait until this member may run, and return whether that is for a turn, and not to end.
 
         ``last`` is its turn that has just ended, with so many ``samples``, or None before its first
         one. ``judged`` is whether waiting for a CPU in it shows that others disturbed it.
@@ -533,7 +533,7 @@ class Member:
     turns: Turns
     number: int
     places: Sequence[tuple[int, ...]] = ()
-    """Sets of CPUs that it may have in a round; it begins its turns on one of them.
+    """Sets of CPUs that it may have in a round. It begins its turns on one of them.
 
     Without any it begins where the system lets it."""
     judged: bool = True
@@ -541,7 +541,7 @@ class Member:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """The CPUs on which it begins its turns of this round; none: any."""
+        """The CPUs on which it begins its turns of this round, or none for any."""
         if not self.places:
             return ()
         return self.places[int(self.turns.place * len(self.places))]
