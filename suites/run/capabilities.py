@@ -135,7 +135,7 @@ def threads_by_default(
     for name, mode, tuning in ways:
         source = sources[name]
         framework = source.build.framework
-        # A user's own step may be slow; releases are not compared over threads.
+        # A user's own step may be slow. Releases are not compared over threads.
         own_or_release = framework.file is not None or source.build.released is not None
         if source.interpreter is None or not framework.computes or own_or_release:
             continue

@@ -311,7 +311,7 @@ def judged(
 # The host's clock may show this much more than the samples, and as much as guest and host waited
 # for a CPU, up to a second: the time between samples, and the host's own waking up.
 _CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
-# CPU time is counted in ticks of 0.01 s for each process; a few of them prove nothing.
+# CPU time is counted in ticks of 0.01 s for each process. A few of them prove nothing.
 _TICK_SECONDS = 0.03
 # The CPU time that a guest reports may differ this much from the host's observation.
 _CLAIM_SHARE, _CLAIM_SECONDS = 0.15, 0.25
@@ -326,7 +326,7 @@ _FASTER = 0.15
 # More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a
 # B200 80 to 2250.
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
-# A CPU quota is granted in periods of this many seconds; a launch may exceed it by this share.
+# A CPU quota is granted in periods of this many seconds. A launch may exceed it by this share.
 _PERIOD_SECONDS, _QUOTA_SHARE = 0.1, 0.15
 # NVML's utilisation is of the last second, at most.
 _GPU_SECONDS = 2.0

@@ -548,7 +548,7 @@ def _start(
     """
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     supervisor.append("shown" if request.shown else "dropped")
-    # An isolated interpreter (-I) would ignore PYTHONPATH and the like; without -I it leaves out
+    # An isolated interpreter (-I) would ignore PYTHONPATH and the like. Without -I it leaves out
     # the user's packages.
     isolated = not any(name.startswith("PYTHON") for name in request.variables)
     options = ["-I"] if isolated else ["-s"]

@@ -111,7 +111,7 @@ _SEED = 2016
 Integers = npt.NDArray[np.int64]
 
 
-# The likelier followers have the larger shares of `_STEPS`; these are the ends of their shares.
+# The likelier followers have the larger shares of `_STEPS`. These are the ends of their shares.
 _WEIGHTS = 1.0 / np.arange(1, FOLLOWERS + 1)
 _CUT: Integers = np.rint(np.cumsum(_WEIGHTS) / _WEIGHTS.sum() * _STEPS).astype(np.int64)
 
