@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -426,6 +427,7 @@ def recipe(result: SearchResult) -> tuple[dict[str, str], dict[str, str], list[s
     thread_variables: set[str] = set()
     for templates in (framework.variables, *chosen):
         thread_variables |= {name for name, text in templates.items() if "{threads}" in text}
+    folder: Path | None
     if build.interpreter is None:
         folder = environment.locate(framework).directory
     else:
