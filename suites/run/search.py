@@ -135,9 +135,9 @@ class HalvingSchedule(Schedule):
     @property
     def to_beat(self) -> Cell:
         """The cell that the others must beat."""
-        return self._to_beat(self._pairs_from)
+        return self._cell_to_beat(self._pairs_from)
 
-    def _to_beat(self, block: int) -> Cell:
+    def _cell_to_beat(self, block: int) -> Cell:
         return next((cell for cell in self.starts if self._times(cell, block)), self.starts[0])
 
     def survivors(self, block: int) -> list[Cell]:
@@ -148,7 +148,7 @@ class HalvingSchedule(Schedule):
         if block not in self._survivors:
             cells = list(self.plan.cells)
             # The cell to beat is fixed once the pairs begin: a failure in them does not change it.
-            to_beat = self._to_beat(min(block, self._pairs_from))
+            to_beat = self._cell_to_beat(min(block, self._pairs_from))
             for past, size in enumerate(self._sizes[1 : block + 1], start=1):
                 medians = {}
                 for cell in cells:

@@ -83,10 +83,10 @@ class Placement:
         Threads that bound themselves to CPUs of their own are left there.
         """
         if self._allowed is None:
-            masks = {_allowed(thread) for thread in _threads_of(processes)} - {frozenset()}
+            masks = {_allowed(thread) for thread in _living_threads(processes)} - {frozenset()}
             self._allowed = masks.pop() if len(masks) == 1 else frozenset()
         if set(cpus) < self._allowed:
-            self._confined = list(threads or _threads_of(processes))
+            self._confined = list(threads or _living_threads(processes))
             _move(self._confined, cpus)
 
     def let_go(self) -> None:
@@ -102,7 +102,7 @@ def _move(threads: Sequence[int], cpus: Collection[int]) -> None:
             os.sched_setaffinity(thread, cpus)
 
 
-def _threads_of(processes: Sequence[int]) -> list[int]:
+def _living_threads(processes: Sequence[int]) -> list[int]:
     """Return the living threads of processes."""
     return [int(thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
 
