@@ -1,8 +1,7 @@
-"""The launches of a bisection: pairs of the good end and of the candidate that the search asks for
-next.
+"""The launches of a bisection: pairs of the good end and of the candidate that is wanted next.
 
 Each candidate is a row of the plan, and a cell of the run whose baseline is the good end. First,
-the bad end is judged by the looks of a gate; the others are searched only if it is slower
+the bad end is judged by the looks of a gate. The others are searched only if it is slower
 (`reports.results.posterior`). A candidate is built before its first pair, never within a pair. One
 that cannot be built is stored as a skipped launch with the reason, so a resumed run needs only its
 records.
@@ -16,7 +15,7 @@ import numpy as np
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results import posterior
-from dlbench.reports.results.bisection import Bisection, candidate
+from dlbench.reports.results.bisection import Bisection, Candidate, candidate
 from dlbench.reports.results.comparison import CellComparison, of_pairs, other_work, pairs_of
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.posterior import Assessment
@@ -37,7 +36,7 @@ class Series:
     """Candidates in order, the good one first and the bad one last."""
 
     kind: str
-    """What each is: "release", "commit" or "build"."""
+    """The kind of candidates: "release", "commit" or "build"."""
     names: tuple[str, ...]
     prepare: Callable[[int], Source]
     """Returns the source of the candidate at a place, building it if needed.
@@ -54,8 +53,9 @@ class Series:
     """Sources of the prepared candidates, by name."""
 
     def end(self, place: int) -> Source:
-        """Return the source of the good end (0) or the bad one (-1); raises the error of its
-        build.
+        """Return the source of the good end (0) or the bad one (-1).
+
+        Raises the error of its build.
         """
         name = self.names[place]
         if name not in self.sources:
@@ -69,7 +69,7 @@ class Series:
         return self.sources[name]
 
     def source(self, name: str) -> Source:
-        """Return a candidate's source; it has no interpreter if the candidate cannot be built."""
+        """Return a candidate's source. It has no interpreter if the candidate cannot be built."""
         if name not in self.sources:
             say(f"preparing {name}")
             try:
@@ -82,19 +82,20 @@ class Series:
         return self.sources[name]
 
     def by_side(self) -> dict[str, dict[str, Source]]:
-        """Return the sources of each side by row; raises the error of an end's build."""
+        """Return the sources of each side by row. Raises the error of an end's build."""
         good = self.end(0)
         self.end(-1)
         return {BASELINE: defaultdict(lambda: good), CANDIDATE: self.sources}
 
     def described(self) -> dict[str, str]:
-        """Return the ends by side, in words: names and environments, no paths."""
-        found = {}
+        """Return a text for each end, by side: names and environments, no paths."""
+        texts = {}
         for side, place in ((BASELINE, 0), (CANDIDATE, -1)):
-            source, name = self.end(place), self.names[place]
+            source = self.end(place)
             framework = source.build.framework.name
-            found[side] = f"{framework} {name} ({source.name}, environment {source.digest})"
-        return found
+            details = f"{source.name}, environment {source.digest}"
+            texts[side] = f"{framework} {self.names[place]} ({details})"
+        return texts
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of one cell with a row for each candidate but the good one."""
@@ -121,7 +122,10 @@ class BisectionSchedule(PairSchedule):
         grouping: Grouping | None = None,
     ) -> None:
         """Take up the records so far."""
-        self._machine, self.rule, self.confidence, self._series = host, rule, confidence, series
+        self._machine = host
+        self.rule = rule
+        self.confidence = confidence
+        self._series = series
         super().__init__(plan, records, for_gate(host, rule), grouping, host, rule.judged)
         self._decide()
 
@@ -132,41 +136,41 @@ class BisectionSchedule(PairSchedule):
         """Take nothing from the candidates: one cell alone is judged by looks."""
 
     def add(self, record: Record) -> None:
-        """Take note of a record, and decide what is wanted next."""
+        """Take note of a record, and decide which candidate is wanted next."""
         super().add(record)
         self._decide()
 
     def _decide(self) -> None:
         """Assess all pairs, and set the candidate to measure next and its number of pairs."""
-        last, count = self.plan.cells[-1], len(self.plan.cells)
+        last = self.plan.cells[-1]
+        count = len(self.plan.cells)
         self.assessment: Assessment | None = None
         self._left = dict.fromkeys(self.plan.cells, 0)
         self._left[last] = 2 * self._rule(self._records[last], {})
         if self._left[last] or self.ends.verdict is not Verdict.REGRESSION:
             return
         places = dict(enumerate(self.plan.cells, start=1))
-        untestable = {
-            place for place, cell in places.items() if place < count and self.problem(cell)
-        }
-        evidence = {
-            place: self.logs(cell) for place, cell in places.items() if place not in untestable
-        }
-        found = posterior.assess(
-            {place: logs for place, logs in evidence.items() if logs},
-            count,
-            untestable,
-            self.rule.of_quantity(self._quantity).magnitude,
-            self.confidence,
-        )
-        self.assessment = found
+        untestable = set()
+        evidence = {}
+        for place, cell in places.items():
+            if place < count and self.problem(cell):
+                untestable.add(place)
+                continue
+            logs = self.logs(cell)
+            if logs:
+                evidence[place] = logs
+        magnitude = self.rule.of_quantity(self._quantity).magnitude
+        assessment = posterior.assess(evidence, count, untestable, magnitude, self.confidence)
+        self.assessment = assessment
         begun = sum(pairs_begun(self._records[cell]) for cell in self.plan.cells)
-        if not found.decided(self.confidence) and begun < posterior.MOST_PAIRS:
+        if not assessment.decided(self.confidence) and begun < posterior.MOST_PAIRS:
             measured = {place for place, cell in places.items() if self._records[cell]}
-            self._left[places[found.following(measured)]] = 2 * found.pairs_left(self.confidence)
+            following = places[assessment.following(measured)]
+            self._left[following] = 2 * assessment.pairs_left(self.confidence)
 
     @property
     def _quantity(self) -> str:
-        """The one that is searched by."""
+        """The quantity that the search follows."""
         return self.rule.judged[0]
 
     @property
@@ -179,67 +183,57 @@ class BisectionSchedule(PairSchedule):
 
     def logs(self, cell: Cell) -> list[float]:
         """Return the logarithms of the ratios of a candidate's undisturbed pairs."""
-        (good, found), _ = pairs_of(self._records[cell], self._machine, self._quantity)
-        return [float(each) for each in np.log(found) - np.log(good)]
+        (good, other), _ = pairs_of(self._records[cell], self._machine, self._quantity)
+        return [float(log) for log in np.log(other) - np.log(good)]
 
     def problem(self, cell: Cell) -> str:
-        """Return why a candidate cannot be tested; empty where it can."""
+        """Return why a candidate cannot be tested, or an empty string."""
         records = self._records[cell]
         difference = other_work(records, self.rule)
         if difference is not None:
             return f"it computes something else: {difference.words}"
-        failed = [each for each in last_attempts(records) if each.outcome.status is not Status.OK]
+        failed = [
+            record for record in last_attempts(records) if record.outcome.status is not Status.OK
+        ]
         if not failed or not given_up(records):
             return ""
-        outcome, side = failed[-1].outcome, failed[-1].side
-        why = (
-            outcome.reason
-            or (outcome.parity.reason if outcome.parity else "")
-            or "no reason was given"
-        )
-        status = (
-            ""
-            if outcome.status is Status.SKIPPED
-            else f"{outcome.status.value.replace('_', ' ')}: "
-        )
-        return f"{'the good end: ' if side == BASELINE else ''}{status}{why}"
+        outcome = failed[-1].outcome
+        text = outcome.reason
+        if not text and outcome.parity:
+            text = outcome.parity.reason
+        if not text:
+            text = "no reason was given"
+        if outcome.status is not Status.SKIPPED:
+            text = f"{outcome.status.value.replace('_', ' ')}: {text}"
+        return f"the good end: {text}" if failed[-1].side == BASELINE else text
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the next pair, its sides in an order drawn by the seed; without a build, the
-        candidate's side only.
+        """Return the next pair, its sides in an order drawn by the seed.
+
+        Without a build it is the candidate's side only.
         """
-        return [
-            tuple(
-                each
-                for each in pair
-                if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter
-            )
-            for pair in super().wanted(block, seconds_left)
-        ]
+        return [self._buildable(pair) for pair in super().wanted(block, seconds_left)]
+
+    def _buildable(self, pair: Group) -> Group:
+        """Return a pair, or without a build the candidate's side, whose record has the reason."""
+        launches = []
+        for launch in pair:
+            if (
+                launch.side == CANDIDATE
+                or self._series.source(launch.cell.framework).interpreter is not None
+            ):
+                launches.append(launch)
+        return tuple(launches)
 
     def result(self, cell: Cell, command: str) -> Bisection:
-        """Return the result so far; ``cell`` is the measured cell, under the framework's own
-        name.
-        """
-        found, series = self.assessment, self._series
-        reached = dict(zip(found.candidates, np.cumsum(found.places), strict=True)) if found else {}
-        tried = [
-            candidate(
-                each.framework,
-                series.about.get(each.framework, ""),
-                self.logs(each),
-                float(reached[place]) if place in reached else None,
-                self.problem(each) if place < len(self.plan.cells) else "",
-            )
-            for place, each in enumerate(self.plan.cells, start=1)
-            if self._records[each]
-        ]
-        launched = (each for cell in self.plan.cells for each in self._records[cell])
-        begun = {
-            (each.cell, each.launch)
-            for each in launched
-            if each.outcome.status is not Status.SKIPPED
-        }
+        """Return the result so far. ``cell`` has the framework's own name."""
+        series = self._series
+        tried = self._tried()
+        begun = set()
+        for candidate_cell in self.plan.cells:
+            for record in self._records[candidate_cell]:
+                if record.outcome.status is not Status.SKIPPED:
+                    begun.add((record.cell, record.launch))
         return Bisection(
             kind=series.kind,
             good=series.names[0],
@@ -247,12 +241,28 @@ class BisectionSchedule(PairSchedule):
             cell=cell,
             host=self._machine,
             ends=self.ends,
-            assessment=found,
-            tried=tuple(tried),
+            assessment=self.assessment,
+            tried=tried,
             confidence=self.confidence,
             rule=self.rule,
             pairs=len(begun),
-            disturbed=len(begun) - sum(each.pairs for each in tried),
+            disturbed=len(begun) - sum(measured.pairs for measured in tried),
             command=command,
             faster=series.faster,
         )
+
+    def _tried(self) -> tuple[Candidate, ...]:
+        """Return the candidates with records, each with its probability of being slower."""
+        slower: dict[int, float] = {}
+        if self.assessment:
+            sums = np.cumsum(self.assessment.places)
+            slower = dict(zip(self.assessment.candidates, map(float, sums), strict=True))
+        tried = []
+        for place, cell in enumerate(self.plan.cells, start=1):
+            if not self._records[cell]:
+                continue
+            name = cell.framework
+            about = self._series.about.get(name, "")
+            problem = self.problem(cell) if place < len(self.plan.cells) else ""
+            tried.append(candidate(name, about, self.logs(cell), slower.get(place), problem))
+        return tuple(tried)

@@ -1,9 +1,9 @@
-"""What each framework can do here, found by short launches that ask it; none of them is stored or
-compared.
+"""The capabilities of each framework on this machine, found by short launches that ask it.
 
-An adapter asks its framework whether this build drives GPUs, derives gradients itself and has an
-engine for several processes; ``supports`` lists the networks. How a thread count is honoured, and
-the default one, are observed. Answers are kept for each machine and environment.
+None of these launches is stored or compared. An adapter asks its framework whether this build
+drives GPUs, derives gradients itself and has an engine for several processes. ``supports`` lists
+the networks. How a thread count is honoured, and the default one, are observed. Answers are kept
+for each machine and environment.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Capabilities:
     project: dict[str, str] = field(default_factory=dict)
     """Metadata of the framework's distribution: `adapters/libraries/inventory.py`."""
     problem: str = ""
-    """Why there are no answers; empty if there are some."""
+    """The reason why there are no answers, empty if there are some."""
 
 
 def ask(
@@ -73,71 +73,69 @@ def ask(
     """Launch a mode of a framework (else its default one) for a few steps, tuned or as installed.
 
     ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that
-    the environment variables name; 0 leaves each out. ``given`` are variables that the user gives.
+    the environment variables name. 0 leaves each out. ``given`` are variables that the user gives.
     """
-    known, mode = networks.shipped(), mode or framework.default_mode
-    network = known[_NETWORK]
+    assert source.interpreter is not None
+    mode = mode or framework.default_mode
+    shipped = networks.shipped()
+    network = shipped[_NETWORK]
     # A build's capabilities must not depend on a setting that it may lack.
     chosen = () if installed or only_capabilities else None
+    cell = Cell(
+        framework.name, framework.folder, mode, network.name, devices.CPU, calls, network.batch_size
+    )
+    queried = None
+    if only_capabilities:
+        queried = [to_data(queried_network) for queried_network in shipped.values()]
     launch = Launch(
-        Cell(
-            framework.name,
-            framework.folder,
-            mode,
-            network.name,
-            devices.CPU,
-            calls,
-            network.batch_size,
-        ),
+        cell,
         _PROTOCOL,
         framework.launch_settings(mode, chosen),
         str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,
         network=to_data(network),
-        queried_networks=[to_data(each) for each in known.values()] if only_capabilities else None,
+        queried_networks=queried,
     )
-    assert source.interpreter is not None
-    named = {
+    environment = {
         **framework.launch_variables(mode, variables, source.folder, chosen),
         **given,
         **devices.variables(None),
     }
-    return launcher(LaunchRequest(launch, source.interpreter, named, _SECONDS), no_tick).outcome
+    request = LaunchRequest(launch, source.interpreter, environment, _SECONDS)
+    return launcher(request, no_tick).outcome
 
 
-def _seen(outcome: Outcome) -> int | None:
+def _threads_seen(outcome: Outcome) -> int | None:
     return None if outcome.threads is None else threads_seen(outcome.threads, outcome.contention)
 
 
 def place_of(machine: Machine) -> str:
-    """Return the part of a stored answer's key besides the framework: the machine and the CPUs it
-    may use.
-    """
+    """Return the machine's part of a stored answer's key: the machine and the CPUs it may use."""
     return f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
 
 
 def threads_by_default(
     plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
 ) -> dict[tuple[str, str, str], int]:
-    """Return the default thread count of each framework's mode and tuning with a cell on the CPU,
-    where known.
+    """Return the default thread counts by framework, mode and tuning of the cells on the CPU.
 
-    It is observed in one short launch that sets no thread count: the framework's report counts if
-    it has one, else the threads that the operating system saw working. As installed, a framework
-    may compute its products with another library, so those cells have their own answer. Answers are
-    kept for each place (see `place_of`), environment, adapter code and mode.
+    Unknown ones are left out. A count is observed in one short launch that sets no thread count:
+    the framework's report counts if it has one, otherwise the threads that the operating system saw
+    working. As installed, a framework may compute its products with another library, so those cells
+    have their own answer. Answers are kept for each place (see `place_of`), environment, adapter
+    code and mode.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
     answers: dict[str, int | None] = _read(path, TypeAdapter(dict[str, int])) or {}
     family = networks.shipped()[_NETWORK].family.name
-    found: dict[tuple[str, str, str], int] = {}
-    for name, mode, tuning in dict.fromkeys(
-        (c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu
-    ):
+    counts: dict[tuple[str, str, str], int] = {}
+    cells = [cell for cell in plan.cells if cell.on_cpu]
+    ways = dict.fromkeys((cell.framework, cell.mode, cell.tuning) for cell in cells)
+    for name, mode, tuning in ways:
         source = sources[name]
         framework = source.build.framework
-        # A user's own step may be slow; releases are not compared over threads.
+        # A user's own step may be slow. Releases are not compared over threads.
         own_or_release = framework.file is not None or source.build.released is not None
         if source.interpreter is None or not framework.computes or own_or_release:
             continue
@@ -150,12 +148,13 @@ def threads_by_default(
             outcome = ask(
                 framework, source, launcher, mode, installed=installed, given=plan.variables
             )
-            says = outcome.threads.framework_says if outcome.threads is not None else None
-            answers[key] = says or _seen(outcome)
-            _keep(path, {each: count for each, count in answers.items() if count})
-        if count := answers[key]:
-            found[name, mode, tuning] = count
-    return found
+            reported = outcome.threads.framework_says if outcome.threads is not None else None
+            answers[key] = reported or _threads_seen(outcome)
+            _keep(path, {answered: threads for answered, threads in answers.items() if threads})
+        count = answers[key]
+        if count:
+            counts[name, mode, tuning] = count
+    return counts
 
 
 def _read(path: Path, kind: TypeAdapter[Any]) -> Any:
@@ -184,11 +183,11 @@ def probe(
     launcher: Launcher,
     report: Report,
 ) -> Capabilities:
-    """Return what the framework's default mode can do, asked once for each machine, environment and
-    adapter.
+    """Return the capabilities of the framework's default mode.
 
-    ``machine`` is a key of the machine and the CPUs that this process may use. Without an
-    environment here: why not.
+    It is asked once for each machine, environment and adapter. ``machine`` is a key of the machine
+    and the CPUs that this process may use. Without an environment on this machine the result has
+    the reason.
     """
     if source.interpreter is None:
         return Capabilities("", problem=source.reason)
@@ -205,57 +204,69 @@ def probe(
         statuses.add(launched.outcome.status)
         return launched
 
+    threads = None
     try:
         outcome = ask(framework, source, watched, only_capabilities=True)
         if outcome.status is not Status.OK:
             return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
-        threads = _threads(framework, source, watched) if framework.computes and cpus > 1 else None
+        if framework.computes and cpus > 1:
+            threads = _ask_for_threads(framework, source, watched)
     except Interrupted:
         raise
     except DlbenchError as error:
         return Capabilities("", problem=str(error))
-    answers = outcome.software["capabilities"]
-    refused = {
-        key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)
-    }
-    found = Capabilities(
-        _version(framework, outcome),
-        {
-            key: (bool(pair[0]), str(pair[1]))
-            for key, pair in answers.items()
-            if not key.startswith(NETWORK)
-        },
-        {name: "" if pair[0] else str(pair[1]) for name, pair in refused.items()},
-        threads,
-        {str(key): str(text) for key, text in outcome.software.get("project", {}).items()},
-    )
-    # A failure may be chance and is not stored; a refusal is an answer.
+    capabilities = _read_answers(framework, outcome, threads)
+    # A failure may be chance and is not stored. A refusal is an answer.
     if statuses <= {Status.OK, Status.UNSUPPORTED}:
-        _keep(path, (key, asdict(found)))
-    return found
+        _keep(path, (key, asdict(capabilities)))
+    return capabilities
+
+
+def _read_answers(
+    framework: Framework, outcome: Outcome, threads: dict[str, Any] | None
+) -> Capabilities:
+    """Return the capabilities that a launch reported. Their types are not trusted."""
+    answers: dict[str, tuple[bool, str]] = {}
+    refusals: dict[str, str] = {}
+    for key, pair in outcome.software["capabilities"].items():
+        able = bool(pair[0])
+        text = str(pair[1])
+        if key.startswith(NETWORK):
+            refusals[key.removeprefix(NETWORK)] = "" if able else text
+        else:
+            answers[key] = able, text
+    project = outcome.software.get("project", {})
+    return Capabilities(
+        version=_version(framework, outcome),
+        answers=answers,
+        networks=refusals,
+        threads=threads,
+        project={str(key): str(text) for key, text in project.items()},
+    )
 
 
 def _version(framework: Framework, outcome: Outcome) -> str:
     if not framework.computes:
         return ""  # its environment is another's
     distributions = outcome.software.get("distributions", {})
-    known = (
-        {release.version for release in framework.project.releases} if framework.project else set()
-    )
     for name in (framework.imports, framework.name):
-        if version := distributions.get(name.replace("_", "-")):
+        version = distributions.get(name.replace("_", "-"))
+        if version:
             return str(version)
-    found = next((str(version) for version in distributions.values() if version in known), "")
-    return found or str(
-        outcome.software.get("version", "")
-    )  # of one that is no Python distribution
+    if framework.project:
+        released = {release.version for release in framework.project.releases}
+        for version in distributions.values():
+            if version in released:
+                return str(version)
+    # The adapter reports the version of a framework that is no Python distribution.
+    return str(outcome.software.get("version", ""))
 
 
-def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[str, Any]:
+def _ask_for_threads(framework: Framework, source: Source, launcher: Launcher) -> dict[str, Any]:
     """Ask for a count that is not the default, in each way alone and in both."""
 
     def seen(calls: int, variables: int) -> int | None:
-        return _seen(ask(framework, source, launcher, calls=calls, variables=variables))
+        return _threads_seen(ask(framework, source, launcher, calls=calls, variables=variables))
 
     by_nothing = seen(0, 0)
     asked = 2 if by_nothing == 1 else 1
@@ -264,24 +275,29 @@ def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[s
     by_variables = seen(0, asked) if names else by_nothing
     by_calls = seen(asked, 0)
     by_both = seen(asked, asked) if names else by_calls
-    listed, own = ", ".join(names), "its own setting"
-    through = [
-        way
-        for way, count in ((listed, by_variables if names else None), (own, by_calls))
-        if count == asked
-    ]
+    listed = ", ".join(names)
+    setting = "its own setting"
+    ways = []
+    if names and by_variables == asked:
+        ways.append(listed)
+    if by_calls == asked:
+        ways.append(setting)
     if None in (by_variables, by_calls, by_both):
         words = "not seen"
     elif by_nothing == asked:
         words = "not seen: it is the default"
-    elif through:
-        words = ", or ".join(through)
+    elif ways:
+        words = ", or ".join(ways)
+    elif by_both == asked:
+        words = f"{listed} and {setting}, together"
     else:
-        words = f"{listed} and {own}, together" if by_both == asked else "not honoured"
-    seen_by = {
+        words = "not honoured"
+    return {
+        "asked": asked,
         "by_nothing": by_nothing,
         "by_variables": by_variables,
         "by_calls": by_calls,
         "by_both": by_both,
+        "variables": names,
+        "words": words,
     }
-    return {"asked": asked, **seen_by, "variables": names, "words": words}

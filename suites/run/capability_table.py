@@ -1,9 +1,8 @@
-"""The capabilities of builds here in the columns of Gurari 2021's table of platforms, and where the
-two differ.
+"""The capabilities of this machine's builds, compared with Gurari 2021's table of platforms.
 
 The lecture took its table from Wikipedia. Each column is asked of the build: of the framework
-itself, of what its process has loaded, or of its distribution's metadata; only the dates of
-releases come from the catalogue.
+itself, of the libraries that its process has loaded, or of its distribution's metadata. Only the
+dates of releases come from the catalogue.
 """
 
 import csv
@@ -22,41 +21,43 @@ _FREE = re.compile(
     r"apache|bsd|mit\b|mit license|mozilla|mpl|gpl|isc|osi approved|zlib|unlicense", re.IGNORECASE
 )
 UNKNOWN = "-"
-Found = tuple[str, str]
-"""A build's answer in a column: "yes", "no", a text, or "-"; and how it was found out."""
+Answer = tuple[str, str]
+"""A build's answer in a column ("yes", "no", a text, or "-"), and its source."""
 Row = Mapping[str, Any]
 """A framework's entry in `dlbench list --capabilities --json`."""
 
 
-def columns(row: Row) -> dict[str, Found]:
-    """Return the columns of the table but the software's name, in its order, as the build shows
-    them.
-    """
+def columns(row: Row) -> dict[str, Answer]:
+    """Return the table's columns in its order, as the build shows them, without the name."""
     project = row["project"]
     licence = project.get("licence", "")
+    open_source = (UNKNOWN, "unknown")
+    if licence:
+        open_source = (_yes_or_no(bool(_FREE.search(licence))), f"its licence: {licence}")
 
-    def said(*keys: str) -> Found:
+    def metadata(*keys: str) -> Answer:
         text = ", ".join(filter(None, (project.get(key) for key in keys)))
         return text or UNKNOWN, f"metadata of {project.get('distribution', 'no distribution')}"
 
-    def answered(key: str) -> Found:
+    def answered(key: str) -> Answer:
         answer = row["answers"].get(key)
-        return (UNKNOWN, "not asked") if answer is None else (_yes(answer["answer"]), answer["how"])
+        if answer is None:
+            return UNKNOWN, "not asked"
+        return _yes_or_no(answer["answer"]), answer["how"]
 
-    def built(kind: str) -> Found:
-        refused = (each["reason"] for each in row["networks"].values() if each["reason"])
+    def built(kind: str) -> Answer:
         able = row["kinds"].get(kind)
-        how = "its adapter builds them here" if able else next(refused, "not asked")
-        return UNKNOWN if able is None else _yes(able), how
+        if able:
+            return "yes", "its adapter builds them"
+        reasons = (network["reason"] for network in row["networks"].values() if network["reason"])
+        return UNKNOWN if able is None else "no", next(reasons, "not asked")
 
     return {
-        "creator": said("creator"),
-        "license": said("licence"),
-        "open source": (_yes(bool(_FREE.search(licence))), f"its licence: {licence}")
-        if licence
-        else (UNKNOWN, "unknown"),
-        "platform": said("platform"),
-        "written in": said("languages", "libraries"),
+        "creator": metadata("creator"),
+        "license": metadata("licence"),
+        "open source": open_source,
+        "platform": metadata("platform"),
+        "written in": metadata("languages", "libraries"),
         "interface": ("Python", "its adapter uses this interface; others are not probed"),
         "OpenMP": answered("openmp"),
         "OpenCL": answered("opencl"),
@@ -71,51 +72,55 @@ def columns(row: Row) -> dict[str, Found]:
     }
 
 
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "no"
+def _yes_or_no(holds: bool) -> str:
+    return "yes" if holds else "no"
 
 
-def _active(last: Mapping[str, str] | None) -> Found:
+def _active(last: Mapping[str, str] | None) -> Answer:
     if last is None:
         return UNKNOWN, "no release is known"
     age = datetime.now(UTC).date() - date.fromisoformat(last["date"])
-    return _yes(age < _ACTIVE), f"newest release known: {last['version']}, {last['date']}"
+    return _yes_or_no(age < _ACTIVE), f"newest release known: {last['version']}, {last['date']}"
 
 
 @cache
 def published() -> Mapping[str, Mapping[str, str]]:
-    """Return the rows of the table that stand for a framework here, by its name."""
+    """Return the rows of the table for dlbench's frameworks, by their name."""
     text = resources.files("dlbench.reports").joinpath(_FILE).read_text(encoding="utf-8")
-    return {
-        line["framework"]: line for line in csv.DictReader(text.splitlines()) if line["framework"]
-    }
+    rows = csv.DictReader(text.splitlines())
+    return {row["framework"]: row for row in rows if row["framework"]}
 
 
-def differs(then: str, here: str) -> bool:
-    """Tell whether an answer differs from the table's; unknown answers, and answers in words, do
-    not.
+def differs(then: str, now: str) -> bool:
+    """Return whether an answer differs from the table's.
+
+    Unknown answers, and answers in words, do not.
     """
-    first = then.strip().lower()
-    return first not in ("", "?") and here in ("yes", "no") and first.split(",")[0] != here
+    published_answer = then.strip().lower()
+    if published_answer in ("", "?") or now not in ("yes", "no"):
+        return False
+    return published_answer.split(",")[0] != now
 
 
 def beside(row: Row) -> dict[str, Any]:
-    """Return a framework's columns (the table's answer, the one here and its source), and the
-    differences.
+    """Return a framework's columns, and the differences between the table and this build.
+
+    A column has the table's answer, this build's answer and its source.
     """
-    then = published().get(row["name"], {})
-    found = {
-        name: {"then": then.get(name, ""), "here": here, "how": how}
-        for name, (here, how) in columns(row).items()
-    }
+    published_row = published().get(row["name"], {})
+    compared = {}
+    differences = []
+    for name, (now, how) in columns(row).items():
+        then = published_row.get(name, "")
+        compared[name] = {"then": then, "here": now, "how": how}
+        if differs(then, now):
+            differences.append(
+                f"{row['title']}: {name}: {then!r} in 2021, on this machine {now}: {how}"
+            )
     return {
         "name": row["name"],
         "title": row["title"],
-        "software": then.get("software") or None,
-        "columns": found,
-        "differences": [
-            f"{row['title']}: {name}: {each['then']!r} in 2021, here {each['here']}: {each['how']}"
-            for name, each in found.items()
-            if differs(each["then"], each["here"])
-        ],
+        "software": published_row.get("software") or None,
+        "columns": compared,
+        "differences": differences,
     }

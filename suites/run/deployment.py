@@ -34,7 +34,7 @@ def check_file(path: Path) -> None:
 
 
 def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return lines that set these variables, in the form that the file's name says."""
+    """Return lines that set these variables, in the form that the file's name selects."""
     form = _form(path)
     if form == ".sh":  # to be read by `. FILE`
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
@@ -42,23 +42,30 @@ def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
     if form == ".env":  # for `docker run --env-file`, which has no quoting
         return [f"{name}={value}" for name, value in variables.items()]
     if form == "Dockerfile":
-        escaped = {ord(each): f"\\{each}" for each in '\\"$'}
+        escaped = str.maketrans({"\\": "\\\\", '"': '\\"', "$": "\\$"})
         return [f'ENV {name}="{value.translate(escaped)}"' for name, value in variables.items()]
-    # Kubernetes: the container gets the cell's quota, or a CPU for each thread.
+    return _kubernetes_lines(variables, cell)
+
+
+def _kubernetes_lines(variables: Mapping[str, str], cell: Cell) -> list[str]:
+    """Return lines of a container: the cell's quota or a CPU for each thread, and its variables."""
+    content = []
     count = cell.cpu_quota or cell.all_threads
-    cpus = json.dumps({"cpu": f"{count:g}"})
-    resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if count else []
-    named = [
-        json.dumps({"name": name, "value": value}, ensure_ascii=False)
-        for name, value in variables.items()
-    ]
-    return [*resources, *(["env:"] if named else []), *(f"- {each}" for each in named)]
+    if count:
+        cpus = json.dumps({"cpu": f"{count:g}"})
+        content += ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"]
+    if variables:
+        content.append("env:")
+    for name, value in variables.items():
+        entry = json.dumps({"name": name, "value": value}, ensure_ascii=False)
+        content.append(f"- {entry}")
+    return content
 
 
-def deployment(path: Path, found: SearchResult, command: str | None) -> str:
+def deployment(path: Path, result: SearchResult, command: str | None) -> str:
     """Return the content of the file of this name."""
-    variables, _, _ = recipe(found)
-    sentences = [line for line in lines(found, command) if not line.startswith(VARIABLES)]
+    variables, _, _ = recipe(result)
+    sentences = [line for line in lines(result, command) if not line.startswith(VARIABLES)]
     comments = [f"# {' '.join(line.split())}" for line in sentences]
-    content = written(path, variables, found.best) or ["# There are no variables to set."]
+    content = written(path, variables, result.best) or ["# There are no variables to set."]
     return "\n".join([*comments, *content, ""])

@@ -1,11 +1,10 @@
-"""Which launches of a block take turns: those of cells that do the same work, as many as fit into
-memory.
+"""Groups of a block's launches that take turns: those of cells that do the same work.
 
-Cells of one group are compared within tenths of a second, so that the machine's slow changes cancel
-out (`reports.results.side_by_side`). Of a matrix, the rows of a column make a group: smaller groups
-alternate faster. After the first block, one row is at another column's place in each group, so that
-all cells of a network can be compared. Under a CPU quota rows and columns change parts. More cells
-than fit are divided by chance, anew in each block.
+A group has as many launches as fit into memory. Its cells are compared within tenths of a second,
+so that the machine's slow changes cancel out (`reports.results.side_by_side`). In a matrix, the
+rows of a column make a group: smaller groups alternate faster. After the first block, one row is at
+another column's place in each group, so that all cells of a network can be compared. Under a CPU
+quota rows and columns change parts. More cells than fit are divided by chance, anew in each block.
 
 Simulated for four rows, three columns and two blocks of launches that deviate by 2 %, a ratio
 within a column is known to 4.7 %, one within a row to 6.1 %. Without that row it would be 4.7 % and
@@ -32,54 +31,58 @@ from .sides import Side
 TURNS, SEQUENTIAL = ORDERS = ("turns", "sequential")
 """Launches follow one another: alternating within tenths of a second, or one after the other."""
 Group = tuple[PlannedLaunch, ...]
-"""Launches that belong together, in order: those that take turns, the two sides of a pair, else
-one."""
+"""Launches that belong together, in order.
+
+They take turns, or are the two sides of a pair. Any other group has one launch."""
 
 FEWEST_MEMBERS = 3
-"""Of a part of a matrix. Of two, one of which is at another's place, too little could be
-compared."""
+"""Fewest members of a part of a matrix.
+
+With two, one of them at another's place, too little could be compared."""
 MOST_MEMBERS = 16
-"""Launches that take turns: with more of them a round takes long, and the machine changes within
-it."""
+"""Most launches that take turns.
+
+With more of them a round takes long, and the machine changes within it."""
 LONG_LAUNCH = 60.0
-"""Seconds. The turns of a launch that is expected to last longer are too long to share rounds with
-others."""
+"""Seconds of a launch from which its turns are too long to share rounds with others."""
 PEAK_PER_LEAST = 4
-"""A launch's peak of memory, in multiples of its weights, gradients and mini-batch, with room to
-spare."""
-_OF_A_PROCESS = 500_000_000
+"""A launch's peak of memory, in multiples of its weights, gradients and mini-batch.
+
+There is room to spare."""
+_PROCESS_BYTES = 500_000_000
 """Bytes of a process that has imported its framework."""
 _SHARE_OF_MEMORY = 0.8
 
 
 def expected_peak(plan: Plan, cell: Cell) -> int:
-    """Return the bytes that a launch of a cell needs at most; of a mini-batch of unknown size those
-    of its process.
+    """Return the bytes that a launch of a cell needs at most.
+
+    If the size of its mini-batch is unknown, they are those of its process.
     """
     if cell.batch_size is None:
-        return _OF_A_PROCESS
+        return _PROCESS_BYTES
     least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size, cell.infers)
-    return _OF_A_PROCESS + PEAK_PER_LEAST * least
+    return _PROCESS_BYTES + PEAK_PER_LEAST * least
 
 
 def memory_for_launches(machine: Machine) -> int:
     """Return the bytes that launches which are alive at once may need together."""
-    there = min(
-        machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes
-    )
-    return int(_SHARE_OF_MEMORY * there)
+    total = machine.memory.total_bytes
+    available = min(total, machine.memory.limit_bytes or total)
+    return int(_SHARE_OF_MEMORY * available)
 
 
 class Together(Enum):
     """The cells whose launches form a group."""
 
     WORK = "work"
-    """All that do the same work."""
+    """All cells that do the same work."""
     COLUMN = "column"
-    """The rows of a column of a matrix, after the first block one of them at another column's
-    place."""
+    """The rows of a column of a matrix.
+
+    After the first block one of them is at another column's place."""
     BUILD = "build"
-    """Those that differ in their builds alone, as releases do."""
+    """Cells that differ in their builds alone, as releases do."""
 
 
 @dataclass(frozen=True)
@@ -101,53 +104,58 @@ class Grouping:
     ) -> list[Group]:
         """Return the launches of a block in groups, in the order of their first launches.
 
-        ``peaks`` are the bytes that launches of a cell needed, as far as known, and ``seconds`` how
-        long they are expected to last.
+        ``peaks`` are the bytes that launches of a cell needed, as far as known, and ``seconds``
+        those for which they are expected to last.
         """
-        found: list[Group] = []
-        for of_work in grouped(launches, lambda launch: self._work(launch.cell, seconds)).values():
-            for together in self._divided(of_work):
+
+        def work(launch: PlannedLaunch) -> Cell:
+            return self._work(launch.cell, seconds)
+
+        groups: list[Group] = []
+        for launches_of_work in grouped(launches, work).values():
+            for part in self._divide(launches_of_work):
                 needed = [
                     peaks.get(launch.cell) or expected_peak(self.plan, launch.cell)
-                    for launch in together
+                    for launch in part
                 ]
                 size = self._members(needed)
-                for start in range(0, len(together), size):
-                    found.append(_group(together[start : start + size]))
-        return found
+                for start in range(0, len(part), size):
+                    groups.append(_group(part[start : start + size]))
+        return groups
 
-    def _divided(self, of_work: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
-        """Return the launches of one work, those of a matrix by columns, which are linked by one
-        row at a time.
+    def _divide(self, launches: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
+        """Return the launches of one work in parts.
 
-        Under a CPU quota the thread counts of a row are compared, so that there a group is a row
-        under one quota.
+        The parts of a matrix are its columns, which are linked by one row at a time. Under a CPU
+        quota the thread counts of a row are compared, so that there a part is a row under one
+        quota.
         """
         if self.together is not Together.COLUMN:
-            return [list(of_work)]
-        if any(launch.cell.cpu_quota for launch in of_work):
-            group, across = _row_under_quota, _column_of_any_quota
+            return [list(launches)]
+        if any(launch.cell.cpu_quota for launch in launches):
+            part_of, line_across = _row_under_quota, _column_of_any_quota
         else:
-            group, across = _column, _row
-        parts = list(grouped(of_work, group).values())
+            part_of, line_across = _column, _row
+        parts = list(grouped(launches, part_of).values())
         # Beyond its fewest launches a contest is about columns alone.
-        if self.plan.decides and of_work[0].block >= self.plan.launches:
+        if self.plan.decides and launches[0].block >= self.plan.launches:
             return parts
         if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
-            return [list(of_work)]
-        if of_work[0].block == 0:
+            return [list(launches)]
+        if launches[0].block == 0:
             return parts
-        return self._linked(parts, across)
+        return self._link(parts, line_across)
 
-    def _linked(
-        self, parts: Sequence[Sequence[PlannedLaunch]], across: Callable[[PlannedLaunch], Hashable]
+    def _link(
+        self,
+        parts: Sequence[Sequence[PlannedLaunch]],
+        line_across: Callable[[PlannedLaunch], Hashable],
     ) -> list[list[PlannedLaunch]]:
-        """Return the parts with the launches of one row or column ``across`` them, each at the next
-        one's place.
+        """Return the parts with the launches of one line across them, each at the next one's place.
 
-        The seed draws which one.
+        The seed draws which line it is.
         """
-        lines = grouped((launch for part in parts for launch in part), across).values()
+        lines = grouped((launch for part in parts for launch in part), line_across).values()
         first = parts[0][0]
         chance = random.Random(f"links:{self.plan.seed}:{first.block}:{group_of(first.cell)!r}")
         moved = chance.choice([line for line in lines if len(line) > 1] or [[first]])
@@ -155,27 +163,27 @@ class Grouping:
         return [[following.get(launch, launch) for launch in part] for part in parts]
 
     def _members(self, needed: Sequence[int]) -> int:
-        """Return how many launches that need so many bytes are alive at once: the groups are as
-        equal as possible.
+        """Return how many launches that need so many bytes are alive at once.
+
+        The groups are as equal as possible.
         """
         for parts in range(math.ceil(len(needed) / MOST_MEMBERS), len(needed)):
             size = math.ceil(len(needed) / parts)
-            if all(
-                sum(needed[start : start + size]) <= self.memory_bytes
-                for start in range(0, len(needed), size)
-            ):
+            sums = [sum(needed[start : start + size]) for start in range(0, len(needed), size)]
+            if max(sums) <= self.memory_bytes:
                 return size
         return 1
 
     def _work(self, cell: Cell, seconds: Mapping[Cell, float]) -> Cell:
-        """Return what cells of one group share; a cell that is to run alone shares it with no
-        other.
+        """Return the key that cells of one group share.
+
+        A cell that is to run alone shares it with no other.
         """
         if cell not in self.cells or seconds.get(cell, 0.0) > LONG_LAUNCH:
             return cell
-        return (
-            axes.without(cell, "framework") if self.together is Together.BUILD else group_of(cell)
-        )
+        if self.together is Together.BUILD:
+            return axes.without(cell, "framework")
+        return group_of(cell)
 
 
 def _column(launch: PlannedLaunch) -> Hashable:
@@ -200,46 +208,49 @@ def _group(launches: Sequence[PlannedLaunch]) -> Group:
 
 
 def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
-    """Return how the launches of a plan are grouped: in this ``order``, or without one in turns
-    wherever it helps.
+    """Return how the launches of a plan are grouped.
 
-    Nothing can disturb a framework that computes nothing: its launches need no turns. Where first
-    steps are measured, no other launch may start beside them. Raises UsageError for an unknown
-    order.
+    They follow this ``order``, or without one take turns wherever it helps. Nothing can disturb a
+    framework that computes nothing: its launches need no turns. Where first steps are measured, no
+    other launch may start meanwhile. Raises UsageError for an unknown order.
     """
     memory = memory_for_launches(machine)
     if order is not None:
         values.one_of(order, "order", ORDERS)
     if order == SEQUENTIAL or (order is None and plan.cold_start):
         return Grouping(plan, memory_bytes=memory)
-    refused = {cell: reason for cell in plan.cells if (reason := turns.refusal(cell))}
-    able = frozenset(plan.cells) - refused.keys()
+    able = []
+    remarks = []
+    for cell in plan.cells:
+        reason = turns.refusal(cell)
+        if reason:
+            remarks.append(f"sequential launches of {name_of(cell)}: {reason}")
+        else:
+            able.append(cell)
     if order == TURNS:
-        remarks = tuple(
-            f"sequential launches of {name_of(cell)}: {reason}" for cell, reason in refused.items()
-        )
-        return Grouping(plan, able, memory, remarks)
+        return Grouping(plan, frozenset(able), memory, tuple(remarks))
     computing = frozenset(cell for cell in able if plan.row_of(cell).build.framework.computes)
     return Grouping(plan, computing, memory)
 
 
-def of_pairs(plan: Plan, machine: Machine, order: str | None, of_run: Sequence[Side]) -> Grouping:
+def of_pairs(plan: Plan, machine: Machine, order: str | None, sides: Sequence[Side]) -> Grouping:
     """Return how the pairs of a plan's cells are made, as `of_plan` does.
 
     Without an order both sides must fit into memory, and adapters of another revision, which may
-    not know of turns, are measured one after the other. Raises UsageError for an unknown order.
+    not support turns, are measured one after the other. Raises UsageError for an unknown order.
     """
     grouping = of_plan(plan, machine, order)
     if order is not None:
         return grouping
-    if any(side.revision for side in of_run):
+    if any(side.revision for side in sides):
         return Grouping(plan)
     fitting = frozenset(cell for cell in grouping.cells if _both_fit(plan, cell, machine))
     return replace(grouping, cells=fitting)
 
 
 def _both_fit(plan: Plan, cell: Cell, machine: Machine) -> bool:
-    """Tell whether two launches of a cell fit into memory; of a mini-batch of unknown size it is
-    assumed.
+    """Return whether two launches of a cell fit into memory.
+
+    If the size of its mini-batch is unknown, they are assumed to fit.
     """
     return cell.batch_size is None or 2 * expected_peak(plan, cell) <= memory_for_launches(machine)

@@ -1,9 +1,8 @@
-"""Instances: independent processes of one cell that run at once, each on its own CPUs; their joint
-throughput counts.
+"""Instances: independent processes of one cell that run at once, each on its own CPUs.
 
-Each is a launch that is judged by itself. Together they take one over the sum of their rates for a
-mini-batch, so the i-th samples of all make one sample. Only the time during which all were timed
-counts.
+Their joint throughput counts. Each is a launch that is judged by itself. Together they take one
+over the sum of their rates for a mini-batch, so the i-th samples of all make one sample. Only the
+time during which all were timed counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,83 +22,95 @@ from .launcher import Launched, LaunchRequest, Meeting, Tick, at_once
 def run_instances(
     request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick
 ) -> Launched:
-    """Run the instances of a launch, which divide its CPUs and quota, and return their joint
-    result.
-    """
-    count, cpus = request.launch.cell.instances, request.launch.cpus or []
-    each, meeting = len(cpus) // count, Meeting(count)
+    """Run the instances of a launch, which divide its CPUs and quota. Return their joint result."""
+    count = request.launch.cell.instances
+    cpus = request.launch.cpus or []
+    share = len(cpus) // count
+    meeting = Meeting(count)
 
     def instance(number: int, look: Tick) -> Launched:
-        own = cpus[number * each : (number + 1) * each]
+        own = cpus[number * share : (number + 1) * share]
         cell = request.launch.cell
         cell = cell._replace(instances=1, cpu_quota=cell.cpu_quota / count)
         alone = request.launch._replace(cell=cell, cpus=own)
         return launch(replace(request, launch=alone, meeting=meeting), look)
 
-    done = at_once([partial(instance, number) for number in range(count)], meeting, tick)
-    outcome = together([one.outcome for one in done])
+    launches = at_once([partial(instance, number) for number in range(count)], meeting, tick)
     return Launched(
-        outcome, max(one.wall_seconds for one in done), any(one.suspended for one in done)
+        together([launched.outcome for launched in launches]),
+        max(launched.wall_seconds for launched in launches),
+        any(launched.suspended for launched in launches),
     )
 
 
-_HOW: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("import_seconds", "prepare_seconds", "first_step_seconds", "wall_seconds"), max
-    ),
-    **dict.fromkeys(
-        ("pressure_seconds", "pressure_avg10_before", "steal_seconds", "throttled_seconds"), max
-    ),
+def _busiest_first(times: Sequence[Sequence[float]]) -> list[float]:
+    return sorted(chain.from_iterable(times), reverse=True)
+
+
+_MERGERS: dict[str, Callable[[Any], Any]] = {
+    "import_seconds": max,
+    "prepare_seconds": max,
+    "first_step_seconds": max,
+    "wall_seconds": max,
+    "pressure_seconds": max,
+    "pressure_avg10_before": max,
+    "steal_seconds": max,
+    "throttled_seconds": max,
     "steady": min,
-    "cpu_seconds_by_thread": lambda found: sorted(chain.from_iterable(found), reverse=True),
+    "cpu_seconds_by_thread": _busiest_first,
 }
-"""Functions that merge the values of all instances; values of other fields are added up."""
-_OF_OUTCOME = (
-    *("import_seconds", "prepare_seconds", "first_step_seconds"),
-    *("peak_memory_bytes", "gemm_flops_per_second", "steady"),
+"""Functions that merge the values of all instances. Values of other fields are added up."""
+_MERGED_FIELDS = (
+    "import_seconds",
+    "prepare_seconds",
+    "first_step_seconds",
+    "peak_memory_bytes",
+    "gemm_flops_per_second",
+    "steady",
 )
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the outcomes of all instances as one, or the first failed one's with its reason."""
+    for outcome in outcomes:
+        if outcome.status is not Status.OK:
+            return outcome._replace(samples_ns=[], reason=f"an instance: {outcome.reason}")
     first = outcomes[0]
-    if failed := next((each for each in outcomes if each.status is not Status.OK), None):
-        return failed._replace(samples_ns=[], reason=f"an instance: {failed.reason}")
-    spans = [each.timed_between for each in outcomes if each.timed_between]
-    begin, end = (
-        max((span[0] for span in spans), default=0.0),
-        min((span[1] for span in spans), default=np.inf),
-    )
-    steps = [_samples(each, begin, end) for each in outcomes]
+    spans = [outcome.timed_between for outcome in outcomes if outcome.timed_between]
+    begin = max((span[0] for span in spans), default=0.0)
+    end = min((span[1] for span in spans), default=np.inf)
+    steps = [_samples(outcome, begin, end) for outcome in outcomes]
     count = min(map(len, steps))
-    rates = np.sum([1 / each[:count] for each in steps], axis=0)
-    samples = [[ns // each.steps_per_sample for ns in each.samples_ns] for each in outcomes]
-    threads, contention = (
-        [each.threads for each in outcomes],
-        [each.contention for each in outcomes],
-    )
+    rates = np.sum([1 / nanoseconds[:count] for nanoseconds in steps], axis=0)
+    samples = []
+    cpus: list[int] = []
+    for outcome in outcomes:
+        samples.append([ns // outcome.steps_per_sample for ns in outcome.samples_ns])
+        cpus += outcome.cpus or ()
+    threads = [outcome.threads for outcome in outcomes]
+    merged_threads = None
+    if None not in threads:
+        merged_threads = ThreadEvidence(**_merge(threads, ThreadEvidence._fields))
+    contention = [outcome.contention for outcome in outcomes]
+    merged_contention = None
+    if None not in contention:
+        merged_contention = Contention(**_merge(contention, Contention._fields))
     return first._replace(
         samples_ns=[max(1, round(nanoseconds)) for nanoseconds in 1 / rates],
         steps_per_sample=1,
-        evidence_steps=sum(each.observed_steps() for each in outcomes),
+        evidence_steps=sum(outcome.observed_steps() for outcome in outcomes),
         timed_between=[begin, end] if spans else None,
-        cpus=sorted(cpu for each in outcomes for cpu in each.cpus or ()) or None,
-        threads=None
-        if None in threads
-        else ThreadEvidence(**_merged(threads, ThreadEvidence._fields)),
-        contention=None
-        if None in contention
-        else Contention(**_merged(contention, Contention._fields)),
-        calls_ns=list(chain.from_iterable(each.calls_ns for each in outcomes)),
+        cpus=sorted(cpus) or None,
+        threads=merged_threads,
+        contention=merged_contention,
+        calls_ns=list(chain.from_iterable(outcome.calls_ns for outcome in outcomes)),
         software={**first.software, SAMPLES_OF_INSTANCES: samples},
-        **_merged(outcomes, _OF_OUTCOME),
+        **_merge(outcomes, _MERGED_FIELDS),
     )
 
 
 def _samples(outcome: Outcome, begin: float, end: float) -> np.ndarray:
-    """Return the nanoseconds per step of each sample in this time, or of the first sample if there
-    is none.
-    """
+    """Return the nanoseconds per step of each sample in this time, or else of the first sample."""
     lengths = np.array(outcome.samples_ns, dtype=float)
     steps = lengths / outcome.steps_per_sample
     if outcome.timed_between is None:
@@ -109,10 +120,10 @@ def _samples(outcome: Outcome, begin: float, end: float) -> np.ndarray:
     return steps[inside] if inside.any() else steps[:1]
 
 
-def _merged(several: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return these fields of all as one; None where one has none."""
-    fields = {name: [getattr(each, name) for each in several] for name in names}
-    return {
-        name: None if None in values else _HOW.get(name, sum)(values)
-        for name, values in fields.items()
-    }
+def _merge(instances: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return these fields of all instances, merged, or None where an instance has none."""
+    fields = {}
+    for name in names:
+        values = [getattr(instance, name) for instance in instances]
+        fields[name] = None if None in values else _MERGERS.get(name, sum)(values)
+    return fields

@@ -1,5 +1,4 @@
-"""The verdict on a launch: parity with the float64 reference, plausibility, and the status that
-follows.
+"""The verdict on a launch: parity with the float64 reference, plausibility, and the final status.
 
 A guest can report anything. Its report is checked against the network's arithmetic, the limits of
 the machine, the host's clock and the steps of the parity check. These rules allow for noise:
@@ -39,30 +38,30 @@ from .launcher import LaunchRequest
 from .outcomes import UnreadableError
 
 FirstLosses = dict[tuple[object, ...], tuple[Numbers, ...]]
-"""The losses, or outputs, of the first steps of launches whose mathematics only their author knows,
-by `losses_key`."""
+"""The losses, or outputs, of a launch's first steps, by `losses_key`.
+
+They are kept of launches whose mathematics only their author knows."""
 
 
 def losses_key(file: str, cell: Cell, by_row: bool = False) -> tuple[object, ...]:
-    """Return the key of launches whose first losses must agree: the file's name, not threads or
-    launch.
+    """Return the key of launches whose first losses must agree.
 
-    Rows, which may be builds, must agree too, unless it is ``by_row``: reports then say which of
-    them differ.
+    It has the file's name, but neither threads nor launch. Rows, which may be builds, must agree
+    too, unless it is ``by_row``: reports then say which of them differ.
     """
     row = cell.framework if by_row else ""
     return file, row, cell.network, cell.device, cell.batch_size, cell.precision, cell.task
 
 
 def note_losses(
-    known: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False
+    noted: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False
 ) -> None:
     """Keep the losses of the first launch of a user's own step."""
     losses = first_numbers(outcome.parity) if outcome.parity is not None else []
     if not family.specified and outcome.status is Status.OK and losses:
         # Launches report their file's name as their framework: each of several files has its own.
         file = str(outcome.software.get("framework", ""))
-        known.setdefault(losses_key(file, cell, by_row), tuple(losses))
+        noted.setdefault(losses_key(file, cell, by_row), tuple(losses))
 
 
 _STILL = "no parameter changed during the timed steps: they did not train"
@@ -70,40 +69,43 @@ _ASYNCHRONOUS = "asynchronous: updates come in any order, so no reference can pr
 
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
-    """Return the verdict on a launch; raises UnreadableError where its answer does not fit the
-    request.
+    """Return the verdict on a launch.
+
+    Raises UnreadableError where its answer does not fit the request.
     """
-    cell, answer, outside = request.launch.cell, outcome.parity_sample, outcome.outside
+    cell = request.launch.cell
+    answer = outcome.parity_sample
+    outside = outcome.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
-        return _of_own(answer, request.first_losses, network, cell.infers)
+        return _judge_own_step(answer, request.first_losses, network, cell.infers)
     if answer is None or outside is None:
         if request.computes:
             raise UnreadableError("it carried out no parity check")
         return parity.unchecked(network, outcome.reason or "it computes nothing", allowed)
     if cell.infers:
-        return _of_outputs(answer, request, network, outside)
+        return _judge_outputs(answer, request, network, outside)
     if request.reference is None:
-        why = (
-            _ASYNCHRONOUS
-            if cell.sync == ASYNC
-            else f"no reference for mini-batch {cell.batch_size}"
-        )
-        verdict = parity.unchecked(network, why, allowed)
+        reason = f"no reference for mini-batch {cell.batch_size}"
+        if cell.sync == ASYNC:
+            reason = _ASYNCHRONOUS
+        verdict = parity.unchecked(network, reason, allowed)
     else:
         reference = parity.load(str(request.reference), outside.check_steps)
-        found = _observation(answer, reference, outside)
-        verdict = parity.judge(found, reference, parity.recipe_of(network, cell), allowed)
+        observation = _observation(answer, reference, outside)
+        verdict = parity.judge(observation, reference, parity.recipe_of(network, cell), allowed)
         if answer.losses is None or None in answer.updates.values():
             reason = "the losses or updates of the parity check are not finite"
             verdict = verdict._replace(verdict="disagrees", reason=reason)
     if answer.moved is False:
-        reasons = (verdict.reason, _STILL) if verdict.verdict == "disagrees" else (_STILL,)
-        verdict = verdict._replace(verdict="disagrees", reason="; ".join(reasons))
+        reason = _STILL
+        if verdict.verdict == "disagrees":
+            reason = f"{verdict.reason}; {_STILL}"
+        verdict = verdict._replace(verdict="disagrees", reason=reason)
     return verdict._replace(seconds=outside.reset_seconds + outside.read_seconds)
 
 
-def _of_outputs(
+def _judge_outputs(
     answer: ParitySample, request: LaunchRequest, network: Network, outside: HostObservation
 ) -> Parity:
     """Compare the outputs of a launch of inference with the reference's."""
@@ -122,7 +124,7 @@ def _of_outputs(
     return parity.judge_outputs(outputs, expected, tolerance)
 
 
-def _of_own(
+def _judge_own_step(
     answer: ParitySample | None, first: tuple[Numbers, ...] | None, network: Network, infers: bool
 ) -> Parity:
     """Compare the losses or outputs of a launch's first steps with those of the first launch.
@@ -130,36 +132,40 @@ def _of_own(
     That one agrees with itself.
     """
     what = "outputs" if infers else "losses"
-    losses, outputs = ([], []) if answer is None else (answer.losses, answer.outputs)
-    if (outputs if infers else losses) is None:
+    losses = [] if answer is None else answer.losses
+    outputs = [] if answer is None else answer.outputs
+    compared = outputs if infers else losses
+    if compared is None:
         reason = f"the {what} of the first steps are not finite"
         return parity.unchecked(network, reason)._replace(verdict="disagrees")
-    found = first_numbers(
-        parity.unchecked(network, "")._replace(losses=losses or [], outputs=outputs or [])
-    )
-    if not found:
+    losses = losses or []
+    outputs = outputs or []
+    numbers = first_numbers(parity.unchecked(network, "")._replace(losses=losses, outputs=outputs))
+    if not numbers:
         return parity.unchecked(network, "the step reports no loss")
-    pairs = list(zip(found, first or found, strict=False))
-    error = max(relative_error(numbers, reference) for numbers, reference in pairs)
+    pairs = list(zip(numbers, first or numbers, strict=False))
+    error = max(relative_error(number, expected) for number, expected in pairs)
     tolerance = network.parity.loss_tolerance
-    reason = (
-        f"{what} of the first {len(pairs)} steps are off by {error:.1e} from those of the run's "
-        f"first launch (tolerance {tolerance:.0e}). Seed what is random in the file, or allow more "
-        "with --loss-tolerance"
-    )
-    verdict, reason = ("disagrees", reason) if error > tolerance else ("agrees", "")
-    known = parity.unchecked(network, reason)._replace(verdict=verdict, loss_tolerance=tolerance)
-    if infers:
-        return known._replace(
-            outputs=outputs or [], output_error=min(error, 1e30), output_tolerance=tolerance
+    word, reason = "agrees", ""
+    if error > tolerance:
+        word = "disagrees"
+        reason = (
+            f"{what} of the first {len(pairs)} steps are off by {error:.1e} from those of the "
+            f"run's first launch (tolerance {tolerance:.0e}). Seed what is random in the file, or "
+            "allow more with --loss-tolerance"
         )
-    return known._replace(losses=losses or [], loss_error=error)
+    verdict = parity.unchecked(network, reason)._replace(verdict=word, loss_tolerance=tolerance)
+    if infers:
+        return verdict._replace(
+            outputs=outputs, output_error=min(error, 1e30), output_tolerance=tolerance
+        )
+    return verdict._replace(losses=losses, loss_error=error)
 
 
 def _observation(
     answer: ParitySample, reference: Observation, outside: HostObservation
 ) -> Observation:
-    """Return the answer as arrays; what was not finite is NaN."""
+    """Return the answer as arrays, with NaN for numbers that were not finite."""
     losses = [float("nan")] * outside.check_steps if answer.losses is None else answer.losses
     if len(losses) != outside.check_steps:
         raise UnreadableError(
@@ -187,8 +193,8 @@ _FLOPS_PER_CYCLE_AT_LEAST = 32
 _NARROWER = 32
 # No processor's clock is faster, turbo included (6.2 GHz, Core i9-14900KS).
 _FASTEST_CLOCK = 6.5e9
-# The ceilings are those of NumPy's BLAS, and a framework's may be better by this factor. Seen at
-# most here: 1.09.
+# The ceilings are those of NumPy's BLAS, and a framework's may be better by this factor. The
+# highest one seen was 1.09.
 _BEST_LIBRARY = 1.3
 
 
@@ -214,60 +220,54 @@ class Limits:
 
     def flops_of_a_cpu(self, precision: str = "float32") -> float:
         """Return the most FLOPs in a second of CPU time."""
-        counts = {1} if self.ceilings is None else {each.threads for each in self.ceilings.measured}
+        counts = {1}
+        if self.ceilings is not None:
+            counts = {ceiling.threads for ceiling in self.ceilings.measured}
         return max(self.flops(count, precision) / min(count, self.cpus) for count in counts)
 
     def bandwidth(self, threads: int) -> float | None:
-        """Return the most bytes per second to and from memory; None where nothing sound was
-        measured.
-        """
-        measured = (
-            None if self.ceilings is None else self.ceilings.bandwidth_bytes_per_second(threads)
-        )
-        return (
-            None
-            if measured is None
-            else measured * self._unmeasured(threads) * (1 + self._spread(threads))
-        )
+        """Return the most bytes per second to and from memory, or None without a sound ceiling."""
+        if self.ceilings is None:
+            return None
+        measured = self.ceilings.bandwidth_bytes_per_second(threads)
+        if measured is None:
+            return None
+        return measured * self._unmeasured(threads) * (1 + self._spread(threads))
 
     def _unmeasured(self, threads: int) -> float:
-        """Return the CPUs of these threads over those of the most threads, up to them, that have a
-        ceiling.
+        """Return the CPUs of these threads over those of the nearest ceiling.
 
-        The ceiling of one thread does not limit two threads whose own ceiling was disturbed and
-        left out.
+        That is the one of the most threads up to these. The ceiling of one thread does not limit
+        two threads whose own ceiling was disturbed and left out.
         """
         assert self.ceilings is not None
-        most = max(each.threads for each in self.ceilings.measured if each.threads <= threads)
+        counts = [ceiling.threads for ceiling in self.ceilings.measured]
+        most = max(count for count in counts if count <= threads)
         return min(threads, self.cpus) / min(most, self.cpus)
 
     def _spread(self, threads: int) -> float:
-        """Return by how much a ceiling may be too low: as its own samples differ, and 5 % at
-        least.
-        """
+        """Return by how much a ceiling may be too low: as its samples differ, and 5 % at least."""
         assert self.ceilings is not None
-        spreads = (
-            each.gemm_flops_per_second / median_high(each.gemm_samples) - 1
-            for each in self.ceilings.measured
-            if each.threads <= threads and each.gemm_samples
-        )
-        return min(0.5, max((0.05, *spreads)))
+        spreads = [0.05]
+        for ceiling in self.ceilings.measured:
+            if ceiling.threads <= threads and ceiling.gemm_samples:
+                middle = median_high(ceiling.gemm_samples)
+                spreads.append(ceiling.gemm_flops_per_second / middle - 1)
+        return min(0.5, max(spreads))
 
 
 def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
-    """Return the limits of a machine; ``kept`` are its ceilings as a store has them."""
-    sound = (
-        tuple(each for each in Ceilings.from_dict(kept).measured if not each.doubt) if kept else ()
-    )
-    known = [
-        flops for flag, flops in _FLOPS_PER_CYCLE.items() if flag in machine.cpu.instruction_sets
-    ]
-    per_cycle = max(known, default=_FLOPS_PER_CYCLE_AT_LEAST)
+    """Return the limits of a machine. ``kept`` are its ceilings as a store has them."""
+    measured = Ceilings.from_dict(kept).measured if kept else ()
+    sound = tuple(ceiling for ceiling in measured if not ceiling.doubt)
+    instruction_sets = machine.cpu.instruction_sets
+    rates = [flops for name, flops in _FLOPS_PER_CYCLE.items() if name in instruction_sets]
+    per_cycle = max(rates, default=_FLOPS_PER_CYCLE_AT_LEAST)
     return Limits(
-        Ceilings(sound) if sound else None,
-        machine.cpu.effective_cpus,
-        per_cycle * _FASTEST_CLOCK,
-        machine.cpu.last_level_cache_bytes or 0,
+        ceilings=Ceilings(sound) if sound else None,
+        cpus=machine.cpu.effective_cpus,
+        core_flops=per_cycle * _FASTEST_CLOCK,
+        cache_bytes=machine.cpu.last_level_cache_bytes or 0,
     )
 
 
@@ -277,11 +277,10 @@ def judged(
     limits: Limits | None,
     telemetry: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Return a launch's outcome with its parity and final status; without limits no rate is too
-    high.
+    """Return a launch's outcome with its parity and final status.
 
-    ``telemetry`` are the samples of its GPU. An outcome without a host observation is returned as
-    it is: nothing was timed.
+    Without limits no rate is too high. ``telemetry`` are the samples of its GPU. An outcome without
+    a host observation is returned as it is: nothing was timed.
     """
     if (
         outcome.status is not Status.OK
@@ -302,7 +301,8 @@ def judged(
     if verdict.verdict == "disagrees":
         status, reason = Status.PARITY_FAILED, verdict.reason
     if impossible:
-        status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
+        status = Status.IMPLAUSIBLE
+        reason = f"{impossible}; {reason}" if reason else impossible
     return outcome._replace(
         status=status, reason=one_line(reason), parity=verdict, parity_sample=None
     )
@@ -311,7 +311,7 @@ def judged(
 # The host's clock may show this much more than the samples, and as much as guest and host waited
 # for a CPU, up to a second: the time between samples, and the host's own waking up.
 _CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
-# CPU time is counted in ticks of 0.01 s for each process; a few of them prove nothing.
+# CPU time is counted in ticks of 0.01 s for each process. A few of them prove nothing.
 _TICK_SECONDS = 0.03
 # The CPU time that a guest reports may differ this much from the host's observation.
 _CLAIM_SHARE, _CLAIM_SECONDS = 0.15, 0.25
@@ -326,7 +326,7 @@ _FASTER = 0.15
 # More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a
 # B200 80 to 2250.
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
-# A CPU quota is granted in periods of this many seconds; a launch may exceed it by this share.
+# A CPU quota is granted in periods of this many seconds. A launch may exceed it by this share.
 _PERIOD_SECONDS, _QUOTA_SHARE = 0.1, 0.15
 # NVML's utilisation is of the last second, at most.
 _GPU_SECONDS = 2.0
@@ -345,147 +345,170 @@ def implausible(
     telemetry: Mapping[str, Any] | None = None,
     computes: bool = True,
 ) -> str:
-    """Return why a launch's number is implausible, with the figures of both sides; empty if it is
-    plausible.
+    """Return why a launch's number is implausible, or an empty string if it is plausible.
 
-    ``telemetry`` is that of its GPU, by the driver.
+    The text has the figures of both sides. ``telemetry`` is that of its GPU, by the driver.
     """
-    assert outcome.outside is not None
-    found = [
-        *_clock(outcome, outcome.outside),
-        *_of_quota(cell, outcome.outside),
-        *_of_turns(outcome.outside),
+    outside = outcome.outside
+    assert outside is not None
+    reasons = [
+        *_clock_differs(outcome, outside),
+        *_quota_exceeded(cell, outside),
+        *_ran_while_stopped(outside),
     ]
     if computes:
         step = median_high(outcome.step_seconds())
         # The least that a step must compute: of a mini-batch of unknown size, nothing.
         fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
         flops = network.family.flops(cell.batch_size or 0, cell.infers) / fewer
-        found += _of_check(cell, network.family, outcome, outcome.outside, step)
+        reasons += _cpu_time_differs(outcome, outside)
+        reasons += _check_differs(cell, outcome, outside, step)
+        reasons += _work_deferred(cell, network.family, outside)
         if not cell.on_cpu:
-            limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
-            if (rate := flops / step) > limit:
-                found.append(
-                    f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s; no GPU reaches "
-                    f"{limit / 1e12:.3g}"
-                )
-            seconds = outcome.outside.timed_seconds
-            seen = observe_launch(outcome, telemetry, cell.world_size).utilisation
-            if seen is not None and seen.high <= 0 and seconds >= _GPU_SECONDS:
-                found.append(
-                    f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were "
-                    "timed"
-                )
+            reasons += _beyond_gpu(cell, outcome, step, flops, telemetry)
         elif limits is not None:
-            found += _of_cpu(cell, network.family, outcome, step, flops, limits)
-    return "; ".join(found)
+            reasons += _beyond_cpu(cell, network.family, outcome, step, flops, limits)
+    return "; ".join(reasons)
 
 
-def _clock(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
+def _clock_differs(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
     seen = outside.timed_seconds
+    claimed_ns = sum(outcome.samples_ns)
     # Samples that were found to be warm-up were timed, too.
     dropped = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
-    warmup = sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample if dropped > 0 else 0
-    claimed = (sum(outcome.samples_ns) + warmup) * 1e-9
-    between = (
-        _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outside.timed_waiting_seconds, _WAITING_SECONDS)
-    )
+    if dropped > 0:
+        claimed_ns += sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample
+    claimed = claimed_ns * 1e-9
+    waiting = min(outside.timed_waiting_seconds, _WAITING_SECONDS)
+    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + waiting
     if not seen - between <= claimed <= seen * 1.02 + 0.01:
-        yield f"its samples add up to {_s(claimed)}, and the host's clock saw {_s(seen)}"
+        yield f"its samples add up to {_text(claimed)}, and the host's clock saw {_text(seen)}"
 
 
-def _of_quota(cell: Cell, outside: HostObservation) -> Iterator[str]:
-    """All processes together use no more CPU time than the quota allows, unless some left its
-    control group.
+def _quota_exceeded(cell: Cell, outside: HostObservation) -> Iterator[str]:
+    """Check that all processes together use no more CPU time than the quota allows.
+
+    They do if some left its control group.
     """
+    if not cell.cpu_quota:
+        return
     # Each turn of several launches begins with the quota of a whole period, and ends before that of
     # one is used up.
     periods = 2 * max(1, len(outside.turns)) * _PERIOD_SECONDS
-    allowed = (
-        cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + periods) + _TICK_SECONDS
-    )
-    if cell.cpu_quota and outside.timed_cpu_seconds > allowed:
+    seconds = outside.timed_seconds * (1 + _QUOTA_SHARE) + periods
+    if outside.timed_cpu_seconds > cell.cpu_quota * seconds + _TICK_SECONDS:
         yield (
-            f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in "
-            f"{_s(outside.timed_seconds)} under a CPU quota of {cell.cpu_quota:g}: some of them "
+            f"its processes used {_text(outside.timed_cpu_seconds)} of CPU time in "
+            f"{_text(outside.timed_seconds)} under a CPU quota of {cell.cpu_quota:g}: some of them "
             "left their control group"
         )
 
 
-def _of_turns(outside: HostObservation) -> Iterator[str]:
-    """A launch stands still while others have their turns, unless one of its processes escapes
-    being stopped.
+def _ran_while_stopped(outside: HostObservation) -> Iterator[str]:
+    """Check that a launch stands still while others have their turns.
+
+    It does not if one of its processes escapes being stopped.
     """
     if outside.stopped_cpu_seconds > _TICK_SECONDS:
         yield (
-            f"its processes used {_s(outside.stopped_cpu_seconds)} of CPU time while other "
+            f"its processes used {_text(outside.stopped_cpu_seconds)} of CPU time while other "
             "launches had their turns"
         )
 
 
-def _of_check(
-    cell: Cell, family: Family, outcome: Outcome, outside: HostObservation, step: float
-) -> Iterator[str]:
-    """The steps of the parity check are those that were timed: they take as long, by the clock and
-    in CPU time.
+def _cpu_time_differs(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
+    """Check the guest's report of its threads, which is its evidence.
+
+    Hidden helpers and invented time contradict it.
     """
-    # The guest's report of its threads is its evidence: hidden helpers and invented time contradict
-    # it.
-    seen, claimed = (
-        outside.timed_cpu_seconds,
-        0.0 if outcome.threads is None else outcome.threads.cpu_seconds,
-    )
+    seen = outside.timed_cpu_seconds
+    claimed = 0.0 if outcome.threads is None else outcome.threads.cpu_seconds
     if abs(claimed - seen) > _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
-        yield f"it reports {_s(claimed)} of CPU time, and the host saw {_s(seen)}"
-    if steps := outside.checked_steps:
-        took, cpu = outside.steps_seconds, outside.steps_cpu_seconds
-        expected_cpu = steps * outside.timed_cpu_seconds / outcome.observed_steps()
-        # Those that get mini-batches ahead of the steps begin each round with two.
-        most = _SLOWER * (1 + 2 * cell.helpers / outside.check_steps)
-        # Other programs lengthen the time by the clock, but not the CPU time; a GPU's steps use
-        # hardly any of it.
-        slower = took > most * steps * step + _SLOWER_SECONDS
-        if slower and not (cell.on_cpu and cpu <= most * expected_cpu + _TICK_SECONDS):
-            yield (
-                f"timed, a step took {_s(step)}; right after, in the parity check, "
-                f"{_s(took / steps)}"
-            )
-        # Others work ahead, while the check is prepared too.
-        faster = (
-            cell.placement not in ("prefetched", LOADER)
-            and took < _FASTER * steps * step - _SLOWER_SECONDS
+        yield f"it reports {_text(claimed)} of CPU time, and the host saw {_text(seen)}"
+
+
+def _check_differs(
+    cell: Cell, outcome: Outcome, outside: HostObservation, step: float
+) -> Iterator[str]:
+    """Check that the steps of the parity check are those that were timed.
+
+    They take as long, by the clock and in CPU time.
+    """
+    steps = outside.checked_steps
+    if not steps:
+        return
+    took = outside.steps_seconds
+    cpu = outside.steps_cpu_seconds
+    expected_cpu = steps * outside.timed_cpu_seconds / outcome.observed_steps()
+    # Those that get mini-batches ahead of the steps begin each round with two.
+    most = _SLOWER * (1 + 2 * cell.helpers / outside.check_steps)
+    # Other programs lengthen the time by the clock, but not the CPU time. A GPU's steps use hardly
+    # any of it.
+    slower = took > most * steps * step + _SLOWER_SECONDS
+    if slower and not (cell.on_cpu and cpu <= most * expected_cpu + _TICK_SECONDS):
+        yield (
+            f"timed, a step took {_text(step)}; right after, in the parity check, "
+            f"{_text(took / steps)}"
         )
-        if faster and not (cell.on_cpu and cpu >= _FASTER * expected_cpu - _TICK_SECONDS):
-            yield (
-                f"timed, a step took {_s(step)}; in the parity check it took {_s(took / steps)}: "
-                "its work was done elsewhere"
-            )
-    # Work left undone when the samples ended, or done out of turn, shows where weights are only
-    # copied.
+    # Others work ahead, while the check is prepared too.
+    works_ahead = cell.placement in ("prefetched", LOADER)
+    faster = not works_ahead and took < _FASTER * steps * step - _SLOWER_SECONDS
+    if faster and not (cell.on_cpu and cpu >= _FASTER * expected_cpu - _TICK_SECONDS):
+        yield (
+            f"timed, a step took {_text(step)}; in the parity check it took {_text(took / steps)}: "
+            "its work was done elsewhere"
+        )
+
+
+def _work_deferred(cell: Cell, family: Family, outside: HostObservation) -> Iterator[str]:
+    """Check how long weights were copied around the parity check.
+
+    Work left undone when the samples ended, or done out of turn, shows there.
+    """
     copying = _READ_SECONDS + 4 * family.parameter_count() / _READ_BYTES_PER_SECOND
-    copying += 0.0 if family.trains else _SETTLE_SECONDS
+    if not family.trains:
+        copying += _SETTLE_SECONDS
     allowed = outside.checks * (max(1, outside.check_rounds) + 1) * copying
     spent = outside.reset_cpu_seconds + outside.read_cpu_seconds
     waited = outside.reset_seconds + outside.read_seconds
-    if spent > allowed if cell.on_cpu else waited > allowed + 2.0:
+    too_long = spent > allowed if cell.on_cpu else waited > allowed + 2.0
+    if too_long:
         yield (
-            f"after the last timed step it was busy for {_s(max(spent, waited))} while weights "
-            f"were put in place and read, which takes {_s(allowed)} at most: timed steps were "
+            f"after the last timed step it was busy for {_text(max(spent, waited))} while weights "
+            f"were put in place and read, which takes {_text(allowed)} at most: timed steps were "
             "still running, or work had been deferred"
         )
 
 
-def _of_cpu(
+def _beyond_gpu(
+    cell: Cell, outcome: Outcome, step: float, flops: float, telemetry: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Check the rate of a step against that of any GPU, and that the driver saw the GPU at work."""
+    assert outcome.outside is not None
+    limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
+    rate = flops / step
+    if rate > limit:
+        yield (
+            f"a step of {_text(step)} is {rate / 1e12:.3g} TFLOP/s; no GPU reaches "
+            f"{limit / 1e12:.3g}"
+        )
+    seconds = outcome.outside.timed_seconds
+    utilisation = observe_launch(outcome, telemetry, cell.world_size).utilisation
+    if utilisation is not None and utilisation.high <= 0 and seconds >= _GPU_SECONDS:
+        yield (
+            f"the driver saw the GPU idle for all of the {_text(seconds)} in which steps were timed"
+        )
+
+
+def _beyond_cpu(
     cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits
 ) -> Iterator[str]:
+    """Check the rate, CPU time and memory traffic of steps against the limits of the machine."""
     assert outcome.outside is not None
     # Without a thread count it may have a thread for each CPU.
-    threads, steps, used = (
-        cell.all_threads or limits.cpus,
-        outcome.observed_steps(),
-        outcome.outside.timed_cpu_seconds,
-    )
-    limit, under = limits.flops(threads, cell.precision), ""
+    threads = cell.all_threads or limits.cpus
+    limit = limits.flops(threads, cell.precision)
+    under = ""
     if cell.cpu_quota:
         # A sample may begin and end with the work of a period each.
         cpus = cell.cpu_quota * (1 + _PERIOD_SECONDS / (step * outcome.steps_per_sample))
@@ -493,32 +516,35 @@ def _of_cpu(
         under = f" under a CPU quota of {cell.cpu_quota:g}"
     if flops / step > limit:
         yield (
-            f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and "
-            f"{counted(threads, 'thread')}{under} can do {limit / 1e9:.3g} GFLOP/s at most here"
+            f"a step of {_text(step)} is {flops / step / 1e9:.3g} GFLOP/s, and "
+            f"{counted(threads, 'thread')}{under} can do {limit / 1e9:.3g} GFLOP/s at most on this "
+            "machine"
         )
+    steps = outcome.observed_steps()
+    used = outcome.outside.timed_cpu_seconds
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
     if used + _TICK_SECONDS < least:
         yield (
-            f"its processes used {_s(used)} of CPU time for {steps} steps, which need {_s(least)} "
-            "at least"
+            f"its processes used {_text(used)} of CPU time for {steps} steps, which need "
+            f"{_text(least)} at least"
         )
+    weights = 4 * family.parameter_count()
+    if family.learns_inputs or not family.trains:
+        weights = 0  # an embedding uses only some of its rows, and a sampling machine only reads
     # Weights that no cache holds are read forward, read and written by the update: three times
-    # their bytes. Inference only reads them. An embedding uses only some of its rows, and a
-    # sampling machine only reads.
-    weights = 0 if family.learns_inputs or not family.trains else 4 * family.parameter_count()
+    # their bytes. Inference only reads them.
     times = 1 if cell.infers else 3
-    moved, bandwidth = times * (weights - limits.cache_bytes), limits.bandwidth(threads)
-    if (
-        bandwidth is not None
-        and weights >= 4 * limits.cache_bytes
-        and moved / step > bandwidth * 1.3
-    ):
+    moved = times * (weights - limits.cache_bytes)
+    bandwidth = limits.bandwidth(threads)
+    if bandwidth is None or weights < 4 * limits.cache_bytes:
+        return
+    if moved / step > bandwidth * 1.3:
         yield (
-            f"a step of {_s(step)} moves at least {moved / 1e9:.3g} GB of weights, "
+            f"a step of {_text(step)} moves at least {moved / 1e9:.3g} GB of weights, "
             f"{moved / step / 1e9:.3g} GB/s, and the memory's measured bandwidth is "
             f"{bandwidth / 1e9:.3g} GB/s"
         )
 
 
-def _s(seconds: float) -> str:
+def _text(seconds: float) -> str:
     return f"{seconds:.3g} s"

@@ -1,11 +1,11 @@
-"""Runs launches of cells, with their attempts, and makes a Record of each; stores nothing.
+"""Runs launches of cells, with their attempts, and makes a Record of each. Stores nothing.
 
 Records are yielded when their launches have ended, so that a caller can store them before the next
-attempt begins. A disturbed launch is attempted again, at most ``most`` times in all; before each
-repetition the gate waits until the machine is quiet, and where it is not, there is none.
-`reports.results.record.last_attempts` decides which one counts.
+attempt begins. A disturbed launch is attempted again, at most ``most`` times in all. Before each
+repetition the gate waits until the machine is quiet. If it stays busy, there is no repetition.
+`reports.results.record.last_attempts` decides which attempt counts.
 
-The two sides of a comparison are two of these over one run: each with its own ``sources`` (other
+The two sides of a comparison are two runners over one run: each with its own ``sources`` (other
 interpreters), ``variables`` (over those of the plan and the framework's own) and ``guest`` folder
 (another version of the adapters).
 
@@ -44,7 +44,7 @@ from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launch_files import FeedFiles
-from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick, of_a_launch
+from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, belongs_to_launch, no_tick
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
@@ -61,7 +61,7 @@ Telemetry = dict[str, Any] | None
 
 @dataclass(frozen=True)
 class LaunchRunner:
-    """Runs launches of one run's cells, data in and data out."""
+    """Runner of one run's launches, data in and data out."""
 
     plan: Plan
     run: Run
@@ -70,29 +70,30 @@ class LaunchRunner:
     reference: References
     _: KW_ONLY
     weights: Callable[[Cell], Path | None] = lambda cell: None
-    """Returns the folder of a cell's large weights; None: they are drawn in each launch."""
+    """Returns the folder of a cell's large weights, or None if each launch draws them."""
     feeds: Callable[[Cell], FeedFiles | None] = lambda cell: None
-    """Returns the files of the mini-batches that a cell's steps take; None: they are drawn in each
-    launch."""
+    """Returns the files of a cell's mini-batches, or None if each launch draws them."""
     machine: Machine | None = None
-    """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a
-    launch was disturbed follow from it; without it no launch counts as disturbed."""
+    """The machine as probed when the run began.
+
+    The CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed follow from
+    it. Without it no launch counts as disturbed."""
     gate: QuietGate | None = None
-    default_threads: Mapping[tuple[str, str, str], int] = field(
-        default_factory=dict
-    )  # by framework, mode and tuning
+    default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """Default thread counts by framework, mode and tuning."""
     variables: Mapping[str, str] = field(default_factory=dict)  # of this side alone
     guest: Path | None = None
     text: Text | None = None  # to train on, where the protocol has steps for it
     first_losses: FirstLosses = field(default_factory=dict)
-    """Of the user's own steps."""
+    """First losses of the user's own steps."""
     losses_by_row: bool = False
     """Whether the rows may compute different things, as releases may."""
     ceilings: dict[str, Any] | None = None
-    """The machine's, as a store keeps them; without them the limits are those of the CPU's
-    instructions."""
+    """The machine's ceilings, as a store keeps them.
+
+    Without them the limits are those of the CPU's instructions."""
     node: Callable[[], Node | None] = lambda: None
-    """The node of a fleet as it is now: asked before each launch."""
+    """Returns the node of a fleet as it is now. It is asked before each launch."""
     nvml: Any = field(default_factory=chosen_nvml.in_use)
 
     @cached_property
@@ -102,9 +103,7 @@ class LaunchRunner:
 
     @cached_property
     def given_variables(self) -> dict[str, str]:
-        """The variables that the user gave these launches: those of the plan, and this side's
-        own.
-        """
+        """The user's variables for these launches: those of the plan, and this side's own."""
         return {**self.plan.variables, **self.variables}
 
     @cached_property
@@ -129,42 +128,29 @@ class LaunchRunner:
         record of status SKIPPED and starts nothing. Raises FrameworkEnvironmentError where a launch
         cannot write its folder, and KeyboardInterrupt as it comes.
         """
-        cell, source = planned.cell, self.sources[planned.cell.framework]
-        network, framework = self.plan.network_of(cell), source.build.framework
-        tunable = framework.tunable(cell.mode, cell.device, network.family.name, cell.task)
-        default = (
-            self.default_threads.get((cell.framework, cell.mode, cell.tuning))
-            if cell.on_cpu
-            else None
+        cell = planned.cell
+        source = self.sources[cell.framework]
+        network = self.plan.network_of(cell)
+        tunable = source.build.framework.tunable(
+            cell.mode, cell.device, network.family.name, cell.task
         )
-        node, started = self.node(), datetime.now(UTC)
-        launched, software, telemetry = self._measure(
+        node = self.node()
+        started = datetime.now(UTC)
+        launched, described, telemetry = self._measure(
             planned, protocol, source, skip, tunable, tick, member
         )
         outcome = launched.outcome
         note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
-        if outcome.software:
-            software[TUNABLE] = list(tunable)
-            if (
-                cell.cpu_quota
-                and cell.threads
-                and (setting := framework.thread_setting(cell.mode, cell.threads))
-            ):
-                software[THREAD_SETTING] = setting
-            if framework.external:  # dlbench's own adapters come with its version
-                software[DIGEST] = adapter_digest(framework)
-        else:
-            software = {}  # a launch that could not answer measured nothing
-        if default is not None:
-            software["default_threads"] = default
-        if source.build.released is not None:
-            software[RELEASED] = source.build.released.isoformat()
+        software = dict(outcome.software)
+        if outcome.software:  # a launch that could not answer measured nothing
+            software |= described | self._describe_settings(cell, source.build.framework, tunable)
+        software |= self._describe_row(cell, source)
         return Record(
             run=self.run.id,
             suite=self.run.suite,
             launch=planned.block,
             cell=cell,
-            outcome=private_anywhere(outcome._replace(software={**outcome.software, **software})),
+            outcome=private_anywhere(outcome._replace(software=software)),
             machine=self.run.machine,
             environment=with_variables(source.digest, self.given_variables),
             interpreter=source.name,
@@ -182,6 +168,30 @@ class LaunchRunner:
             node=node,
         )
 
+    def _describe_settings(
+        self, cell: Cell, framework: Framework, tunable: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the settings and the adapter's digest as the software of a record has them."""
+        described: dict[str, Any] = {TUNABLE: list(tunable)}
+        if cell.cpu_quota and cell.threads:
+            setting = framework.thread_setting(cell.mode, cell.threads)
+            if setting:
+                described[THREAD_SETTING] = setting
+        if framework.external:  # dlbench's own adapters come with its version
+            described[DIGEST] = adapter_digest(framework)
+        return described
+
+    def _describe_row(self, cell: Cell, source: Source) -> dict[str, Any]:
+        """Return the default threads and release date as the software of a record has them."""
+        described: dict[str, Any] = {}
+        if cell.on_cpu:
+            threads = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
+            if threads is not None:
+                described["default_threads"] = threads
+        if source.build.released is not None:
+            described[RELEASED] = source.build.released.isoformat()
+        return described
+
     def _stage(self, planned: PlannedLaunch) -> str:
         if planned.profiled_steps:
             return PROFILED
@@ -197,34 +207,62 @@ class LaunchRunner:
         tick: Tick,
         member: Member | None,
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
-        """Launch a cell on its device and judge it; return it with additions to the record's
-        software.
+        """Launch a cell on its device and judge it.
+
+        Return the launch, additions to the record's software, and the telemetry of its GPU.
         """
         cell = planned.cell
-        unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
-        reason = unfit or (skip if source.interpreter else source.reason)
-        gpus, software = ((), {}) if reason or cell.on_cpu else self._gpus(cell)
+        reason = "" if self.machine is None else too_large(self.plan, cell, self.machine)
+        if not reason:
+            reason = skip if source.interpreter else source.reason
+        gpus: tuple[devices.Device, ...] | str = ()
+        described: dict[str, Any] = {}
+        if not reason and not cell.on_cpu:
+            gpus, described = self._gpus(cell)
+        if isinstance(gpus, str):
+            reason = gpus
         if source.interpreter is None or reason or isinstance(gpus, str):
-            return (
-                Launched(
-                    Outcome(Status.SKIPPED, reason or (gpus if isinstance(gpus, str) else "")), 0.0
-                ),
-                {},
-                None,
-            )
+            return Launched(Outcome(Status.SKIPPED, reason), 0.0), {}, None
         uuids = ",".join(gpu.uuid or "" for gpu in gpus) or None
-        framework, chosen = source.build.framework, in_force(cell.tuning, tunable)
-        reference, feed = self.reference(cell), self.feeds(cell)
+        request, data = self._request(planned, protocol, source, tunable, uuids, member)
+        described |= data
+        # Of several GPUs, which do the same, the first is watched.
+        watched = gpus[0].uuid if gpus else None
+        for _ in range(_SUSPENDED_REPEATS):
+            launched, telemetry = self._launch(request, watched, tick)
+            # Where this process was stopped meanwhile, its clock says nothing about the guest.
+            by_clock = launched.outcome.status in (Status.IMPLAUSIBLE, Status.TIMED_OUT)
+            if not (launched.suspended and by_clock):
+                break
+        return launched, described, telemetry
+
+    def _request(
+        self,
+        planned: PlannedLaunch,
+        protocol: Protocol,
+        source: Source,
+        tunable: Sequence[str],
+        uuids: str | None,
+        member: Member | None,
+    ) -> tuple[LaunchRequest, dict[str, Any]]:
+        """Return the request of a launch, and the description of its data that a record keeps."""
+        assert source.interpreter is not None
+        cell = planned.cell
+        framework = source.build.framework
+        chosen = in_force(cell.tuning, tunable)
+        reference = self.reference(cell)
+        feed = self.feeds(cell)
         text = self.text if protocol.curve_steps else None
         weights = self.weights(cell)
         cache = folders.make_folder(folders.cache_directory(framework))
+        settings = {
+            **framework.launch_settings(cell.mode, chosen),
+            **self.plan.settings.get(framework.name, {}),
+        }
         launch = Launch(
             cell,
             protocol,
-            {
-                **framework.launch_settings(cell.mode, chosen),
-                **self.plan.settings.get(framework.name, {}),
-            },
+            settings,
             str(cache),
             cpus=self._cpus(cell, framework, chosen),
             adapter_directory=framework.outside,
@@ -240,25 +278,10 @@ class LaunchRunner:
             profiled_steps=planned.profiled_steps,
             profiled_seconds=planned.profiled_seconds,
         )
-        described = {
-            "feed": None if feed is None else feed.described,
-            "repeated_batch": launch.repeated_batch,
-            "label_sets": launch.label_sets if launch.label_sets > 1 else None,
-            "cold_start": self.plan.cold_start or None,
-            "text": None if text is None else text.described(),
-        }
-        software |= {key: value for key, value in described.items() if value is not None}
-        variables = {
-            **framework.launch_variables(cell.mode, cell.threads, source.folder, chosen),
-            # What the driver compiles for a GPU is kept apart from the user's own.
-            **({} if uuids is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
-            **self.given_variables,
-            **devices.variables(uuids),
-        }
         request = LaunchRequest(
             launch,
             source.interpreter,
-            variables,
+            self._variables(cell, source, chosen, cache, uuids),
             self.plan.cell_seconds,
             self.guest,
             None if reference is None else reference.path,
@@ -266,26 +289,41 @@ class LaunchRunner:
             self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
             member=member,
         )
-        # Of several GPUs, which do the same, the first is watched.
-        watched = gpus[0].uuid if gpus else None
-        for _ in range(_SUSPENDED_REPEATS):
-            launched, telemetry = self._launch(request, watched, tick)
-            # Where this process was stopped meanwhile, its clock says nothing about the guest.
-            if not launched.suspended or launched.outcome.status not in (
-                Status.IMPLAUSIBLE,
-                Status.TIMED_OUT,
-            ):
-                break
-        return launched, software, telemetry
+        return request, self._describe_data(launch, feed, text)
+
+    def _variables(
+        self, cell: Cell, source: Source, chosen: Iterable[str], cache: Path, uuids: str | None
+    ) -> dict[str, str]:
+        """Return the environment variables of a launch."""
+        framework = source.build.framework
+        variables = framework.launch_variables(cell.mode, cell.threads, source.folder, chosen)
+        if uuids is not None:
+            # What the driver compiles for a GPU is kept apart from the user's own.
+            variables["CUDA_CACHE_PATH"] = str(cache / "cuda")
+        return {**variables, **self.given_variables, **devices.variables(uuids)}
+
+    def _describe_data(
+        self, launch: Launch, feed: FeedFiles | None, text: Text | None
+    ) -> dict[str, Any]:
+        """Return the data and the start of a launch as the software of a record has them."""
+        described = {
+            "feed": None if feed is None else feed.described,
+            "repeated_batch": launch.repeated_batch,
+            "label_sets": launch.label_sets if launch.label_sets > 1 else None,
+            "cold_start": self.plan.cold_start or None,
+            "text": None if text is None else text.described(),
+        }
+        return {key: value for key, value in described.items() if value is not None}
 
     def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
-        """Return the GPUs of a launch, or why it cannot have them, and the description of them that
-        a record keeps.
+        """Return the GPUs of a launch, or why it cannot have them, and their description.
+
+        The description is the one that a record keeps.
         """
         now = probe_gpus(self.nvml)
-        named = dict.fromkeys(each.device for each in self.plan.cells if not each.on_cpu)
+        named = dict.fromkeys(other.device for other in self.plan.cells if not other.on_cpu)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = devices.locate(
+        gpus = devices.locate(
             cell.device,
             self.machine.gpus if self.machine else now,
             now,
@@ -293,91 +331,91 @@ class LaunchRunner:
             tuple(named),
             visible,
         )
-        if isinstance(found, str):
-            return found, {}
-        identities = [gpu.identity(now.driver_version) for gpu in found]
-        return found, {
-            "gpu": identities[0],
-            **({"gpus": identities} if len(identities) > 1 else {}),
-        }
+        if isinstance(gpus, str):
+            return gpus, {}
+        identities = [gpu.identity(now.driver_version) for gpu in gpus]
+        described: dict[str, Any] = {"gpu": identities[0]}
+        if len(identities) > 1:
+            described["gpus"] = identities
+        return gpus, described
 
     def _launch(
         self, request: LaunchRequest, gpu: str | None, tick: Tick
     ) -> tuple[Launched, Telemetry]:
-        """Carry out a launch while its GPU is watched, and judge it; several instances each by
-        itself.
+        """Carry out a launch while its GPU is watched, and judge it.
+
+        Several instances are judged each by itself.
         """
         if request.launch.cell.instances > 1:
-            return run_instances(
-                request, lambda each, look: self._launch(each, None, look)[0], tick
-            ), None
-        sampler = None if gpu is None else Sampler(gpu, self.nvml, own=of_a_launch)
+
+            def launch(instance: LaunchRequest, look: Tick) -> Launched:
+                launched, _ = self._launch(instance, None, look)
+                return launched
+
+            return run_instances(request, launch, tick), None
+        sampler = None if gpu is None else Sampler(gpu, self.nvml, own=belongs_to_launch)
         telemetry: Telemetry = None
         if sampler is not None:
             sampler.start()
         try:
-            launched = self._with_its_cache(request, tick)
+            launched = self._launch_with_cache(request, tick)
         finally:
             if sampler is not None:
                 telemetry = sampler.stop()
-        return replace(
-            launched, outcome=judged(request, launched.outcome, self._limits, telemetry)
-        ), telemetry
+        outcome = judged(request, launched.outcome, self._limits, telemetry)
+        return replace(launched, outcome=outcome), telemetry
 
-    def _with_its_cache(self, request: LaunchRequest, tick: Tick) -> Launched:
+    def _launch_with_cache(self, request: LaunchRequest, tick: Tick) -> Launched:
         """Carry out a launch, with an empty cache where each start is to be a cold one."""
         if not self.plan.cold_start:
             return self.launcher(request, tick)
         with tempfile.TemporaryDirectory(
             prefix="dlbench-cache-", ignore_cleanup_errors=True
         ) as folder:
-            before = request.launch.cache_directory
+            cache = request.launch.cache_directory
             variables = {
-                name: value.replace(before, folder) for name, value in request.variables.items()
+                name: value.replace(cache, folder) for name, value in request.variables.items()
             }
             launch = request.launch._replace(cache_directory=folder)
             return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
     def threads(self, cell: Cell) -> int:
-        """Return the threads that a launch asks for, those that load its data included; 0: the
-        framework decides.
+        """Return the threads that a launch asks for, including those that load its data.
+
+        0 means that the framework decides.
         """
         if not cell.threads:
             return 0
         return cell.all_threads + self.sources[cell.framework].build.framework.helpers
 
     def has_a_cpu_each(self, cell: Cell) -> bool:
-        """Tell whether there is a CPU for each thread of a launch, and no quota that makes them
-        wait.
-        """
+        """Return whether each thread of a launch has a CPU, and no quota makes it wait."""
         if cell.cpu_quota:
             return False
         return self.machine is None or self.threads(cell) <= self.machine.cpu.effective_cpus
 
     def places(self, cell: Cell) -> list[tuple[int, ...]]:
-        """Return the sets of CPUs that a cell may have in a round of launches that take turns;
-        none: any CPUs.
-        """
+        """Return the sets of CPUs that a cell may have in a round of turns, or none for any."""
         if self.machine is None or binds(cell):
             return []
         return places(self.machine.cpu, self.threads(cell))
 
     def _cpus(self, cell: Cell, framework: Framework, chosen: Iterable[str]) -> list[int] | None:
-        """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell
-        finds too few.
+        """Return the CPUs that a cell may use, or None for all.
+
+        Raises UsageError where a bound cell finds too few.
         """
         if not binds(cell):
-            one_node = framework.bound_to_one_node(chosen)
-            return (
-                list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
-            )
+            if self.machine is None or not framework.bound_to_one_node(chosen):
+                return None
+            return list(node_mask(self.machine.cpu))
         workers = cell.world_size * cell.instances
         needed = cell.all_threads + framework.helpers * cell.instances
         mask = None if self.machine is None else bound_mask(self.machine.cpu, needed, workers)
         if mask is None:
             raise UsageError(
-                f"{needed} threads cannot be bound to as many CPUs here: this process may use "
-                "fewer."
+                f"{needed} threads cannot be bound to as many CPUs on this machine: this process "
+                "may use fewer."
             )
         return list(mask)
 
@@ -391,34 +429,30 @@ def run_attempts(
     skip_reason: Callable[[Cell], str] = lambda cell: "",
     tick: Tick = no_tick,
 ) -> Iterator[list[Record]]:
-    """Yield the records of each attempt at a launch, or at a group of them, by the runner of its
-    side.
+    """Yield the records of each attempt at a launch, or at a group of them.
 
-    There are attempts until no launch was disturbed, at most ``most``. Raises what
-    `LaunchRunner.attempt` raises; no process of any launch is left then.
+    Each launch is made by the runner of its side. There are attempts until no launch was disturbed,
+    at most ``most``. Raises the errors of `LaunchRunner.attempt`. No process of any launch is left
+    then.
     """
     gate = runners[launches[0].side].gate
     for attempt in range(most):
         if attempt and gate is not None and not gate.before_repeat():
             return
-        attempts = [
-            partial(
-                runners[each.side].attempt,
-                each,
-                protocol_of(each.cell),
-                attempt,
-                skip=skip_reason(each.cell),
-            )
-            for each in launches
-        ]
+        calls: list[Callable[..., Record]] = []
+        for launch in launches:
+            protocol = protocol_of(launch.cell)
+            skip = skip_reason(launch.cell)
+            runner = runners[launch.side]
+            calls.append(partial(runner.attempt, launch, protocol, attempt, skip=skip))
         if len(launches) == 1:
-            records = [attempts[0](tick)]
+            records = [calls[0](tick)]
         else:
             members = _members(runners, launches, protocol_of(launches[0].cell), attempt)
-            calls = [
-                partial(each, member=member) for each, member in zip(attempts, members, strict=True)
+            in_turns = [
+                partial(call, member=member) for call, member in zip(calls, members, strict=True)
             ]
-            records = at_once(calls, members[0].turns, tick)
+            records = at_once(in_turns, members[0].turns, tick)
             group = secrets.token_hex(4)
             records = [replace(record, group=group) for record in records]
         yield records
@@ -432,26 +466,22 @@ def _members(
     protocol: Protocol,
     attempt: int,
 ) -> list[Member]:
-    """Return the places of launches among those that take turns: of the two sides of a cell, or of
-    several cells.
-    """
+    """Return the members for launches that take turns: two sides of a cell, or several cells."""
     first = launches[0]
-    seed = f"{runners[first.side].plan.seed}:{first.block}:{attempt}:{first.cell!r}"
-    cells = [each.cell for each in launches]
     plan = runners[first.side].plan
-    rows = {plan.row_of(cell).build.framework.name for cell in cells}
-    alike = len(rows) == 1 and len({axes.without(cell, "framework") for cell in cells}) == 1
-    rounds = rounds_of(protocol, alike, any(cell.cpu_quota for cell in cells))
     machine = runners[first.side].machine
+    seed = f"{plan.seed}:{first.block}:{attempt}:{first.cell!r}"
+    cells = [launch.cell for launch in launches]
+    frameworks = {plan.row_of(cell).build.framework.name for cell in cells}
+    work = {axes.without(cell, "framework") for cell in cells}
+    alike = len(frameworks) == 1 and len(work) == 1
+    rounds = rounds_of(protocol, alike, any(cell.cpu_quota for cell in cells))
     cpus = 1 if machine is None else machine.cpu.effective_cpus
     needed = len(launches) if len(set(cells)) == 1 else 1
     turns = Turns(len(launches), seed, rounds, needed, cpus, cells)
-    return [
-        Member(
-            turns,
-            number,
-            runners[each.side].places(each.cell),
-            runners[each.side].has_a_cpu_each(each.cell),
-        )
-        for number, each in enumerate(launches)
-    ]
+    members = []
+    for number, launch in enumerate(launches):
+        runner = runners[launch.side]
+        has_cpus = runner.has_a_cpu_each(launch.cell)
+        members.append(Member(turns, number, runner.places(launch.cell), has_cpus))
+    return members

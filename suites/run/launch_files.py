@@ -2,7 +2,7 @@
 
 Drawing a hundred million numbers in each launch takes memory and up to a second. A run makes the
 files that it needs, checks each number of existing ones, and rewrites truncated or changed files. A
-launch whose weights are missing or truncated draws the same numbers.
+launch whose weights are missing or truncated draws the same numbers itself.
 """
 
 import contextlib
@@ -54,74 +54,78 @@ def megabytes() -> int:
 
 
 def remove() -> None:
-    """Remove all of them; a launch that has opened one keeps it."""
+    """Remove all of them. A launch that has opened one keeps it."""
     with folders.written(folder()), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder())
 
 
 def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
-    """Return a look-up of the folder of each cell's large weights, after making or checking its
-    files.
-    """
-    return _prepared(
-        plan, machine, plan.network_of, lambda network: checked_weights(network, report)
-    )
+    """Make or check the files of large weights, and return a look-up of each cell's folder."""
+
+    def make(network: Network) -> Path | None:
+        return checked_weights(network, report)
+
+    return _prepare_each(plan, machine, plan.network_of, make)
 
 
 def prepare_feeds(
     plan: Plan, machine: Machine, report: Report
 ) -> Callable[[Cell], FeedFiles | None]:
-    """Return a look-up of the files of each cell whose steps take mini-batches, after making or
-    checking them.
-    """
+    """Make or check the files of mini-batches, and return a look-up of each cell's."""
 
     def key(cell: Cell) -> tuple[Network, int] | None:
         network = plan.network_of(cell)
         used = cell.placement in FED and network.family.specified and network.family.trains
         return (network, cell.known_batch_size) if used else None
 
-    return _prepared(plan, machine, key, lambda wanted: checked_feeds(*wanted, report))
+    def make(wanted: tuple[Network, int]) -> FeedFiles | None:
+        network, batch_size = wanted
+        return checked_feeds(network, batch_size, report)
+
+    return _prepare_each(plan, machine, key, make)
 
 
-def _prepared(
+def _prepare_each(
     plan: Plan,
     machine: Machine,
     key: Callable[[Cell], Key | None],
     make: Callable[[Key], Made | None],
 ) -> Callable[[Cell], Made | None]:
-    """Return a look-up of what is made, once for each key, for the cells that compute and fit into
-    memory.
+    """Make the files for each key once, for the cells that compute and fit into memory.
+
+    Return a look-up of the files of a cell.
     """
-    found: dict[Key | None, Made | None] = {None: None}
+    made: dict[Key, Made | None] = {}
     for cell in plan.cells:
-        wanted, computes = key(cell), plan.row_of(cell).build.framework.computes
-        if (
-            wanted is not None
-            and wanted not in found
-            and computes
-            and not too_large(plan, cell, machine)
-        ):
-            found[wanted] = make(wanted)
-    return lambda cell: found.get(key(cell))
+        wanted = key(cell)
+        if wanted is None or wanted in made:
+            continue
+        if plan.row_of(cell).build.framework.computes and not too_large(plan, cell, machine):
+            made[wanted] = make(wanted)
+
+    def files_of(cell: Cell) -> Made | None:
+        wanted = key(cell)
+        return None if wanted is None else made.get(wanted)
+
+    return files_of
 
 
 def checked_weights(network: Network, report: Report) -> Path | None:
-    """Return the folder of a network's weights with the right numbers in its files; None without a
-    large weight.
-    """
-    large = [each for each in network.family.parameters() if in_file(each)]
+    """Return the folder of a network's large weights with the right numbers in its files.
 
-    def files(place: Path) -> Iterable[tuple[Path, Parts]]:
+    None if it has no large weight.
+    """
+    large = [parameter for parameter in network.family.parameters() if in_file(parameter)]
+    if not large:
+        return None
+
+    def files(folder: Path) -> Iterable[tuple[Path, Parts]]:
         for parameter, purpose in itertools.product(large, (TIMED, CHECKED)):
             drawn = weight(network, parameter, purpose).astype("<f4", copy=False)
-            yield Path(weight_file(str(place), parameter, purpose)), partial(_parts, drawn)
+            yield Path(weight_file(str(folder), parameter, purpose)), partial(_parts, drawn)
 
-    size = 2 * 4 * sum(math.prod(each.shape) for each in large)
-    return (
-        _checked(network, "large weights", size, files, "each launch draws them", report)
-        if large
-        else None
-    )
+    size = 2 * 4 * sum(math.prod(parameter.shape) for parameter in large)
+    return _check_files(network, "large weights", size, files, "each launch draws them", report)
 
 
 def _parts(array: np.ndarray) -> Iterable[bytes]:
@@ -129,23 +133,23 @@ def _parts(array: np.ndarray) -> Iterable[bytes]:
 
 
 def checked_feeds(network: Network, batch_size: int, report: Report) -> FeedFiles | None:
-    """Return the files with the right mini-batches in them; None, with a report, where they cannot
-    be written.
+    """Return the files with the right mini-batches in them.
+
+    None, with a report, if they cannot be written.
     """
     feeds = {purpose: Feed(network, batch_size, purpose) for purpose in (TIMED, CHECKED)}
 
-    def files(place: Path) -> Iterable[tuple[Path, Parts]]:
-        return [
-            (Path(path_of(str(place), batch_size, purpose)), feed.drawn)
-            for purpose, feed in feeds.items()
-        ]
+    def files(folder: Path) -> Iterable[tuple[Path, Parts]]:
+        for purpose, feed in feeds.items():
+            yield Path(path_of(str(folder), batch_size, purpose)), feed.drawn
 
     size = sum(feed.count * feed.record_bytes for feed in feeds.values())
     otherwise = "launches draw them, and those that load them from a file are left out"
-    place = _checked(network, "mini-batches", size, files, otherwise, report)
+    place = _check_files(network, "mini-batches", size, files, otherwise, report)
     if place is None:
         return None
-    digest, timed = folders.file_digest(Path(path_of(str(place), batch_size, TIMED))), feeds[TIMED]
+    digest = folders.file_digest(Path(path_of(str(place), batch_size, TIMED)))
+    timed = feeds[TIMED]
     described = {
         "digest": digest[:16],
         "mini_batches": timed.count,
@@ -154,7 +158,7 @@ def checked_feeds(network: Network, batch_size: int, report: Report) -> FeedFile
     return FeedFiles(place, described)
 
 
-def _checked(
+def _check_files(
     network: Network,
     what: str,
     size: int,
@@ -162,10 +166,12 @@ def _checked(
     otherwise: str,
     report: Report,
 ) -> Path | None:
-    """Return the folder of a network's files with these parts; None, with a report, if they cannot
-    be written.
+    """Return the folder of a network's files with these parts, which are made or checked.
+
+    None, with a report, if they cannot be written.
     """
-    place, drawing = folder() / f"{network.name}-{network_digest(network)}", False
+    place = folder() / f"{network.name}-{network_digest(network)}"
+    drawing = False
     try:
         place.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(place.with_name(f"{place.name}.lock")):

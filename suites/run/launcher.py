@@ -1,10 +1,9 @@
-"""Carries out one launch, data in and data out: ``launch_process`` starts the framework's
-interpreter.
+"""Carries out one launch, data in and data out; `launch_process` starts the interpreter.
 
-A `Launcher` is any function that does so; tests replace it by one that answers at once. The host
+A `Launcher` is any function that does so. Tests replace it by one that answers at once. The host
 reads its clock and the guest's CPU time at each mark of the guest, which waits for an answer there:
-nothing is read while a step runs. The parity check after the timed samples is drawn at random here,
-and sent only then.
+nothing is read while a step runs. This module draws the parity check after the timed samples at
+random, and sends it only then.
 """
 
 import contextlib
@@ -89,19 +88,21 @@ class LaunchRequest:
     reference: Path | None = None  # of its parity check
     computes: bool = True  # False: the framework says of itself that it computes nothing
     first_losses: tuple[Numbers, ...] | None = None
-    """Losses or outputs of an earlier launch, which this one must agree with: only the guest knows
-    the mathematics."""
+    """Losses or outputs of an earlier launch, with which this one must agree.
+
+    They are given where only the guest knows the mathematics."""
     meeting: "Meeting | None" = None
-    """Where it begins and ends its timed steps together with other instances; see `instances`."""
+    """Where it begins and ends its timed steps together with other instances. See `instances`."""
     member: Member | None = None
     """Its place among launches that take turns."""
     shown: bool = False
-    """Whether the guest's output is shown as it comes; else it is dropped."""
+    """Whether the guest's output is shown as it comes. Otherwise it is dropped."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
-        """How many steps the parity check may have: as many as the reference holds, none without
-        mathematics.
+        """The lengths in steps that the parity check may have.
+
+        They are those of the reference. Without mathematics there are none.
         """
         if self.launch.network is not None and not from_data(self.launch.network).family.specified:
             return ()
@@ -122,7 +123,7 @@ class Launched:
 
     outcome: Outcome
     wall_seconds: float
-    """Without the time in which it stood still for others."""
+    """Seconds from start to end, without those in which it stood still for others."""
     suspended: bool = False
     """Whether this process was stopped meanwhile, so that its observations are worthless."""
 
@@ -142,7 +143,7 @@ class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
 
 
 class Meeting(threading.Barrier):
-    """Where launches begin and end their timed steps together."""
+    """The barrier at which launches begin and end their timed steps together."""
 
     def wait_to_start(self, number: int) -> bool:
         """Return at once: the launches start together."""
@@ -158,8 +159,8 @@ def at_once(
 ) -> list[Result]:
     """Run launches that meet or take turns, each in a thread, and return their results.
 
-    Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
-    any launch is left then.
+    Raises the error of a launch, and KeyboardInterrupt as it comes. No process of any launch is
+    left then.
     """
     stopped = threading.Event()
 
@@ -197,22 +198,29 @@ def guest_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 _LONGEST_LINE = 200
 _LONG_STEP = 0.15
-"""Seconds of a step from which one check step more is noticeable, so that mostly the shortest check
-is requested."""
+"""Seconds of a step from which one check step more is noticeable.
+
+Mostly the shortest check is requested then."""
 _SELDOM = 0.1
 """Probability of requesting another length than the shortest."""
 _ENOUGH_SECONDS = 0.2
-"""Rounds are repeated until their steps last this long: shorter ones cannot be compared with the
-timed samples."""
+"""Seconds until which the rounds of a check are repeated.
+
+Shorter ones cannot be compared with the timed samples."""
 _MOST_ROUNDS = 6
-_SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
-"""A check is repeated where its steps take more than `_SLOW` or less than `_FAST` times as long as
-the timed ones, give or take `_SLACK_SECONDS`: other programs may have used the CPUs."""
+_SLOW = 1.4
+_FAST = 0.4
+_SLACK_SECONDS = 0.03
+"""Limits of the time of a check's steps, in multiples of the timed steps' and with this slack.
+
+Beyond them the check is repeated: other programs may have used the CPUs."""
 _MOST_CHECKS = 4
+_NOTHING = (0.0, 0.0, 0.0)
+"""Time by the clock, CPU time and waiting up to a mark that never came."""
 
 
 class LaunchMonitor:
-    """Watches one launch."""
+    """The host's side of one launch: it answers the guest's marks and observes the launch."""
 
     def __init__(
         self,
@@ -225,42 +233,46 @@ class LaunchMonitor:
         member: Member | None = None,
         profiled: bool = False,
     ) -> None:
-        """Listen on this line; the launch's processes descend from ``supervisor``.
+        """Listen on this line. The launch's processes descend from ``supervisor``.
 
-        A check takes one of ``check_steps``; without any there is no check. ``meeting`` joins it
-        with the monitor of another launch, in another thread; as a ``member`` it takes turns with
+        A check takes one of ``check_steps``. Without any there is no check. ``meeting`` joins it
+        with the monitor of another launch, in another thread. As a ``member`` it takes turns with
         others, and has the machine to itself for its profile if it is ``profiled``. ``group`` is
         that of a launch with a CPU quota, ``counters`` are those of the packages' energy (None:
-        here).
+        this machine's).
         """
         line.setblocking(False)
         self.line = line
         self.wrong = ""
-        """The guest's violation of the protocol; empty: none."""
+        """The guest's violation of the protocol, or empty."""
         self.timed_steps: int | None = None
-        """How many the guest says it timed."""
+        """Number of steps that the guest reports as timed."""
         self.over = False
         """Whether the guest can send nothing more."""
         self.held_seconds = 0.0
         """Seconds that the guest had to wait for the other launch."""
-        self._meeting, self._group = meeting, group
+        self._meeting = meeting
+        self._group = group
         self._profiled = profiled and member is not None
         self.turns = None if member is None else TurnTaking(member, supervisor)
-        """Where it takes turns with others."""
+        """Its part in the turns, where it takes turns with others."""
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
         self._counters = PackageCounters() if counters is None else counters
         self._energy_before: Microjoules | str = ""  # the timed samples, or those of this turn
         self._energy_parts: list[tuple[Microjoules | str, Microjoules | str]] = []
-        self._supervisor, self._check_steps = supervisor, check_steps
+        self._supervisor = supervisor
+        self._check_steps = check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
         self._expected = [BEGIN] if member is None else [WARM_UP]
         self._last = (0.0, 0.0, 0.0)  # monotonic clock, CPU time and waiting at the last mark
         self._spent: dict[str, tuple[float, float, float]] = {}
-        self._check, self._checks, self._asked = (0, 0), 1, False
+        self._check = (0, 0)  # steps and rounds of the last check
+        self._checks = 1
+        self._asked = False  # whether a check was requested
 
     def listen(self) -> bool:
-        """Read from the guest and answer it; return False once nothing more can come."""
+        """Read from the guest and answer it, and return False once nothing more can come."""
         try:
             heard = self.line.recv(4096)
         except BlockingIOError:
@@ -271,10 +283,8 @@ class LaunchMonitor:
         while b"\n" in self._heard and not self.wrong:
             line, _, self._heard = self._heard.partition(b"\n")
             self._mark(line[:_LONGEST_LINE].decode("ascii", "replace"))
-        if len(self._heard) > _LONGEST_LINE:
-            self.wrong = (
-                self.wrong or f"it said more than {_LONGEST_LINE} characters where a word belongs"
-            )
+        if len(self._heard) > _LONGEST_LINE and not self.wrong:
+            self.wrong = f"it said more than {_LONGEST_LINE} characters where a word belongs"
         if self.wrong:
             with contextlib.suppress(OSError):
                 self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
@@ -282,26 +292,29 @@ class LaunchMonitor:
         return not self.over
 
     def observation(self) -> HostObservation | None:
-        """Return the observation; None where the timed samples never ended, or the check did
-        not.
-        """
+        """Return the observation, or None where the timed samples or the check never ended."""
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
         steps, rounds = self._check if self._asked else (0, 0)
         seconds, cpu_seconds, waiting = self._spent[END]
-        reset, checked, read = (
-            self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ)
-        )
-        used = quota.used_between(*self._quota) if len(self._quota) == 2 else None
-        check = (steps, rounds, *reset, *checked, *read)
+        reset_seconds, reset_cpu_seconds, _ = self._spent.get(RESET, _NOTHING)
+        steps_seconds, steps_cpu_seconds, _ = self._spent.get(STEPS, _NOTHING)
+        read_seconds, read_cpu_seconds, _ = self._spent.get(READ, _NOTHING)
         return HostObservation(
-            seconds,
-            cpu_seconds,
-            *check,
-            waiting,
-            self._checks,
+            timed_seconds=seconds,
+            timed_cpu_seconds=cpu_seconds,
+            check_steps=steps,
+            check_rounds=rounds,
+            reset_seconds=reset_seconds,
+            reset_cpu_seconds=reset_cpu_seconds,
+            steps_seconds=steps_seconds,
+            steps_cpu_seconds=steps_cpu_seconds,
+            read_seconds=read_seconds,
+            read_cpu_seconds=read_cpu_seconds,
+            timed_waiting_seconds=waiting,
+            checks=self._checks,
             energy=self._energy(seconds),
-            quota=used,
+            quota=quota.used_between(*self._quota) if len(self._quota) == 2 else None,
             turns=[] if self.turns is None else self.turns.observed,
             stopped_cpu_seconds=0.0 if self.turns is None else self.turns.stopped_cpu_seconds,
         )
@@ -336,11 +349,13 @@ class LaunchMonitor:
         answer = b"{}\n"
         if word == END:
             self.timed_steps = int(number[:18])
-            answer = self._order() if self._check_steps else answer
+            if self._check_steps:
+                answer = self._order()
         elif word == RESET:
             self._asked = True
         elif word == READ and self._checks < _MOST_CHECKS:
-            expected, took = math.prod(self._check) * self._step_seconds(), self._spent[STEPS][0]
+            expected = math.prod(self._check) * self._step_seconds()
+            took = self._spent[STEPS][0]
             if not _FAST * expected - _SLACK_SECONDS <= took <= _SLOW * expected + _SLACK_SECONDS:
                 # Only the steps of the last check count, as its answer does.
                 self._checks += 1
@@ -380,24 +395,22 @@ class LaunchMonitor:
             self.turns.start()
 
     def _may_profile(self) -> bool:
-        """Tell whether a profile may come now: after the timed steps, and after the check where one
-        was begun.
-        """
+        """Return whether a profile may come now: after the timed steps and a check that began."""
         return self._profiled and END in self._spent and not (self._asked and self._expected)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
-        """Add what was spent since the last mark to what leads to this one."""
-        spent = self._spent.get(word, (0.0, 0.0, 0.0))
-        since = [max(0.0, here - there) for here, there in zip(now, self._last, strict=True)]
+        """Add the time since the last mark to the time that leads to this kind of mark."""
+        spent = self._spent.get(word, _NOTHING)
+        since = [max(0.0, after - before) for after, before in zip(now, self._last, strict=True)]
         self._spent[word] = (spent[0] + since[0], spent[1] + since[1], spent[2] + since[2])
 
     @property
     def slice_seconds(self) -> float:
-        """Seconds that are left of the slice that runs; infinite outside of turns."""
+        """The seconds that are left of the slice that runs, or infinity outside of turns."""
         return math.inf if self.turns is None else self.turns.slice_seconds
 
     def pause_at_the_end_of_a_slice(self) -> None:
-        """Where its slice is over, stop the launch until the others of its round had theirs."""
+        """Stop the launch until the others of its round had their slice, if its own is over."""
         if self.turns is None or not self.turns.slice_is_over():
             return
         self.turns.stop()
@@ -415,7 +428,7 @@ class LaunchMonitor:
         self._last = (clock + paused, used, waited + waited_after - waited_before)
 
     def _has_news(self) -> bool:
-        """Tell whether the guest has written, or is gone."""
+        """Return whether the guest has written, or is gone."""
         try:
             self.line.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -432,7 +445,8 @@ class LaunchMonitor:
         step_seconds = self._step_seconds()
         shortest, longest = min(self._check_steps), max(self._check_steps)
         if step_seconds > _LONG_STEP:
-            steps, rounds = (longest if self._chance.random() < _SELDOM else shortest), 1
+            steps = longest if self._chance.random() < _SELDOM else shortest
+            rounds = 1
         else:
             steps = self._chance.choice(self._check_steps)
             enough = int(_ENOUGH_SECONDS / max(steps * step_seconds, 1e-6)) + 1
@@ -443,25 +457,25 @@ class LaunchMonitor:
 
 
 def used_and_awaited(supervisor: int) -> tuple[float, float]:
-    """Return the CPU seconds so far of this process and its descendants, and the seconds they
-    waited for a CPU.
+    """Return the CPU seconds of a supervisor and its descendants, and those they waited for a CPU.
 
     The first include ended descendants. The second are those of the main threads, of the host
-    itself, and the hypervisor's steal time; 0 if the kernel does not report them.
+    itself, and the hypervisor's steal time, or 0 if the kernel does not report them.
     """
-    used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
+    used = 0.0
+    awaited = _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
     for process in (supervisor, *descendants(supervisor)):
         with contextlib.suppress(psutil.Error):
-            used += sum(
-                psutil.Process(process).cpu_times()[:4]
-            )  # user, system, and of ended children waited for
+            # The first four are those of user and system, its own and of ended children.
+            used += sum(psutil.Process(process).cpu_times()[:4])
             awaited += _waited(process)
     return used, awaited
 
 
 def _waited(process: int) -> float:
-    """Return the seconds that a process's main thread was ready to run and did not, by the kernel's
-    scheduler.
+    """Return the seconds that a process's main thread was ready to run and did not.
+
+    They are those of the kernel's scheduler.
     """
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) * 1e-9
@@ -470,23 +484,24 @@ def _waited(process: int) -> float:
 
 
 def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
-    """Run one launch in its own process group; its processes are gone when this returns or raises.
+    """Run one launch in its own process group. Its processes are gone when this returns or raises.
 
     A launch whose CPU quota cannot be set is skipped.
     """
     try:
         with quota.limited(request.launch.cell.cpu_quota) as group:
-            return _launched(request, tick, group)
+            return _launch_in_group(request, tick, group)
     except quota.NoQuotaError as error:
         return Launched(Outcome(Status.SKIPPED, str(error)), 0.0)
 
 
-def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> Launched:
+def _launch_in_group(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> Launched:
     check_steps = request.check_steps
     directory = _control_directory(request.launch)
     ours, theirs = socket.socketpair()
     try:
-        start, kills = time.monotonic(), oom_kills()
+        start = time.monotonic()
+        kills = oom_kills()
         child = _start(request, directory, theirs.fileno(), group)
         theirs.close()
         monitor = LaunchMonitor(
@@ -527,12 +542,13 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
 def _start(
     request: LaunchRequest, directory: Path, line: int, group: quota.Group | None
 ) -> "subprocess.Popen[bytes]":
-    """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into
-    its group.
+    """Start the supervisor, which starts the guest.
+
+    Raises NoQuotaError where it cannot be put into its group.
     """
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     supervisor.append("shown" if request.shown else "dropped")
-    # An isolated interpreter (-I) would ignore PYTHONPATH and the like; without -I it leaves out
+    # An isolated interpreter (-I) would ignore PYTHONPATH and the like. Without -I it leaves out
     # the user's packages.
     isolated = not any(name.startswith("PYTHON") for name in request.variables)
     options = ["-I"] if isolated else ["-s"]
@@ -569,14 +585,14 @@ def _start(
 
 
 def _control_directory(launch: Launch) -> Path:
-    """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is
-    no room for it.
+    """Return a new folder with ``cell.json`` in it.
+
+    Raises FrameworkEnvironmentError where there is no room for it.
     """
     directory = None
     try:
-        directory = Path(
-            tempfile.mkdtemp(prefix="dlbench-launch-")
-        ).absolute()  # the guest stands in it
+        # Absolute, since the guest has it as its working folder.
+        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-")).absolute()
         (directory / "tmp").mkdir()
         write_launch(str(directory), launch)
         return directory
@@ -590,14 +606,14 @@ def _control_directory(launch: Launch) -> Path:
 
 
 def _reap(child: "subprocess.Popen[bytes]") -> str:
-    """End what is left of a launch, wait for its supervisor, and return the end of the guest's
-    stderr.
+    """End the processes left of a launch, and return the end of the guest's stderr.
+
+    Its supervisor has ended then.
     """
     if child.poll() is None:
         with contextlib.suppress(psutil.Error):
-            for process in reversed(
-                psutil.Process(child.pid).children(recursive=True)
-            ):  # the last started first
+            processes = psutil.Process(child.pid).children(recursive=True)
+            for process in reversed(processes):  # the last started first
                 with contextlib.suppress(psutil.Error):
                     process.kill()
     signal_group(child.pid, signal.SIGKILL)
@@ -617,11 +633,14 @@ def _wait(
     directory: Path,
     tick: Tick,
 ) -> tuple[tuple[Status, str] | None, bool]:
-    """Wait for the child without spinning; return why it must be ended, and whether this process
-    was stopped.
+    """Wait for the child without spinning.
+
+    Return the status and reason with which it must be ended, and whether this process was stopped.
     """
-    awake, suspended = time.monotonic(), False
-    deadline, next_tick = awake + seconds, awake + _TICK_SECONDS
+    awake = time.monotonic()
+    suspended = False
+    deadline = awake + seconds
+    next_tick = awake + _TICK_SECONDS
     with _news(child, monitor) as wait:
         while child.poll() is None:
             now = time.monotonic()
@@ -632,7 +651,8 @@ def _wait(
             monitor.pause_at_the_end_of_a_slice()
             held = monitor.held_seconds - held
             deadline += held
-            asleep, awake = awake + held, time.monotonic()
+            asleep = awake + held
+            awake = time.monotonic()
             suspended |= awake - asleep > _SUSPENDED_SECONDS
             if awake >= next_tick:
                 next_tick = awake + _TICK_SECONDS
@@ -649,10 +669,9 @@ def _wait(
 def _news(
     child: "subprocess.Popen[bytes]", monitor: LaunchMonitor
 ) -> Iterator[Callable[[float], None]]:
-    """Give a function that sleeps until the child ends, the guest writes, or the given seconds are
-    over.
+    """Give a function that sleeps until the child ends, the guest writes, or some seconds are over.
 
-    On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be
+    On Linux it uses a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be
     measuring.
     """
     try:
@@ -666,9 +685,8 @@ def _news(
             selector.register(monitor.line, selectors.EVENT_READ)
 
         def wait(seconds: float) -> None:
-            for key, _ in selector.select(
-                seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)
-            ):
+            most = seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)
+            for key, _ in selector.select(most):
                 if key.fileobj is monitor.line and not monitor.listen():
                     selector.unregister(monitor.line)
 
@@ -688,72 +706,84 @@ def outcome_of(
     ended: tuple[Status, str] | None = None,
     oom_kills: int = 0,
 ) -> Outcome:
-    """Return the outcome of a launch whose processes ended with this exit code and the end of this
-    stderr.
+    """Return the outcome of a launch whose processes ended.
 
-    ``ended`` is the status and the reason where the host ended them; ``oom_kills`` counts the
-    kernel's, on the whole machine, meanwhile.
+    They ended with this exit code and the end of this stderr. ``ended`` is the status and the
+    reason where the host ended them. ``oom_kills`` counts the kernel's kills on the whole machine
+    meanwhile.
     """
-    status, why = ended or (None, "")
+    status, reason = ended or (None, "")
     phase = read_phase(directory)[0] if ended else ""
     # Then the measurement was on disk already: a later failure does not lose it.
     measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
     if status is not None and not measured:
         if phase and status is Status.TIMED_OUT:
-            why = f"{why} during {phase}"
-            if (seconds := read_step_seconds(directory)) is not None:
-                why = f"{why}; the last step before it took {seconds:.3g} s"
-        return Outcome(status, why)
-    wrong = monitor.wrong
+            activity = "timing" if phase == "timed" else phase
+            reason = f"{reason} during {activity}"
+            seconds = read_step_seconds(directory)
+            if seconds is not None:
+                reason = f"{reason}; the last step before it took {seconds:.3g} s"
+        return Outcome(status, reason)
     try:
         outcome = read_answer(directory, launch)
-        outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST_REASON))
-        if phase == PROFILE:
-            outcome = outcome._replace(software={**outcome.software, "profile_failed": why})
-        if outcome.status is not Status.OK or not launch.times_steps:
-            return outcome
-        observation = monitor.observation()
-        if observation is not None and outcome.turns != (
-            [] if monitor.turns is None else monitor.turns.samples
-        ):
-            wrong = "its outcome and its messages have different numbers of samples in turns"
-        elif observation is not None and monitor.timed_steps == outcome.observed_steps():
-            outcome = outcome._replace(outside=observation)
-            if monitor.turns is None:
-                return outcome
-            return without_growth(without_pauses(outcome, monitor.turns.pauses))
-        said = (
+    except FileNotFoundError:
+        if not monitor.wrong:
+            return _outcome_without_answer(code, stderr, oom_kills)
+        return _unbelievable(monitor.wrong)
+    except UnreadableError as error:
+        return _unbelievable(str(error))
+    outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST_REASON))
+    if phase == PROFILE:
+        outcome = outcome._replace(software={**outcome.software, "profile_failed": reason})
+    if outcome.status is not Status.OK or not launch.times_steps:
+        return outcome
+    return _observed_outcome(outcome, monitor)
+
+
+def _observed_outcome(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
+    """Return an outcome with the host's observation, or a crash where the two contradict."""
+    observation = monitor.observation()
+    if observation is None:
+        return _unbelievable(monitor.wrong or "it came without the requested parity check")
+    turns = [] if monitor.turns is None else monitor.turns.samples
+    if outcome.turns != turns:
+        return _unbelievable(
+            "its outcome and its messages have different numbers of samples in turns"
+        )
+    if monitor.timed_steps != outcome.observed_steps():
+        return _unbelievable(
             f"its outcome has {outcome.observed_steps()} timed steps, its messages have "
             f"{monitor.timed_steps}"
         )
-        wrong = wrong or (said if observation else "it came without the requested parity check")
-    except FileNotFoundError:
-        if not wrong:
-            return _without_answer(code, stderr, oom_kills)
-    except UnreadableError as error:
-        wrong = str(error)
-    return Outcome(
-        Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST_REASON)
-    )
+    outcome = outcome._replace(outside=observation)
+    if monitor.turns is None:
+        return outcome
+    return without_growth(without_pauses(outcome, monitor.turns.pauses))
 
 
-def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
+def _unbelievable(reason: str) -> Outcome:
+    text = one_line(f"its answer cannot be believed: {reason}", _LONGEST_REASON)
+    return Outcome(Status.CRASHED, text)
+
+
+def _outcome_without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
-    tail = f"; end of stderr: {said}" if said else ""
+    end = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
+    tail = f"; end of stderr: {end}" if end else ""
     if code == -signal.SIGKILL and oom_kills > 0:
         return Outcome(
             Status.OUT_OF_MEMORY,
             "killed by the kernel: the machine or its cgroup ran out of memory",
         )
     if code < 0:
-        name = next((each.name for each in signal.Signals if each == -code), "unknown")
+        numbers = {number.value: number.name for number in signal.Signals}
+        name = numbers.get(-code, "unknown")
         return Outcome(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
     return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")
 
 
-def of_a_launch(pid: int) -> bool | None:
-    """Return whether a process belongs to a launch; None where it cannot be seen.
+def belongs_to_launch(pid: int) -> bool | None:
+    """Return whether a process belongs to a launch, or None where it cannot be seen.
 
     One that left its launch's tree still carries the mark. There is one launch at a time on a GPU.
     """
@@ -773,8 +803,9 @@ def signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def end_strays(mark: str) -> None:
-    """Kill the processes that a launch left in other sessions: they would disturb later
-    measurements.
+    """Kill the processes that a launch left in other sessions.
+
+    They would disturb later measurements.
     """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

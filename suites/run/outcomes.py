@@ -34,19 +34,20 @@ from dlbench.adapters.protocol import (
 from ..planning.toml_files import sentence
 
 MOST_BYTES = 64 * 1024**2
-"""Of an answer."""
+"""Most bytes of an answer."""
 _PHASE_BYTES = 4096
 _SHARE_OF_CALLS = 0.5
-"""Of a sample's time, at least."""
+"""Least share of a sample's time that its calls take."""
 
 
 class UnreadableError(Exception):
-    """A guest's file is no plain file, too large or inconsistent; the text says which."""
+    """A guest's file is no plain file, too large or inconsistent. The text says which."""
 
 
 def read_json(path: Path, most: int = MOST_BYTES) -> Any:
-    """Return the JSON in a plain file; raises FileNotFoundError and UnreadableError. NaN and
-    Infinity are no JSON.
+    """Return the JSON in a plain file, in which NaN and Infinity are not allowed.
+
+    Raises FileNotFoundError and UnreadableError.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -54,8 +55,8 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         raise
     except OSError as error:
         raise UnreadableError(f"{path.name} is not a plain file: {error.strerror}") from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise UnreadableError(f"{path.name} is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
@@ -63,7 +64,7 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     if len(content) > most:
         size = f"{most // 1024**2} MiB" if most >= 1024**2 else f"{most} bytes"
         raise UnreadableError(
-            f"{path.name} has {max(found.st_size, len(content))} bytes, more than {size}"
+            f"{path.name} has {max(status.st_size, len(content))} bytes, more than {size}"
         )
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse)
@@ -78,15 +79,13 @@ def _refuse(word: str) -> Any:
 
 
 def read_phase(directory: Path) -> tuple[str, float | None]:
-    """Return the phase the guest says it is in and that phase's expected seconds, where it has said
-    so.
-    """
+    """Return the phase that the guest reports, and its expected seconds if it gives any."""
     try:
-        found = read_json(directory / PHASE_FILE, _PHASE_BYTES)
-        phase, seconds = found["phase"], found.get("expected_seconds")
-        if phase.isprintable() and (
-            seconds is None or (seconds is not True and 0 <= seconds < 1e9)
-        ):
+        content = read_json(directory / PHASE_FILE, _PHASE_BYTES)
+        phase = content["phase"]
+        seconds = content.get("expected_seconds")
+        is_valid = seconds is None or (seconds is not True and 0 <= seconds < 1e9)
+        if phase.isprintable() and is_valid:
             return phase[:40], seconds
     except (OSError, UnreadableError, TypeError, KeyError, AttributeError):
         pass
@@ -94,8 +93,9 @@ def read_phase(directory: Path) -> tuple[str, float | None]:
 
 
 def read_step_seconds(directory: Path) -> float | None:
-    """Return the seconds of a step as the guest knew them when its phase began; None where it had
-    done none.
+    """Return the seconds of a step that the guest reported when its phase began.
+
+    None if it had done no step.
     """
     try:
         seconds = read_json(directory / PHASE_FILE, _PHASE_BYTES).get("step_seconds")
@@ -106,10 +106,9 @@ def read_step_seconds(directory: Path) -> float | None:
 
 
 def bytes_in(directory: Path, most: int) -> int:
-    """Return how many bytes the files below a folder take, looking no further once there are more
-    than ``most``.
-    """
-    total, waiting = 0, [str(directory)]
+    """Return the bytes of the files below a folder, without looking further than ``most``."""
+    total = 0
+    waiting = [str(directory)]
     while waiting and total <= most:
         try:
             with os.scandir(waiting.pop()) as entries:
@@ -128,13 +127,14 @@ _LONGEST_TEXT, _LONGEST_LIST, _MOST_KEYS = 20_000, 1_000_000, 10_000
 _SOFTWARE_BYTES, _SOFTWARE_DEPTH = 4 * 1024**2, 20
 _SIGNED = ("final_loss", "losses", "updates", "outputs", "curve", "test_loss")
 """Numbers that may be below zero."""
-_OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
-"""The other statuses are reserved for the host."""
+_GUEST_STATUSES = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
+"""Statuses that a guest may report. The others are reserved for the host."""
 
 
 def read_answer(directory: Path, launch: Launch) -> Outcome:
-    """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with the
-    reason.
+    """Return the outcome that a guest left.
+
+    Raises FileNotFoundError, and UnreadableError with the reason.
     """
     content = read_json(directory / OUTCOME_FILE)
     if not isinstance(content, dict):
@@ -151,21 +151,20 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
         raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Outcome))}") from error
     except (ProtocolError, ValueError) as error:
         raise UnreadableError(str(error)[:300]) from error
-    if wrong := next(_contradictions(outcome, launch), ""):
-        raise UnreadableError(wrong)
+    for contradiction in _contradictions(outcome, launch):
+        raise UnreadableError(contradiction)
     return outcome
 
 
 @cache
 def _model(kind: Any) -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        name: (_checked(hint, name in _SIGNED), kind._field_defaults.get(name, ...))
-        for name, hint in typing.get_type_hints(kind).items()
-    }
+    fields: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        fields[name] = (_checked_type(hint, name in _SIGNED), kind._field_defaults.get(name, ...))
     return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
-def _checked(hint: Any, signed: bool) -> Any:
+def _checked_type(hint: Any, signed: bool) -> Any:
     """Return a type with the ranges and lengths that such a value may have."""
     if hasattr(hint, "_fields"):
         return _model(hint)
@@ -176,16 +175,18 @@ def _checked(hint: Any, signed: bool) -> Any:
     if hint is str:
         return Annotated[str, Field(max_length=_LONGEST_TEXT)]
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return typing.Literal[*(each.value for each in hint)]
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+        return typing.Literal[*(member.value for member in hint)]
+    origin = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
     if origin is list:
-        item = _checked(inner[0], signed)
+        item = _checked_type(arguments[0], signed)
         return Annotated[list[item], Field(max_length=_LONGEST_LIST)]  # type: ignore[valid-type]
     if origin is dict:
-        value = _checked(inner[1], signed)
+        value = _checked_type(arguments[1], signed)
         return Annotated[dict[str, value], Field(max_length=_MOST_KEYS)]  # type: ignore[valid-type]
     if origin is typing.Union:
-        return _checked(next(each for each in inner if each is not type(None)), signed) | None
+        inner = next(argument for argument in arguments if argument is not type(None))
+        return _checked_type(inner, signed) | None
     return hint
 
 
@@ -208,13 +209,13 @@ def _contradictions_of_calls(outcome: Outcome, launch: Launch) -> Iterator[str]:
 
 def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies in an answer, and its mismatches with the request."""
-    if outcome.status not in _OF_A_GUEST:
+    if outcome.status not in _GUEST_STATUSES:
         yield f"status {outcome.status.value} is reserved for the host"
     for name in ("parity", "outside", "statistics", "paused_ns"):
         if getattr(outcome, name):
             yield f"it reports what no guest can know: {name}"
     if (
-        not _shallow(outcome.software, _SOFTWARE_DEPTH)
+        not _is_shallow(outcome.software, _SOFTWARE_DEPTH)
         or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES
     ):
         yield (
@@ -223,39 +224,7 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
         )
     if outcome.status is not Status.OK or not launch.times_steps:
         return
-    if not outcome.samples_ns or outcome.steps_per_sample < 1:
-        yield (
-            f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be "
-            "one at least"
-        )
-    of_samples = outcome.sample_counts
-    if of_samples is not None:
-        kinds = of_samples if launch.protocol.trend else of_samples[:-1]
-        if any(len(counted) != len(outcome.samples_ns) for counted in kinds):
-            yield (
-                "sample_counts: there must be one of each kind for each of "
-                f"{len(outcome.samples_ns)} samples"
-            )
-        if of_samples.resident_bytes and not launch.protocol.trend:
-            yield "sample_counts: the memory of samples is kept of launches alone that are followed"
-    if outcome.calls_ns:
-        yield from _contradictions_of_calls(outcome, launch)
-    steps = outcome.observed_steps()
-    if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
-        yield f"{outcome.timed_steps()} steps timed of {steps} observed"
-    if sum(outcome.turns) != (len(outcome.samples_ns) if launch.in_turns else 0):
-        yield f"turns of {sum(outcome.turns)} samples, where there are {len(outcome.samples_ns)}"
-    calls = steps // outcome.steps_per_sample
-    lead_ins = calls - len(outcome.samples_ns)
-    if launch.in_turns and (
-        lead_ins not in (0, len(outcome.turns)) or len(outcome.starts_ns) != calls
-    ):
-        yield (
-            f"{len(outcome.starts_ns)} starts of {calls} timed calls in {len(outcome.turns)} turns"
-        )
-    most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
-    if not launch.in_turns and steps // outcome.steps_per_sample > most:
-        yield f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
+    yield from _contradictions_of_samples(outcome, launch)
     requested = None if outcome.threads is None else outcome.threads.requested
     if requested != launch.all_threads:
         yield f"threads.requested: {requested}, where {launch.all_threads} were asked for"
@@ -274,10 +243,46 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
         yield f"losses of further steps that were not asked for: there are {steps}"
 
 
-def _shallow(value: Any, depth: int) -> bool:
+def _contradictions_of_samples(outcome: Outcome, launch: Launch) -> Iterator[str]:
+    """Yield the inconsistencies between the samples, their turns and the observed steps."""
+    samples = len(outcome.samples_ns)
+    if not samples or outcome.steps_per_sample < 1:
+        yield f"{samples} samples of {outcome.steps_per_sample} steps: there must be one at least"
+    sample_counts = outcome.sample_counts
+    if sample_counts is not None:
+        kinds = sample_counts if launch.protocol.trend else sample_counts[:-1]
+        if any(len(counts) != samples for counts in kinds):
+            yield f"sample_counts: there must be one of each kind for each of {samples} samples"
+        if sample_counts.resident_bytes and not launch.protocol.trend:
+            yield "sample_counts: the memory of samples is kept of launches alone that are followed"
+    if outcome.calls_ns:
+        yield from _contradictions_of_calls(outcome, launch)
+    steps = outcome.observed_steps()
+    if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
+        yield f"{outcome.timed_steps()} steps timed of {steps} observed"
+    samples_in_turns = samples if launch.in_turns else 0
+    if sum(outcome.turns) != samples_in_turns:
+        yield f"turns of {sum(outcome.turns)} samples, where there are {samples}"
+    calls = steps // outcome.steps_per_sample
+    if launch.in_turns:
+        lead_ins = calls - samples
+        if lead_ins not in (0, len(outcome.turns)) or len(outcome.starts_ns) != calls:
+            yield (
+                f"{len(outcome.starts_ns)} starts of {calls} timed calls in {len(outcome.turns)} "
+                "turns"
+            )
+        return
+    most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
+    if calls > most:
+        yield f"{calls} samples where at most {most} were asked for"
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    """Return whether a value is nested less deeply than this."""
     if depth == 0:
         return False
-    inner = (
-        value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    )
-    return all(_shallow(each, depth - 1) for each in inner)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return True
+    return all(_is_shallow(item, depth - 1) for item in value)

@@ -1,5 +1,4 @@
-"""What a run needs before its first launch: ceilings, interpreters, parity references, and the
-run's own record.
+"""Preparation of a run: its ceilings, interpreters, parity references and its own record.
 
 A mini-batch that repeats a smaller one k times has the same mean loss, gradients and batch
 statistics. So the smaller one's reference also checks a large mini-batch, whose own reference would
@@ -49,9 +48,7 @@ def version() -> str:
 
 
 def capacity(machine: Machine) -> Capacity:
-    """Return the physical cores and effective CPUs that thread counts are given in, and the
-    GPUs.
-    """
+    """Return the cores and effective CPUs in which thread counts are given, and the GPUs."""
     effective = machine.cpu.effective_cpus
     cores = max(1, min(machine.cpu.usable_physical_cores, effective))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -59,12 +56,12 @@ def capacity(machine: Machine) -> Capacity:
 
 
 def new_seed() -> int:
-    """Return a seed for the launching order; it is kept with the run."""
+    """Return a seed for the launching order. It is kept with the run."""
     return secrets.randbelow(2**31)
 
 
 def begin(plan: Plan, store: Store, machine: Machine, *described: Any) -> Run:
-    """Store and return a new run of this plan; ``described`` as for `new_run`."""
+    """Store and return a new run of this plan. ``described`` as for `new_run`."""
     run = new_run(plan, machine, *described)
     store.begin_run(run)
     return run
@@ -78,8 +75,9 @@ def new_run(
     node: Node | None = None,
     rule: Rule | None = None,
 ) -> Run:
-    """Return a new run of this plan, in no store yet; ``sides`` describe those of a comparison, by
-    ``rule``.
+    """Return a new run of this plan, in no store yet.
+
+    ``sides`` describe those of a comparison, which is judged by ``rule``.
     """
     now = datetime.now(UTC)
     return Run(
@@ -107,43 +105,39 @@ def new_run(
 
 
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
-    """Measure this machine's ceilings at those of the plan's thread counts that the store has none
-    for yet.
-    """
+    """Measure this machine's ceilings for the plan's thread counts that the store lacks."""
     cpus = machine.cpu.effective_cpus
     on_cpu = {cell.all_threads or cpus for cell in plan.cells if cell.on_cpu}
     if not on_cpu or not plan.computes:
         return
-    kept = store.ceilings(machine.fingerprint)
-    known = Ceilings.from_dict(kept).measured if kept else ()
+    stored = store.ceilings(machine.fingerprint)
+    kept = list(Ceilings.from_dict(stored).measured) if stored else []
     # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p'
     # <= p.
     wanted = {min(threads, cpus) for threads in on_cpu} | {1}
-    missing = wanted - {each.threads for each in known}
+    missing = wanted - {ceiling.threads for ceiling in kept}
     if not missing:
         return
     counts = ", ".join(map(str, sorted(missing)))
-    report(
-        f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}"
-    )
+    noun = "thread" if missing == {1} else "threads"
+    report(f"measuring this machine's peak speed with {counts} {noun}")
     try:
-        new = measure(missing).measured
+        measured = measure(missing).measured
     except ProbeError as error:
         report(f"no peak speed: {error}")
         return
-    for each in new:
-        if each.doubt:
-            report(f"no peak speed with {counted(each.threads, 'thread')}: {each.doubt}")
-    merged = sorted(
-        (*known, *(each for each in new if not each.doubt)), key=lambda each: each.threads
-    )
-    if merged:
-        store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
+    for ceiling in measured:
+        if ceiling.doubt:
+            report(f"no peak speed with {counted(ceiling.threads, 'thread')}: {ceiling.doubt}")
+        else:
+            kept.append(ceiling)
+    if kept:
+        kept.sort(key=lambda ceiling: ceiling.threads)
+        store.save_ceilings(machine.fingerprint, Ceilings(tuple(kept)).to_dict())
 
 
 def text_of(plan: Plan, corpus: Path | None) -> Text | None:
-    """Return the text that a plan trains on, generated or from a file; None where it trains on
-    none.
+    """Return the text that a plan trains on, generated or from a file, or None.
 
     Raises UsageError for an unsuitable file, and for one that the suite does not use.
     """
@@ -158,8 +152,9 @@ def text_of(plan: Plan, corpus: Path | None) -> Text | None:
 
 
 def check_interpreters(builds: Iterable[Build]) -> None:
-    """Inspect every interpreter that the user named; raises FrameworkEnvironmentError for the first
-    unsuitable one.
+    """Inspect every interpreter that the user named.
+
+    Raises FrameworkEnvironmentError for the first unsuitable one.
     """
     for build in builds:
         environment.external_source(build)
@@ -167,8 +162,9 @@ def check_interpreters(builds: Iterable[Build]) -> None:
 
 @contextlib.contextmanager
 def exclusive(run: Run) -> Iterator[None]:
-    """Lock a run, so that no second process of this user can resume it; raises UsageError if one
-    holds it.
+    """Lock a run, so that no second process of this user can resume it.
+
+    Raises UsageError if one holds it.
     """
     folder = folders.make_folder(folders.home() / "runs")
     lock = filelock.FileLock(folder / f"{run.id}.lock")
@@ -211,7 +207,7 @@ class Reference:
 
 
 class ReferenceKey(NamedTuple):
-    """The steps that a reference is of."""
+    """The steps for which a reference is computed."""
 
     network: Network
     batch_size: int
@@ -222,13 +218,13 @@ class ReferenceKey(NamedTuple):
 
 
 def reference_key(network: Network, cell: Cell) -> ReferenceKey:
-    """Return the steps that the reference of a cell is of."""
-    batch_size, workers = cell.known_batch_size, cell.world_size
+    """Return the steps for which a cell's reference is computed."""
+    batch_size = cell.known_batch_size
+    workers = cell.world_size
     fed = network.family.trains and cell.placement in FED
     if cell.infers:
-        return ReferenceKey(
-            network, batch_size if fed else CHECKED_EXAMPLES, inference=True, fed=fed
-        )
+        examples = batch_size if fed else CHECKED_EXAMPLES
+        return ReferenceKey(network, examples, inference=True, fed=fed)
     equal_parts = workers if cell.local_steps else parts(network, batch_size, workers)
     return ReferenceKey(network, batch_size, equal_parts, cell.local_steps, fed=fed)
 
@@ -256,34 +252,43 @@ def fitting(
     """
     network, batch_size, equal_parts, local_steps, inference, fed = wanted
     if local_steps or inference or fed:
-        own = ensure(wanted, report, threads)
-        return None if own is None else Reference(own)
-    affordable, size = _computable(network, batch_size), batch_size
-    if (
-        not network.family.trains
-        and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE
-    ):
-        affordable = False
-    if equal_parts > 1 or not (find(wanted) or (on_cpu and affordable)):
-        part = batch_size // equal_parts
-        sizes = [each for each in range(1, part + 1) if part % each == 0]
-        few = 1 if network.family.trains else _FEW_EXAMPLES
-        at_hand = [each for each in sizes if each >= few and find(wanted._replace(batch_size=each))]
-        # A step is as right with few examples, and there may be any number of workers.
-        enough = [each for each in sizes if each >= _FEW_EXAMPLES and _computable(network, each)]
-        if at_hand:
-            size = at_hand[-1]
-        elif equal_parts > 1 or not affordable:
-            size = min(enough, default=part)
-    path = ensure(wanted._replace(batch_size=size), report, threads)
-    if path is None or (size == batch_size and equal_parts == 1):
+        path = ensure(wanted, report, threads)
         return None if path is None else Reference(path)
-    if equal_parts == 1:
-        what = f"parity of {network.name} at mini-batch {batch_size}"
-        report(
-            f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times"
-        )
-    return Reference(path, size, equal_parts)
+    size = _size_to_compute(wanted, on_cpu)
+    path = ensure(wanted._replace(batch_size=size), report, threads)
+    if path is None:
+        return None
+    if equal_parts > 1:
+        return Reference(path, size, equal_parts)
+    if size == batch_size:
+        return Reference(path)
+    report(
+        f"parity of {network.name} at mini-batch {batch_size} uses the reference of mini-batch "
+        f"{size}, repeated {batch_size // size} times"
+    )
+    return Reference(path, size)
+
+
+def _size_to_compute(wanted: ReferenceKey, on_cpu: bool) -> int:
+    """Return the mini-batch whose reference serves a wanted one: its own, or one to repeat."""
+    network = wanted.network
+    affordable = _computable(network, wanted.batch_size)
+    work = wanted.batch_size * sum(network.family.multiply_adds())
+    if not network.family.trains and work > _MOST_TO_SETTLE:
+        affordable = False
+    if wanted.parts == 1 and (find(wanted) or (on_cpu and affordable)):
+        return wanted.batch_size
+    part = wanted.batch_size // wanted.parts
+    sizes = [size for size in range(1, part + 1) if part % size == 0]
+    few = 1 if network.family.trains else _FEW_EXAMPLES
+    at_hand = [size for size in sizes if size >= few and find(wanted._replace(batch_size=size))]
+    if at_hand:
+        return at_hand[-1]
+    if wanted.parts == 1 and affordable:
+        return wanted.batch_size
+    # A step is as right with few examples, and there may be any number of workers.
+    enough = [size for size in sizes if size >= _FEW_EXAMPLES and _computable(network, size)]
+    return min(enough, default=part)
 
 
 def _computable(network: Network, batch_size: int) -> bool:
@@ -292,69 +297,71 @@ def _computable(network: Network, batch_size: int) -> bool:
 
 
 def find(wanted: ReferenceKey) -> Path | None:
-    """Return the reference for these steps if dlbench ships it or it was made earlier, else
-    None.
-    """
+    """Return the reference for these steps if dlbench ships it or made it earlier, else None."""
     network = wanted.network
     ours = networks.shipped().get(network.name)
     if ours is not None and not wanted.fed and network_digest(ours) == network_digest(network):
         shipped = references.shipped(stem_of(wanted))
         if shipped is not None:
             return shipped
-    own = _own(wanted)
-    return own if own.exists() else None
+    path = _made_path(wanted)
+    return path if path.exists() else None
 
 
 def network_digest(network: Network) -> str:
-    """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's
-    steps.
+    """Return the digest of a reference's network: its numbers and the recipe's steps.
+
+    A reference depends on it, on the network's name and on the mini-batch.
     """
     steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
     return digest({**specification(network.family), **steps, "drawn": references.DRAWN})
 
 
-def _own(wanted: ReferenceKey) -> Path:
+def _made_path(wanted: ReferenceKey) -> Path:
+    """Return the path of a reference that dlbench does not ship."""
     return folders.home() / "references" / f"{stem_of(wanted)}-{network_digest(wanted.network)}.npz"
 
 
 def stem_of(wanted: ReferenceKey) -> str:
     """Return the stem of a reference's file, such as "fcn5-b64"."""
     network, batch_size, equal_parts, local_steps, inference, fed = wanted
+    stem = f"{network.name}-b{batch_size}"
     if inference:
-        kind = "-inference"
+        stem += "-inference"
     elif local_steps:
-        kind = f"-w{equal_parts}-h{local_steps}"
-    else:
-        kind = f"-l{equal_parts}" if equal_parts > 1 else ""
-    return f"{network.name}-b{batch_size}{kind}" + ("-fed" if fed else "")
+        stem += f"-w{equal_parts}-h{local_steps}"
+    elif equal_parts > 1:
+        stem += f"-l{equal_parts}"
+    return f"{stem}-fed" if fed else stem
 
 
 def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | None:
-    """Return the reference, computing it by a launch of the reference adapter where there is none
-    yet.
+    """Return the reference, computing it by a launch of the adapter `reference` if it is missing.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells,
     and shown so.
     """
-    found = find(wanted)
-    if found is not None:
-        return found
+    existing = find(wanted)
+    if existing is not None:
+        return existing
     network, batch_size, parts, local_steps, inference, fed = wanted
+    steps = f"{network.name} at mini-batch {batch_size}"
     if not _computable(network, batch_size):
-        report(
-            f"no reference for {network.name} at mini-batch {batch_size}: it would need too much "
-            "memory"
-        )
+        report(f"no reference for {steps}: it would need too much memory")
         return None
-    path = _own(wanted)
+    path = _made_path(wanted)
     folders.make_folder(path.parent)
-    of = f" with {parts} sets of labels" if parts > 1 else ", a new one at each step" if fed else ""
-    of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
-    of += ", of inference" if inference else ""
-    report(
-        f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once"
-    )
-    why = references.compute(
+    details = ""
+    if local_steps:
+        details = f" with {parts} workers and {local_steps} local steps"
+    elif parts > 1:
+        details = f" with {parts} sets of labels"
+    elif fed:
+        details = ", a new one at each step"
+    if inference:
+        details += ", of inference"
+    report(f"computing the float64 reference of {steps}{details}, once")
+    problem = references.compute(
         network,
         batch_size,
         path,
@@ -364,9 +371,10 @@ def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | Non
         inference=inference,
         fed=fed,
     )
-    if why:
-        report(f"no reference for {network.name} at mini-batch {batch_size}: {why}")
-    return None if why else path
+    if problem:
+        report(f"no reference for {steps}: {problem}")
+        return None
+    return path
 
 
 def prepare_references(
@@ -377,22 +385,27 @@ def prepare_references(
     Asynchronous workers have none, since their updates come in any order.
     """
 
-    def key(cell: Cell) -> tuple[ReferenceKey, bool]:
-        return reference_key(plan.network_of(cell), cell), cell.on_cpu
+    def has_reference(cell: Cell) -> bool:
+        return cell.sync != ASYNC and plan.network_of(cell).family.specified
 
-    wanted = dict.fromkeys(
-        key(cell)
+    cells = [
+        cell
         for cell in plan.cells
-        if plan.row_of(cell).build.framework.computes and plan.network_of(cell).family.specified
-        if not too_large(plan, cell, machine) and cell.sync != ASYNC
-    )
+        if has_reference(cell)
+        and plan.row_of(cell).build.framework.computes
+        and not too_large(plan, cell, machine)
+    ]
     cores = capacity(machine).cores
-    # Those of the CPU first: what is computed for it then serves the GPU too.
-    in_order = sorted(wanted, key=lambda key: not key[1])
-    found = {each: fitting(*each, report, cores) for each in in_order}
+    prepared: dict[tuple[ReferenceKey, bool], Reference | None] = {}
+    # The cells on the CPU come first: references computed for them then serve the GPU too.
+    for cell in sorted(cells, key=lambda cell: cell.on_cpu, reverse=True):
+        key = reference_key(plan.network_of(cell), cell)
+        if (key, cell.on_cpu) not in prepared:
+            prepared[key, cell.on_cpu] = fitting(key, cell.on_cpu, report, cores)
 
     def reference_of(cell: Cell) -> Reference | None:
-        has_one = cell.sync != ASYNC and plan.network_of(cell).family.specified
-        return found.get(key(cell)) if has_one else None
+        if not has_reference(cell):
+            return None
+        return prepared.get((reference_key(plan.network_of(cell), cell), cell.on_cpu))
 
     return reference_of

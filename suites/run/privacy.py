@@ -37,17 +37,19 @@ def private(text: str) -> str:
 
 
 def private_anywhere(value: Any) -> Any:
-    """Return plain JSON types, or tuples of the launch's contract, with every text made private at
-    all depths.
+    """Return a value with every text made private at all depths.
+
+    It consists of plain JSON types, or of tuples of the launch's contract.
     """
     if isinstance(value, str):
         return value if isinstance(value, Enum) else private(value)
     if isinstance(value, Mapping):
-        return {key: _of_key(key, each) for key, each in value.items()}
+        return {key: _private_entry(key, content) for key, content in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(private_anywhere, value))
-    # The long lists are of numbers.
-    return [private_anywhere(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):  # the long ones are of numbers
+        return [private_anywhere(item) for item in value]
+    return value
 
 
 def private_value(name: str, value: str) -> str:
@@ -60,32 +62,32 @@ def recorded(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: private_value(name, value) for name, value in sorted(variables.items())}
 
 
-def _of_key(key: str, value: Any) -> Any:
-    if key == "variables" and isinstance(value, Mapping):
-        return {
-            name: private_value(name, each) if isinstance(each, str) else each
-            for name, each in value.items()
-        }
-    return private_anywhere(value)
+def _private_entry(key: str, value: Any) -> Any:
+    """Return the value of a key, which for "variables" are environment variables by name."""
+    if key != "variables" or not isinstance(value, Mapping):
+        return private_anywhere(value)
+    return {
+        name: private_value(name, content) if isinstance(content, str) else content
+        for name, content in value.items()
+    }
 
 
 @cache
 def _replacements(home: str, user: str, host: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    found = [(re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~")] if len(home) > 1 else []
-    found += [(pattern, "<path>/") for pattern in _PATHS]
+    """Return the patterns of private parts, each with the word that replaces it."""
+    replacements = []
+    if len(home) > 1:
+        replacements.append((re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~"))
+    replacements += [(pattern, "<path>/") for pattern in _PATHS]
     if user and user not in _COMMON_USERS:
-        found.append(
-            (
-                re.compile(
-                    rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"
-                ),
-                "<user>",
-            )
-        )
+        name = re.escape(user)
+        pattern = re.compile(rf"(?<=/){name}(?![\w.\-])|(?<![\w.\-]){name}(?=@)")
+        replacements.append((pattern, "<user>"))
     # A plain word as a host's name may be the name of anything else, of a framework too.
     if re.search(r"[\d.\-]", host):
-        found.append((re.compile(rf"(?<![\w.\-]){re.escape(host)}(?![\w\-])"), "<host>"))
-    return tuple(found)
+        pattern = re.compile(rf"(?<![\w.\-]){re.escape(host)}(?![\w\-])")
+        replacements.append((pattern, "<host>"))
+    return tuple(replacements)
 
 
 def _user() -> str:

@@ -1,10 +1,9 @@
-"""Profiled launches of both sides of a cell, which show the operators that differ
-(`reports.results.operators`).
+"""Profiled launches of both sides of a cell, which show the operators that differ.
 
-A launch times some steps as usual, then runs some more under the framework's own profiler. The two
-sides of a cell take turns where they can, and each is profiled while the other does nothing. There
-are two launches of each side, and up to four while no operator is named. Their records are kept in
-the stage `PROFILED`, and count for nothing else.
+`reports.results.operators` compares them. A launch times some steps as usual, then runs some more
+under the framework's own profiler. The two sides of a cell take turns where they can, and each is
+profiled while the other does nothing. There are two launches of each side, and up to four while no
+operator is named. Their records are kept in the stage `PROFILED`, and count for nothing else.
 """
 
 import random
@@ -31,14 +30,14 @@ from .sides import Side, Sources
 MOST_CELLS = 3
 """Slower cells of a comparison that are profiled: it takes about as long as three pairs of each."""
 SECONDS = 1.0
-"""Of profiled steps in a launch, about."""
+"""Approximate seconds of profiled steps in a launch."""
 FEWEST_STEPS = 5
 
 
 def profile_cells(
     plan: Plan,
     run: Run,
-    of_run: Sequence[Side],
+    sides: Sequence[Side],
     sources: Sources,
     machine: Machine,
     cells: Sequence[Cell],
@@ -49,16 +48,16 @@ def profile_cells(
         f"profiling {counted(len(cells), 'slower cell')} on both sides, to name operators "
         "(--no-profile leaves it out)"
     )
-    by_side = runners(plan, run, of_run, sources, machine)
+    by_side = runners(plan, run, sides, sources, machine)
     with measuring(say, wait=True, computes=plan.computes):
         for cell in cells:
             profile_sides(by_side, cell, store.append)
 
 
 def runners(
-    plan: Plan, run: Run, of_run: Sequence[Side], sources: Sources, machine: Machine
+    plan: Plan, run: Run, sides: Sequence[Side], sources: Sources, machine: Machine
 ) -> dict[str, LaunchRunner]:
-    """Return what makes the profiled launches of each side."""
+    """Return the runner of the profiled launches of each side, by its name."""
     feeds = launch_files.prepare_feeds(plan, machine, say)
     return {
         side.name: LaunchRunner(
@@ -72,7 +71,7 @@ def runners(
             variables=side.variables,
             guest=side.guest,
         )
-        for side in of_run
+        for side in sides
     }
 
 
@@ -97,23 +96,22 @@ def profile_sides(
     keep: Callable[[Record], None],
     steps: int | None = None,
 ) -> StepDifference:
-    """Profile both sides of a cell, this many steps a launch or those of `SECONDS`; ``keep`` takes
-    each record.
+    """Profile both sides of a cell, this many steps a launch or those of `SECONDS`.
 
-    Raises what launches raise.
+    ``keep`` takes each record. Raises the errors of launches.
     """
     records: list[Record] = []
-    found = step_difference(cell, records)
+    difference = step_difference(cell, records)
     for block in range(MOST):
-        if block >= FEWEST and found.named:
+        if block >= FEWEST and difference.named:
             break
-        for new in _pair(by_side, cell, block, steps):
-            keep(new)
-            records.append(new)
-        found = step_difference(cell, records)
-        if found.problem:
+        for record in _pair(by_side, cell, block, steps):
+            keep(record)
+            records.append(record)
+        difference = step_difference(cell, records)
+        if difference.problem:
             break
-    return found
+    return difference
 
 
 def _pair(
@@ -137,6 +135,7 @@ def _pair(
                 f"{phase}"
             )
 
-        for group in [launches] if in_turns else [(launch,) for launch in launches]:
+        groups = [launches] if in_turns else [(launch,) for launch in launches]
+        for group in groups:
             for records in run_attempts(by_side, group, plan.protocol_of, tick=tick):
                 yield from records

@@ -1,9 +1,10 @@
 """One measurement at a time on this machine, and only while it is quiet.
 
 The lock is the kernel's (flock) on a file in a folder that all users share, and containers that see
-the same folder; without one, in this user's folder for temporary files. It ends with its process,
-however that ends. The file is opened read-only, and without O_CREAT once it is there: kernels that
-protect folders such as /tmp (fs.protected_regular) refuse that flag for a file of another user.
+the same folder. Without such a folder it is in this user's folder for temporary files. It ends with
+its process, however that ends. The file is opened read-only, and without O_CREAT once it exists:
+kernels that protect folders such as /tmp (fs.protected_regular) refuse that flag for a file of
+another user.
 
 The quiet gate waits for a quiet machine before each block of launches, and looks again after it. A
 reading of the sentinel is judged by the kernel's counts while it was taken, and by its speed
@@ -43,12 +44,16 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN)
 
 
 def shared_folder() -> Path | None:
-    """Return the folder that all users share: DLBENCH_LOCK_FOLDER, else one that all may write
-    to.
+    """Return the folder that all users share, or None.
+
+    It is DLBENCH_LOCK_FOLDER, or else one to which all may write.
     """
-    if not (given := os.environ.get("DLBENCH_LOCK_FOLDER")):
-        found = (Path(name) for name in _SHARED if os.path.isdir(name))  # noqa: PTH112
-        return next((folder for folder in found if folder.stat().st_mode & stat.S_IWOTH), None)
+    given = os.environ.get("DLBENCH_LOCK_FOLDER")
+    if not given:
+        for name in _SHARED:
+            if os.path.isdir(name) and Path(name).stat().st_mode & stat.S_IWOTH:  # noqa: PTH112
+                return Path(name)
+        return None
     folder = Path(given).expanduser()
     if not folder.is_dir():
         raise UsageError(
@@ -59,9 +64,7 @@ def shared_folder() -> Path | None:
 
 
 def why_narrow(in_container: bool) -> str:
-    """Return why the lock does not cover everyone on this machine, in a sentence; empty where it
-    does.
-    """
+    """Return a sentence why the lock does not cover all users of this machine, or nothing."""
     if shared_folder() is None:
         return (
             "No folder is shared by all users, so only this user's runs take turns. Set "
@@ -79,18 +82,18 @@ def why_narrow(in_container: bool) -> str:
 def measuring(
     report: Callable[[str], None], wait: bool = False, computes: bool = True
 ) -> Iterator[None]:
-    """Hold this machine for measuring; a run that computes nothing takes no lock.
+    """Hold this machine for measuring. A run that computes nothing takes no lock.
 
-    Where another dlbench holds it: raises UsageError that names its process, or with ``wait``
+    Where another dlbench holds it, raises UsageError that names its process, or with ``wait``
     reports that in one line and takes its turn. Raises FrameworkEnvironmentError where the lock
     cannot be written.
     """
     if not computes:
         yield
         return
-    descriptor = _opened()
+    descriptor = _open_lock()
     try:
-        if not _taken(descriptor):
+        if not _take_lock(descriptor):
             other = _holder(descriptor)
             if not wait:
                 raise UsageError(
@@ -98,7 +101,7 @@ def measuring(
                     "Wait for it to end."
                 )
             report(f"{other} is measuring on this machine; waiting for it to end")
-            while not _taken(descriptor):
+            while not _take_lock(descriptor):
                 time.sleep(_POLL_SECONDS)
         yield
     finally:
@@ -106,16 +109,12 @@ def measuring(
 
 
 def other_dlbench() -> str:
-    """Return "dlbench (process 123)" for another one at work on this machine, by any user; empty
-    for none.
-    """
+    """Return "dlbench (process 123)" for another one on this machine, by any user, or nothing."""
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        called = any(Path(word).name == "dlbench" for word in words[:2]) or words[1:3] == [
-            "-m",
-            "dlbench.suites",
-        ]
-        if called and process.pid not in (os.getpid(), os.getppid()):
+        is_script = any(Path(word).name == "dlbench" for word in words[:2])
+        is_dlbench = is_script or words[1:3] == ["-m", "dlbench.suites"]
+        if is_dlbench and process.pid not in (os.getpid(), os.getppid()):
             return f"dlbench (process {process.pid})"
     return ""
 
@@ -136,19 +135,18 @@ def _holder(descriptor: int) -> str:
     return other_dlbench() or "A dlbench of another user or container"
 
 
-def _opened() -> int:
-    """Return the opened file of the lock, made where there is none."""
+def _open_lock() -> int:
+    """Return the descriptor of the lock's file, which is made if it does not exist."""
     own = Path(tempfile.gettempdir(), f"dlbench-{os.getuid()}")
     for folder in filter(None, (shared_folder(), own)):
         with contextlib.suppress(OSError):
             if folder == own:
                 own.mkdir(mode=0o700, exist_ok=True)
-        for made in (0, os.O_CREAT | os.O_EXCL, 0):  # another process may make it meanwhile
+        for creation in (0, os.O_CREAT | os.O_EXCL, 0):  # another process may make it meanwhile
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | creation
             with contextlib.suppress(OSError):
-                descriptor = os.open(
-                    folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | made, 0o644
-                )
-                if made:
+                descriptor = os.open(folder / _NAME, flags, 0o644)
+                if creation:
                     os.fchmod(descriptor, 0o644)  # whatever the umask
                 return descriptor
     raise FrameworkEnvironmentError(
@@ -157,7 +155,8 @@ def _opened() -> int:
     )
 
 
-def _taken(descriptor: int) -> bool:
+def _take_lock(descriptor: int) -> bool:
+    """Take the lock, and return whether no other process holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -165,8 +164,8 @@ def _taken(descriptor: int) -> bool:
     return True
 
 
-# How far a rate may fall short of the machine's record. More where the record itself spreads more;
-# but a record that spreads by more than the last of these says nothing.
+# How far a rate may fall short of the machine's record. It is more where the record itself spreads
+# more, but a record that spreads by more than the last of these says nothing.
 GEMM_SHORTFALL, BANDWIDTH_SHORTFALL, LARGEST_SHORTFALL = 0.03, 0.10, 0.30
 _RATES = (
     ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
@@ -183,7 +182,7 @@ _RUNS_LOOKED_AT = 20
 _QUARTILE, _RARE = 0.674, 3.0
 
 PATIENCE_SECONDS = 15.0
-"""Before a block, and before a disturbed launch is repeated."""
+"""Patience before a block, and before a disturbed launch is repeated."""
 GIVE_UPS = 3
 """Vain waits in a row after which the gate no longer waits."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
@@ -191,49 +190,48 @@ _WORTH_SAYING = 2.0  # seconds
 
 
 def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str, ...]:
-    """Return why the machine is not quiet, judging a reading by the machine's earlier ones, in
-    order of time.
+    """Return why the machine is not quiet, by a reading and by a record of earlier ones in order.
 
     Rates are judged once the record holds enough calm readings by the same method. They are
-    compared with the upper quartile, because disturbance only ever slows down; a shortfall counts
-    only beyond what the sentinel's own spread on this machine explains.
+    compared with the upper quartile, because disturbance only ever slows down. A shortfall counts
+    only beyond the sentinel's own spread on this machine.
     """
     reasons = [*unquiet_reasons(reading)]
-    calm = [each for each in record if each.method == reading.method and not unquiet_reasons(each)][
-        -RECORD_LENGTH:
+    calm = [
+        earlier
+        for earlier in record
+        if earlier.method == reading.method and not unquiet_reasons(earlier)
     ]
-    if len(calm) >= ENOUGH_READINGS:
-        for what, rate_of, least in _RATES:
-            # Median and upper quartile: occasional slow readings do not widen the spread.
-            middle, usual = np.quantile([rate_of(each) for each in calm], [0.5, 0.75])
-            allowed = min(
-                LARGEST_SHORTFALL,
-                max(least, (_RARE + _QUARTILE) * (usual - middle) / _QUARTILE / usual),
-            )
-            if rate_of(reading) < (1 - allowed) * usual:
-                limit = f"limit {1 - allowed:.0%}"
-                reasons.append(
-                    f"{what} at {rate_of(reading) / usual:.0%} of this machine's usual rate "
-                    f"({limit})"
-                )
+    calm = calm[-RECORD_LENGTH:]
+    if len(calm) < ENOUGH_READINGS:
+        return tuple(reasons)
+    for activity, rate_of, least in _RATES:
+        # Median and upper quartile: occasional slow readings do not widen the spread.
+        middle, upper = np.quantile([rate_of(earlier) for earlier in calm], [0.5, 0.75])
+        spread = (_RARE + _QUARTILE) * (upper - middle) / _QUARTILE / upper
+        allowed = min(LARGEST_SHORTFALL, max(least, spread))
+        if rate_of(reading) < (1 - allowed) * upper:
+            share = f"{rate_of(reading) / upper:.0%} of this machine's usual rate"
+            reasons.append(f"{activity} at {share} (limit {1 - allowed:.0%})")
     return tuple(reasons)
 
 
 def earlier_readings(store: Store, machine: str) -> list[Reading]:
-    """Return the newest sentinel readings that a store holds of a machine (fingerprint), oldest
-    first.
+    """Return the newest sentinel readings that a store has of a machine, oldest first.
+
+    The machine is given by its fingerprint.
     """
-    found: list[Reading] = []
+    newest: list[Reading] = []
     runs = [run for run in store.runs() if run.machine == machine]
     for run in reversed(runs[-_RUNS_LOOKED_AT:]):
         readings = []
         for _, _, content in store.sentinels(run.id):
             with contextlib.suppress(ValueError):  # of another version
                 readings.append(Reading.from_dict(content))
-        found = readings + found
-        if len(found) >= RECORD_LENGTH:
+        newest = readings + newest
+        if len(newest) >= RECORD_LENGTH:
             break
-    return found[-RECORD_LENGTH:]
+    return newest[-RECORD_LENGTH:]
 
 
 Judged = tuple[Reading, tuple[str, ...]]
@@ -242,9 +240,9 @@ Judged = tuple[Reading, tuple[str, ...]]
 
 @dataclass
 class QuietGate:
-    """Waits for a quiet machine before each block of a run, and stores its readings.
+    """The gate that waits for a quiet machine before each block of a run, and stores its readings.
 
-    Each vain wait halves its patience, and after some it no longer waits; a quiet machine restores
+    Each vain wait halves its patience, and after some it no longer waits. A quiet machine restores
     it. On a machine that is never quiet, a run waits little more than twice the patience.
     """
 
@@ -264,20 +262,20 @@ class QuietGate:
     def before(self, block: int, seconds_left: float | None = None) -> None:
         """Wait until the machine is quiet or patience ends, never longer than ``seconds_left``."""
         if self._just_seen is not None and not self._just_seen[1]:
-            self._keep(
-                block, "before", [self._just_seen]
-            )  # taken after the last block, a moment ago
+            # It was taken after the last block, a moment ago.
+            self._keep(block, "before", [self._just_seen])
             return
         began = self.clock()
         readings = self._wait(seconds_left)
         if not readings:
             return
         self._keep(block, "before", readings)
-        waited, reasons = self.clock() - began, readings[-1][1]
+        waited = self.clock() - began
+        _, reasons = readings[-1]
         if reasons:
             after = f", waited {waited:.0f} s" if waited >= _WORTH_SAYING else ""
-            another = other_dlbench()
-            named = f", among them another {another}" if another else ""
+            other = other_dlbench()
+            named = f", among them another {other}" if other else ""
             self.report(
                 f"block {block + 1}: other programs are busy ({reasons[0]}{named}){after}, "
                 "measuring anyway: disturbed launches will be marked"
@@ -292,23 +290,26 @@ class QuietGate:
         self._keep(block, "after", readings)
 
     def before_repeat(self) -> bool:
-        """Wait before a disturbed launch is repeated; return whether the machine is quiet now."""
+        """Wait before a disturbed launch is repeated. Return whether the machine is quiet now."""
         readings = self._wait(None)
         return bool(readings) and not readings[-1][1]
 
     def _wait(self, seconds_left: float | None) -> list[Judged]:
         patience = 0.0 if self._vain >= GIVE_UPS else PATIENCE_SECONDS * 0.5**self._vain
-        readings = self._take_until_quiet(
-            patience if seconds_left is None else max(0.0, min(patience, seconds_left))
-        )
-        self._vain = self._vain + 1 if readings and readings[-1][1] else 0
+        if seconds_left is not None:
+            patience = max(0.0, min(patience, seconds_left))
+        readings = self._take_until_quiet(patience)
+        in_vain = bool(readings) and bool(readings[-1][1])
+        self._vain = self._vain + 1 if in_vain else 0
         return readings
 
     def _take_until_quiet(self, patience: float) -> list[Judged]:
-        """Take readings until one is quiet or patience ends, with growing pauses; none without a
-        sentinel.
+        """Take readings until one is quiet or patience ends, with growing pauses.
+
+        Without a sentinel there are none.
         """
-        began, pause = self.clock(), _FIRST_PAUSE
+        began = self.clock()
+        pause = _FIRST_PAUSE
         readings: list[Judged] = []
         while not self._broken:
             try:
@@ -333,22 +334,25 @@ class QuietGate:
 
 
 def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[str]:
-    """Return a line for each device of these cells that other processes compute on, and one if that
-    is every device.
+    """Return a line for each device of these cells on which other processes compute.
 
-    Several workers may get any GPU, so all are checked then. Launches on a GPU in use are measured
-    anyway, and marked: the other process may use any part of it at any time.
+    A further line says so if that is every device. Several workers may get any GPU, so all are
+    checked then. Launches on a GPU in use are measured anyway, and marked: the other process may
+    use any part of it at any time.
     """
-    used = {cell.device for cell in cells}
+    used = {cell.device for cell in cells} - {CPU}
     several = any(cell.world_size > 1 and not cell.on_cpu for cell in cells)
-    wanted = [device for device in present(gpus) if device.name in used - {CPU} or several]
+    wanted = [device for device in present(gpus) if device.name in used or several]
     if not wanted:
         return []
-    found = computing(nvml)
+    counts = computing(nvml)
     lines = []
     for device in wanted:
-        if device.uuid is not None and (count := found.get(device.uuid, 0)):
-            others = f"{count} other process{'es compute' if count > 1 else ' computes'}"
+        count = 0 if device.uuid is None else counts.get(device.uuid, 0)
+        if count:
+            others = (
+                "1 other process computes" if count == 1 else f"{count} other processes compute"
+            )
             lines.append(
                 f"{device.words}: {others} on it now; launches that share it are marked (~)"
             )

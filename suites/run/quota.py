@@ -33,7 +33,7 @@ _REMEDY = (
 
 
 class NoQuotaError(Exception):
-    """The reason why no launch can have a CPU quota here, with the remedy."""
+    """The reason why no launch can have a CPU quota on this machine, with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -41,50 +41,44 @@ class Group:
     """The control group of one launch."""
 
     folders: tuple[Path, ...]
-    """In the hierarchy of the quota, then in that of CPU time where version 1 has another for
-    it."""
+    """The folder in the hierarchy of the quota, then that of CPU time.
+
+    Only version 1 may have two hierarchies."""
 
     def add(self, process: int) -> None:
-        """Put a process into the group, and with it all that it starts from now on; raises
-        NoQuotaError.
-        """
+        """Put a process into the group, and all that it starts from now on. Raises NoQuotaError."""
         for folder in self.folders:
             _write(folder / "cgroup.procs", str(process))
 
     def limit(self, cpus: float | None) -> None:
-        """Set the quota, or remove it; raises NoQuotaError."""
-        folder, amount = (
-            self.folders[0],
-            None if cpus is None else max(1000, round(cpus * PERIOD_US)),
-        )
-        if _first_version(folder):
+        """Set the quota, or remove it. Raises NoQuotaError."""
+        folder = self.folders[0]
+        amount = None if cpus is None else max(1000, round(cpus * PERIOD_US))
+        if _is_first_version(folder):
             _write(folder / "cpu.cfs_period_us", str(PERIOD_US))
             _write(folder / "cpu.cfs_quota_us", str(amount or -1))
         else:
             _write(folder / "cpu.max", f"{amount or 'max'} {PERIOD_US}")
 
     def lift(self) -> None:
-        """Remove the quota, so that what is left of the launch can end at once."""
+        """Remove the quota, so that the processes left of the launch can end at once."""
         with contextlib.suppress(NoQuotaError):
             self.limit(None)
 
     def use(self) -> QuotaUse:
         """Return the use of the quota so far."""
-        lines = (read_text(self.folders[0] / "cpu.stat") or "").splitlines()
-        counts = {
-            name: int(count)
-            for name, _, count in (line.partition(" ") for line in lines)
-            if count.isdecimal()
-        }
+        counts = {}
+        for line in (read_text(self.folders[0] / "cpu.stat") or "").splitlines():
+            name, _, count = line.partition(" ")
+            if count.isdecimal():
+                counts[name] = int(count)
         throttled = counts.get("throttled_usec", 0) * 1e-6 + counts.get("throttled_time", 0) * 1e-9
-        spent = read_int(self.folders[-1] / "cpuacct.usage")
-        seconds = (
-            counts["usage_usec"] * 1e-6
-            if "usage_usec" in counts
-            else None
-            if spent is None
-            else spent * 1e-9
-        )
+        nanoseconds = read_int(self.folders[-1] / "cpuacct.usage")
+        seconds = None
+        if "usage_usec" in counts:
+            seconds = counts["usage_usec"] * 1e-6
+        elif nanoseconds is not None:
+            seconds = nanoseconds * 1e-9
         return QuotaUse(
             counts.get("nr_periods", 0), counts.get("nr_throttled", 0), throttled, seconds
         )
@@ -93,28 +87,27 @@ class Group:
 def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
     """Return the use of a quota between two readings."""
 
-    def less(now: Any, then: Any) -> Any:
+    def difference(now: Any, then: Any) -> Any:
         return None if None in (now, then) else now - then
 
-    return QuotaUse(*map(less, after, before))
+    return QuotaUse(*map(difference, after, before))
 
 
 @contextlib.contextmanager
 def limited(cpus: float) -> Iterator[Group | None]:
-    """Give a group with this quota, and finally remove it with all processes left in it; None for a
-    quota of 0.
+    """Give a group with this quota, or None for a quota of 0.
 
-    Raises NoQuotaError.
+    Finally remove it with all processes left in it. Raises NoQuotaError.
     """
     if not cpus:
         yield None
         return
-    place = groups_of_launches()
-    if isinstance(place, str):
-        raise NoQuotaError(place)
+    parents = groups_of_launches()
+    if isinstance(parents, str):
+        raise NoQuotaError(parents)
     remove_left()
-    name = f"dlbench-{os.getpid()}-{_started(os.getpid())}-{next(_NUMBERS)}"
-    group = Group(tuple(folder / name for folder in place))
+    name = f"dlbench-{os.getpid()}-{_start_time(os.getpid())}-{next(_NUMBERS)}"
+    group = Group(tuple(parent / name for parent in parents))
     try:
         for folder in group.folders:
             _make(folder)
@@ -127,36 +120,53 @@ def limited(cpus: float) -> Iterator[Group | None]:
 
 def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
     """Return notes for the user on the quotas of a plan's cells, as sentences."""
-    wanted = [cell for cell in cells if cell.cpu_quota]
-    outer, place = machine.cpu.quota_cpus, groups_of_launches() if wanted else ()
-    if isinstance(place, str):
-        return [f"{counted(len(wanted), 'cell')} with a CPU quota will not be launched: {place}."]
-    if outer is None or not (larger := [cell for cell in wanted if cell.cpu_quota > outer]):
+    limited_cells = [cell for cell in cells if cell.cpu_quota]
+    if not limited_cells:
         return []
-    also = f"{counted(len(larger), 'cell')} with a larger quota"
-    return [f"dlbench runs under a CPU quota of {outer:g}, which also limits {also}."]
+    parents = groups_of_launches()
+    if isinstance(parents, str):
+        count = counted(len(limited_cells), "cell")
+        return [f"{count} with a CPU quota will not be launched: {parents}."]
+    outer = machine.cpu.quota_cpus
+    if outer is None:
+        return []
+    larger = [cell for cell in limited_cells if cell.cpu_quota > outer]
+    if not larger:
+        return []
+    count = counted(len(larger), "cell")
+    return [
+        f"dlbench runs under a CPU quota of {outer:g}, which also limits {count} with a larger "
+        "quota."
+    ]
 
 
 @cache
 def groups_of_launches() -> tuple[Path, ...] | str:
-    """Return the parents of launches' groups, the one that takes the quota first; or why there can
-    be no group.
+    """Return the parents of launches' groups, the one that takes the quota first.
+
+    If there can be no group, return the reason.
     """
     around = list(directories(ROOT, "cpu"))
-    own = [
+    writable = [
         folder
         for folder in around
-        if all(os.access(each, os.W_OK) for each in (folder, folder / "cgroup.procs"))
+        if os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
     ]
-    for folder in own:
-        if "cpu" in _words(folder / "cgroup.subtree_control") or _hands_on(folder):
+    for folder in writable:
+        if "cpu" in _words(folder / "cgroup.subtree_control") or _delegate_cpu(folder):
             return (folder,)
-    for folder in filter(_first_version, own):
-        times = [each for each in directories(ROOT, "cpuacct") if (each / "cpuacct.usage").exists()]
-        return tuple(dict.fromkeys([folder, *times[:1]]))
+    for folder in writable:
+        if _is_first_version(folder):
+            parents = [folder]
+            for directory in directories(ROOT, "cpuacct"):
+                if (directory / "cpuacct.usage").exists():
+                    if directory != folder:
+                        parents.append(directory)
+                    break
+            return tuple(parents)
     if not around:
         return "this system shows no control groups, which a CPU quota needs"
-    return f"no control group for a CPU quota can be made here; {_REMEDY}"
+    return f"no control group for a CPU quota can be made on this machine; {_REMEDY}"
 
 
 @cache
@@ -166,18 +176,22 @@ def remove_left() -> None:
     They may lie in another group than those of this process: once a group delegates the CPU
     controller, one below can.
     """
-    around = {*directories(ROOT, "cpu"), *directories(ROOT, "cpuacct")}
-    for folder in (each for each in around if os.access(each, os.W_OK)):
+    for folder in {*directories(ROOT, "cpu"), *directories(ROOT, "cpuacct")}:
+        if not os.access(folder, os.W_OK):
+            continue
         for group in folder.glob("dlbench-*-*-*"):
             _, process, started, _ = group.name.split("-", 3)
-            if process.isdecimal() and started.isdecimal() and _started(int(process)) != started:
+            if not process.isdecimal() or not started.isdecimal():
+                continue
+            if _start_time(int(process)) != started:
                 Group((group,)).lift()  # killed processes end sooner
                 _remove(group)
 
 
-def _hands_on(folder: Path) -> bool:
-    """Make a v2 group delegate the CPU controller; return whether it does: only the root group can
-    with processes.
+def _delegate_cpu(folder: Path) -> bool:
+    """Make a v2 group delegate the CPU controller, and return whether it does.
+
+    Only the root group can while it has processes.
     """
     has_processes = (folder / "cgroup.type").exists() and _words(folder / "cgroup.procs")
     if "cpu" not in _words(folder / "cgroup.controllers") or has_processes:
@@ -189,7 +203,7 @@ def _hands_on(folder: Path) -> bool:
     return True
 
 
-def _first_version(folder: Path) -> bool:
+def _is_first_version(folder: Path) -> bool:
     return (folder / "cpu.cfs_quota_us").exists()
 
 
@@ -197,8 +211,8 @@ def _words(path: Path) -> list[str]:
     return (read_text(path) or "").split()
 
 
-def _started(process: int) -> str:
-    """Return the start time of a process in kernel ticks; empty if no such process exists."""
+def _start_time(process: int) -> str:
+    """Return the start time of a process in kernel ticks, or nothing if it does not exist."""
     fields = (read_text(Path(f"/proc/{process}/stat")) or "").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 else ""
 
@@ -222,7 +236,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group and end what runs in it; one that stays is removed by the next run."""
+    """Remove a group and end what runs in it. One that stays is removed by the next run."""
     until = time.monotonic() + _REMOVED_SECONDS
     while folder.exists() and time.monotonic() < until:
         for process in filter(None, map(int, _words(folder / "cgroup.procs"))):

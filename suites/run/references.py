@@ -1,6 +1,4 @@
-"""Parity references: where their files are, and how one is computed, by a launch of the adapter
-``reference``.
-"""
+"""Parity references: the paths of their files, and their computation by the adapter `reference`."""
 
 import shutil
 import sys
@@ -16,8 +14,9 @@ from .launcher import LaunchRequest, launch_process
 
 SHIPPED = GUEST_DIRECTORY / "references"
 DRAWN = 2
-"""Rises whenever the drawing of weights or mini-batches, or the files' content, changes: older ones
-are made anew."""
+"""Number of the drawing of weights and mini-batches and of the files' content.
+
+It rises whenever these change, so that older files are made anew."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _TIMEOUT_SECONDS = 1800.0
 
@@ -39,22 +38,24 @@ def compute(
     inference: bool = False,
     fed: bool = False,
 ) -> str:
-    """Compute a reference and write it to ``path``, whole or not at all; return why not, empty
-    where it is there.
+    """Compute a reference and write it to ``path``, whole or not at all.
 
-    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for
-    a worker alone; ``fed``: each step takes the next mini-batch of the parity check's feed;
-    ``inference``: it is of outputs. Takes a second (a fully connected network) to a few minutes
-    (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB of memory per example for
-    ResNet-50.
+    Return the reason if it could not be computed, otherwise an empty string. The mini-batch has
+    equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone.
+    With ``fed``, each step takes the next mini-batch of the parity check's feed. With
+    ``inference``, the reference is of outputs. It takes a second (a fully connected network) to a
+    few minutes (ResNet-50) for each of ``local_steps``, and up to about 0.5 GB of memory per
+    example for ResNet-50.
     """
     cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
     cell = cell._replace(placement="fed" if fed else "resident", task=TASKS[inference])
     if local_steps:
-        cell, parts = cell._replace(world_size=parts, sync=f"{LOCAL}:{local_steps}"), 1
+        cell = cell._replace(world_size=parts, sync=f"{LOCAL}:{local_steps}")
+        parts = 1
     protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
     with tempfile.TemporaryDirectory(prefix="dlbench-reference-") as folder:
-        made, partial = Path(folder, "reference.npz"), path.with_suffix(".part")
+        made = Path(folder, "reference.npz")
+        partial = path.with_suffix(".part")
         settings = {"dtype": "float64"}
         launch = Launch(
             cell, protocol, settings, folder, str(made), label_sets=parts, network=to_data(network)

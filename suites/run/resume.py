@@ -1,7 +1,7 @@
 """Finds the run that ``--resume`` continues: an unfinished one that the same command began.
 
-Any difference between the plan and the run is an error that lists it, but more launches: these are
-added to the newest run that is otherwise the same, be it finished or not.
+Any difference between the plan and the run is an error that lists it, except for more launches:
+these are added to the newest run that is otherwise the same, be it finished or not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,16 +29,15 @@ _SHOWN = 4
 
 
 def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
-    """Return the newest unfinished run of this plan on this machine that was begun for this
-    purpose.
+    """Return the newest unfinished run of this plan on this machine for this purpose.
 
     Raises UsageError if no run is unfinished, or only runs of other plans are.
     """
-    runs = _unfinished(store, plan, machine, purpose)
-    return _same(plan, runs) or _refuse(plan, runs[-1])
+    runs = _unfinished_runs(store, plan, machine, purpose)
+    return _same_run(plan, runs) or _refuse(plan, runs[-1])
 
 
-def _of_suite(
+def _runs_of_suite(
     store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None
 ) -> list[Run]:
     """Return the runs of a plan's suite on this machine for this purpose, oldest first.
@@ -47,27 +46,23 @@ def _of_suite(
     fingerprint.
     """
     wanted = plan.suite, machine.fingerprint, purpose
-    return [
-        run
-        for run in store.runs()
-        if (run.suite, run.machine, run.purpose) == wanted
-        and (run.node is None if of_fleet is None else run.id == of_fleet)
-    ]
+    runs = [run for run in store.runs() if (run.suite, run.machine, run.purpose) == wanted]
+    if of_fleet is None:
+        return [run for run in runs if run.node is None]
+    return [run for run in runs if run.id == of_fleet]
 
 
-def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
+_NOUNS = {"suite": "run", SEARCHING: "search", BISECTING: "bisection", RELEASES: "run of releases"}
+"""Nouns for runs of a purpose that is no noun itself."""
+
+
+def _unfinished_runs(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
     """Return the unfinished runs of a suite, oldest first. Raise UsageError if there are none."""
-    runs = [run for run in _of_suite(store, plan, machine, purpose) if run.finished is None]
+    runs = [run for run in _runs_of_suite(store, plan, machine, purpose) if run.finished is None]
     if not runs:
-        what = {
-            "suite": "run",
-            SEARCHING: "search",
-            BISECTING: "bisection",
-            RELEASES: "run of releases",
-        }.get(purpose, purpose)
         raise UsageError(
-            f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume "
-            "out to start one."
+            f"This store has no unfinished {_NOUNS.get(purpose, purpose)} of {plan.suite} on this "
+            "machine. Leave --resume out to start one."
         )
     return runs
 
@@ -87,18 +82,21 @@ def resume(
     resume, when a build or an adapter it used was not given again, when an adapter named now has no
     row in it, and when it is not the run asked for.
     """
-    of_suite = _of_suite(store, plan, machine, purpose, of_fleet)
-    runs = [run for run in of_suite if run.finished is None]
-    # A fleet names the run, which may be what another node had left of the plan.
-    run = next(iter(runs), None) if of_fleet else _same(plan, runs) or _extended(plan, of_suite)
-    newest = run or _unfinished(store, plan, machine, purpose)[-1]
+    runs = _runs_of_suite(store, plan, machine, purpose, of_fleet)
+    open_runs = [run for run in runs if run.finished is None]
+    if of_fleet:
+        # A fleet names the run, which may be the rest of the plan that another node had left.
+        run = next(iter(open_runs), None)
+    else:
+        run = _same_run(plan, open_runs) or _extended_run(plan, runs)
+    newest = run or _unfinished_runs(store, plan, machine, purpose)[-1]
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in newest.plan))
     try:
         planned_rows = rows(wanted, list(chosen.builds))
     except UsageError as error:
-        option = _option_wanting(newest, chosen.builds)
+        option = _missing_option(newest, chosen.builds)
         raise UsageError(
-            f"The unfinished run needs a build that is not here: {error} Give its {option} again."
+            f"The unfinished run needs a build that is missing: {error} Give its {option} again."
         ) from error
     for name in chosen.joining:
         if name not in {row.build.framework.name for row in planned_rows}:
@@ -112,62 +110,67 @@ def resume(
     return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 
 
-def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
-    """Return the option that gave the first row of the run that is missing here."""
-    here = {*offered(), *(build.name for build in builds)}
-    adapters = {framework.folder for framework in catalogue().values()}
-    came_by = (cell.adapter for cell in run.plan if cell.framework not in here)
-    return "--python" if next(came_by, "") in {*adapters, ""} else "--adapter"
+def _missing_option(run: Run, builds: tuple[Build, ...]) -> str:
+    """Return the option that gave the first row of the run that is missing on this machine."""
+    present = {*offered(), *(build.name for build in builds)}
+    adapters = (cell.adapter for cell in run.plan if cell.framework not in present)
+    adapter = next(adapters, "")
+    own_adapters = {framework.folder for framework in catalogue().values()}
+    return "--python" if adapter == "" or adapter in own_adapters else "--adapter"
 
 
 def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
-    """Refuse other builds, adapters or settings than those of the run's records; raises
-    UsageError.
+    """Refuse other builds, adapters or settings than those of the run's records.
+
+    Raises UsageError.
     """
     # A skipped or crashed launch says nothing about the adapter.
-    launched = sorted(
-        (record for record in records if record.environment),
-        key=lambda r: DIGEST in r.outcome.software,
-    )
-    made = {record.cell.framework: record for record in launched}
+    launched = [record for record in records if record.environment]
+    # The last record of a build is checked: one with the adapter's digest if there is any.
+    launched.sort(key=_has_digest)
+    record_by_build = {record.cell.framework: record for record in launched}
     for build in plan.builds:
-        if (record := made.get(build.name)) is not None:
-            _check_same_build(build, record, plan.variables)
-    rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
+        if build.name in record_by_build:
+            _check_same_build(build, record_by_build[build.name], plan.variables)
+    frameworks = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
     for record in launched:
-        if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
+        framework = frameworks.get((record.cell.framework, record.cell.mode))
+        if framework is not None:
             check_same_settings(plan, record, framework)
+
+
+def _has_digest(record: Record) -> bool:
+    return DIGEST in record.outcome.software
 
 
 def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]) -> None:
     adapter = record.outcome.software.get(DIGEST)
     if build.framework.external and adapter not in (None, adapter_digest(build.framework)):
         code = build.framework.file or build.framework.outside
-        what = "file" if build.framework.file else "adapter"
+        kind = "file" if build.framework.file else "adapter"
         raise UsageError(
-            f"The unfinished run measured {build.name} with another {what} than {code} is now: its "
+            f"The unfinished run measured {build.name} with another {kind} than {code} is now: its "
             "code has changed. Put it back, or leave out --resume to start a new run."
         )
     interpreter = build.interpreter or environment.locate(build.framework).interpreter
-    here = environment.look_into(build, interpreter) if interpreter else None
-    built = digests.build_digest(here) if here else ""
+    inspection = environment.look_into(build, interpreter) if interpreter else None
+    built = digests.build_digest(inspection) if inspection else ""
     digest = digests.with_variables(built, variables)
     if digest != record.environment:
-        now = f"{here.name}, environment {digest}" if here else "not built"
+        now = f"{inspection.name}, environment {digest}" if inspection else "not built"
         if variables:
             now += f" (with {', '.join(variables)} as given by --env)"
         raise UsageError(
             f"The unfinished run measured {build.name} with {record.interpreter}, environment "
-            f"{record.environment}; here it is {now}. Give that interpreter (--python "
+            f"{record.environment}; now it is {now}. Give that interpreter (--python "
             f"{build.name}=...), or leave out --resume to start a new run."
         )
 
 
 def check_same_variables(record: Record, environment: str, variables: Mapping[str, str]) -> None:
-    """Refuse other environment variables than the run's records have, also where records hide their
-    values.
+    """Refuse other environment variables than the run's, also where records hide their values.
 
-    ``environment`` is the digest of the build here. Raises UsageError.
+    ``environment`` is the digest of the build on this machine. Raises UsageError.
     """
     if record.environment and record.environment != digests.with_variables(environment, variables):
         raise UsageError(
@@ -178,7 +181,7 @@ def check_same_variables(record: Record, environment: str, variables: Mapping[st
 
 
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
-    """Refuse another text than the one the run's launches were trained on; raises UsageError."""
+    """Refuse another text than the one the run's launches were trained on. Raises UsageError."""
     for record in records:
         then = record.outcome.software.get("text")
         digest = then.get("digest") if isinstance(then, dict) else None
@@ -194,7 +197,8 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
 
     ``framework`` is the row's as it is now. Raises UsageError.
     """
-    then, cell = record.outcome.software.get(TUNABLE), record.cell
+    cell = record.cell
+    then = record.outcome.software.get(TUNABLE)
     if then is None or cell.network not in plan.networks:
         return
     now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name, cell.task)
@@ -206,9 +210,10 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
         )
 
 
-def _extended(plan: Plan, runs: Sequence[Run]) -> Run | None:
-    """Return the newest of these runs that the plan only has more launches than, with the plan's
-    launches.
+def _extended_run(plan: Plan, runs: Sequence[Run]) -> Run | None:
+    """Return the newest of these runs that differs from the plan by fewer launches only.
+
+    It has the plan's launches.
     """
     for run in reversed(runs):
         longer = replace(
@@ -224,48 +229,46 @@ def _extended(plan: Plan, runs: Sequence[Run]) -> Run | None:
     return None
 
 
-def _same(plan: Plan, runs: Sequence[Run]) -> Run | None:
-    """Return the newest of these unfinished runs (oldest first) that the plan is the plan of."""
+def _same_run(plan: Plan, runs: Sequence[Run]) -> Run | None:
+    """Return the newest of these unfinished runs (oldest first) that has this plan."""
     return next((run for run in reversed(runs) if not differences(plan, run)), None)
 
 
 def _refuse(plan: Plan, run: Run) -> NoReturn:
-    found = differences(plan, run)
-    more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    texts = differences(plan, run)
+    more = f"; {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     raise UsageError(
         f"The unfinished run {run.id} is not the one asked for now: "
-        f"{'; '.join(found[:_SHOWN])}{more}. Give the options and the suite it began with, or "
+        f"{'; '.join(texts[:_SHOWN])}{more}. Give the options and the suite it began with, or "
         "leave out --resume to start a new run."
     )
 
 
 def differences(plan: Plan, run: Run) -> list[str]:
-    """Return in words the differences between a plan and an unfinished run; empty where it can be
-    resumed.
+    """Return a text for each difference between a plan and an unfinished run.
+
+    Without any, the run can be resumed.
     """
-    now, then = set(plan.cells), set(run.plan)
+    planned = set(plan.cells)
+    earlier = set(run.plan)
     compared: list[tuple[str, object, object]] = []
     # A store lacks fewer cells once a run has measured some of them.
-    if now != then and not (plan.by_worth and now <= then):
-        compared = [(axis.name, _listed(now, axis.name), _listed(then, axis.name)) for axis in AXES]
-        if all(here == there for _, here, there in compared):
-            compared = [("cells", f"{len(now - then)} others", f"{len(then - now)} others")]
-    compared += [
-        (name, getattr(plan.protocol, name), getattr(run.protocol, name))
-        for name in plan.protocol._fields
-        # The fewest follow from the most.
-        if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
-    ]
-    compared.append(
-        (
-            "launches",
-            _range(plan.launches, plan.launches_most),
-            _range(run.launches, run.launches_most),
-        )
-    )
-    compared.append(
-        ("variables (--env)", _variables(recorded(plan.variables)), _variables(run.variables))
-    )
+    if planned != earlier and not (plan.by_worth and planned <= earlier):
+        for axis in AXES:
+            name = axis.name
+            compared.append((name, _values_text(planned, name), _values_text(earlier, name)))
+        if all(now == then for _, now, then in compared):
+            added = len(planned - earlier)
+            removed = len(earlier - planned)
+            compared = [("cells", f"{added} others", f"{removed} others")]
+    for name in plan.protocol._fields:
+        # The fewest steps follow from the most.
+        if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps:
+            compared.append((name, getattr(plan.protocol, name), getattr(run.protocol, name)))
+    launches = _range_text(plan.launches, plan.launches_most)
+    compared.append(("launches", launches, _range_text(run.launches, run.launches_most)))
+    variables = _variables_text(recorded(plan.variables))
+    compared.append(("variables (--env)", variables, _variables_text(run.variables)))
     compared.append(("interval", plan.interval or "none", run.precision or "none"))
     return [
         f"{name.replace('_', ' ')}: {now} now, {then} in the run"
@@ -274,13 +277,13 @@ def differences(plan: Plan, run: Run) -> list[str]:
     ]
 
 
-def _listed(cells: Iterable[Cell], axis: str) -> str:
+def _values_text(cells: Iterable[Cell], axis: str) -> str:
     return ", ".join(map(str, sorted({getattr(cell, axis) for cell in cells})))
 
 
-def _variables(recorded: Mapping[str, str]) -> str:
+def _variables_text(recorded: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in recorded.items()) or "none"
 
 
-def _range(fewest: int, most: int | None) -> str:
+def _range_text(fewest: int, most: int | None) -> str:
     return str(fewest) if most is None else f"{fewest}-{most}"

@@ -1,9 +1,8 @@
-"""The runner: prepares a plan, makes the launches that a schedule asks for, and stores each record
-as it ends.
+"""The runner: prepares a plan, makes the launches that a schedule asks for, and stores records.
 
-`run`, `tune`, `compare --now` and `gate` are this, each with its profile. However a run ends
-(Ctrl-C, SIGTERM, kill -9, a full disk), every finished record is in the store, and a resumed run
-launches exactly what is missing.
+`run`, `tune`, `compare --now` and `gate` use it, each with its profile. Each record is stored as
+its launch ends. However a run ends (Ctrl-C, SIGTERM, kill -9, a full disk), every finished record
+is in the store, and a resumed run makes exactly the missing launches.
 """
 
 import contextlib
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from dlbench.adapters.networks import family_of
@@ -43,8 +43,9 @@ from .texts import Text
 
 @dataclass(frozen=True)
 class RunProfile:
-    """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a
-    fleet's node or not.
+    """Purpose and schedule of a run, and how it begins.
+
+    It is a new one or an unfinished one, on a fleet's node or not.
     """
 
     purpose: str = "suite"
@@ -57,9 +58,8 @@ class RunProfile:
     lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
     unfinished: Run | None = None  # to be resumed
     sources: Sources | None = None  # the interpreters by side, where they are prepared already
-    described: Mapping[str, str] | None = (
-        None  # both sides in words, where they are more than their interpreters
-    )
+    described: Mapping[str, str] | None = None
+    """A text for each side, where the sides are more than their interpreters."""
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
 
@@ -74,153 +74,178 @@ def run_plan(
     build_missing: bool = True,
     matrix: Callable[[str], str] | None = None,
 ) -> tuple[Run, Schedule]:
-    """Prepare and carry out a run; return it with the final state of its schedule.
+    """Prepare and carry out a run, and return it with the final state of its schedule.
 
     ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
     """
-    paired = len(profile.sides) > 1
     store.add_machine(machine.fingerprint, machine.to_dict())
     sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
     with measuring(say, wait=True, computes=plan.computes):
         quota.remove_left()
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
-        reference = preparation.prepare_references(plan, machine, say)
-        large_weights = _large_weights(plan, machine, profile.sides)
-        feed_files = launch_files.prepare_feeds(plan, machine, say)
-        defaults = {}
-        if not paired:
-            place = capabilities.place_of(machine)
-            defaults = capabilities.threads_by_default(
-                plan, sources[profile.sides[0].name], place, launch_process, say
-            )
-        named = profile.described or (sides.described(profile.sides, sources) if paired else {})
-        run = profile.unfinished or preparation.begin(
-            plan, store, machine, profile.purpose, named, profile.node(), profile.rule
-        )
-        size, *lines = profile.lines()
-        say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
-        if plan.variables:
-            say(f"Launched with {variables_in_words(recorded(plan.variables))} ({OPTION}).")
-        if left := left_behind_of(plan, profile.sides):
-            say(left)
-        described = [f"  {name}: {words}" for name, words in run.sides.items()]
-        for line in filter(
-            None,
-            (
-                *lines,
-                *busy_gpus(plan.cells, machine.gpus),
-                *quota.notes(plan.cells, machine),
-                *described,
-            ),
-        ):
-            say(line)
+        new_launcher = _prepare(plan, machine, profile, sources)
+        run = profile.unfinished or _begin(plan, store, machine, profile, sources)
+        _announce(plan, store, machine, profile, run)
         gate = None
         if profile.quiet_gate and plan.computes:
             gate = QuietGate(store, run.id, say, earlier_readings(store, run.machine))
         records = list(store.records(run=run.id))
         by_row = profile.purpose in (RELEASES, BISECTING)
         first_losses = _first_losses(profile.sides, records, by_row)
+        ceilings = store.ceilings(machine.fingerprint)
         launchers = {
-            side.name: LaunchRunner(
-                plan,
-                run,
-                launch_process,
-                sources[side.name],
-                reference,
-                weights=large_weights,
-                feeds=feed_files,
-                machine=machine,
+            side.name: new_launcher(
+                run=run,
+                sources=sources[side.name],
                 gate=gate,
-                default_threads=defaults,
                 variables=side.variables,
                 guest=side.guest,
-                ceilings=store.ceilings(machine.fingerprint),
-                text=profile.text,
+                ceilings=ceilings,
                 first_losses=first_losses[side.name],
                 losses_by_row=by_row,
-                node=profile.node,
             )
             for side in profile.sides
         }
-        shown = None if matrix is None else (lambda: matrix(run.id))
+        shown = None if matrix is None else partial(matrix, run.id)
+        interruption: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if profile.resume_command:
+            interruption = interruptible(profile.resume_command)
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
-            with (
-                interruptible(profile.resume_command)
-                if profile.resume_command
-                else contextlib.nullcontext()
-            ):
+            with interruption:
                 Runner(store, launchers, schedule, display, budget_seconds).run()
     return run, schedule
 
 
-def left_behind_of(plan: Plan, of_run: Sequence[Side] = ONE_SIDE) -> str:
-    """Return a sentence with the variables of this shell that the launches do not get, though they
-    matter; else empty.
+def _prepare(
+    plan: Plan, machine: Machine, profile: RunProfile, sources: Sources
+) -> Callable[..., LaunchRunner]:
+    """Prepare the files and answers that launches need. Return a factory of runners."""
+    reference = preparation.prepare_references(plan, machine, say)
+    large_weights = _large_weights(plan, machine, profile.sides)
+    feed_files = launch_files.prepare_feeds(plan, machine, say)
+    default_threads = {}
+    if len(profile.sides) == 1:
+        place = capabilities.place_of(machine)
+        (only,) = profile.sides
+        default_threads = capabilities.threads_by_default(
+            plan, sources[only.name], place, launch_process, say
+        )
+    return partial(
+        LaunchRunner,
+        plan,
+        launcher=launch_process,
+        reference=reference,
+        weights=large_weights,
+        feeds=feed_files,
+        machine=machine,
+        default_threads=default_threads,
+        text=profile.text,
+        node=profile.node,
+    )
 
-    See `variables.left_behind`.
+
+def _begin(
+    plan: Plan, store: Store, machine: Machine, profile: RunProfile, sources: Sources
+) -> Run:
+    """Store and return a new run."""
+    described = profile.described or {}
+    if not described and len(profile.sides) > 1:
+        described = sides.described(profile.sides, sources)
+    return preparation.begin(
+        plan, store, machine, profile.purpose, described, profile.node(), profile.rule
+    )
+
+
+def _announce(plan: Plan, store: Store, machine: Machine, profile: RunProfile, run: Run) -> None:
+    """Describe a run to the user before its first launch."""
+    size, *lines = profile.lines()
+    say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
+    if plan.variables:
+        say(f"Launched with {variables_in_words(recorded(plan.variables))} ({OPTION}).")
+    left = left_behind_of(plan, profile.sides)
+    if left:
+        say(left)
+    lines += busy_gpus(plan.cells, machine.gpus)
+    lines += quota.notes(plan.cells, machine)
+    lines += [f"  {name}: {text}" for name, text in run.sides.items()]
+    for line in lines:
+        if line:
+            say(line)
+
+
+def left_behind_of(plan: Plan, sides_of_run: Sequence[Side] = ONE_SIDE) -> str:
+    """Return a sentence with this shell's variables that launches do not get, though they matter.
+
+    It is empty if there are none. See `variables.left_behind`.
     """
-    given = {*plan.variables, *(name for side in of_run for name in side.variables)}
+    given = set(plan.variables)
+    for side in sides_of_run:
+        given |= set(side.variables)
     frameworks = [build.framework for build in plan.builds]
-    frameworks += [side.step for side in of_run if side.step is not None]
+    frameworks += [side.step for side in sides_of_run if side.step is not None]
     return left_behind(given, frameworks, plan.of_thread_counts())
 
 
 def _large_weights(
-    plan: Plan, machine: Machine, of_run: tuple[Side, ...]
+    plan: Plan, machine: Machine, sides_of_run: tuple[Side, ...]
 ) -> Callable[[Cell], Path | None]:
     """Return a look-up of the files with a cell's weights: for all sides, or for none.
 
     Another version of the adapters may not support such files. In a gate of identical code, where
     only one side drew its weights, the sides differed by 2.5 % (± 2.0 %).
     """
-    if any(side.guest != GUEST_DIRECTORY for side in of_run):
+    if any(side.guest != GUEST_DIRECTORY for side in sides_of_run):
         return lambda cell: None
     return launch_files.prepare_weights(plan, machine, say)
 
 
 def _first_losses(
-    of_run: tuple[Side, ...], records: list[Record], by_row: bool
+    sides_of_run: tuple[Side, ...], records: list[Record], by_row: bool
 ) -> dict[str, FirstLosses]:
-    """Return the first losses for each side: the launches of a side must agree, and reports compare
-    the sides.
+    """Return the first losses for each side.
+
+    The launches of a side must agree, and reports compare the sides.
     """
-    losses: dict[str, FirstLosses] = {side.name: {} for side in of_run}
-    only = losses[of_run[0].name]  # the records of a search have a side of their own
+    losses: dict[str, FirstLosses] = {side.name: {} for side in sides_of_run}
+    first = losses[sides_of_run[0].name]  # the records of a search have a side of their own
     for record in records:
         if record.network is not None:
-            known = losses.get(record.side, only)
-            note_losses(known, record.cell, record.outcome, family_of(record.network), by_row)
+            noted = losses.get(record.side, first)
+            note_losses(noted, record.cell, record.outcome, family_of(record.network), by_row)
     return losses
 
 
 @dataclass
 class Runner:
-    """Makes the launches of one run; without a quiet gate it waits for nothing and repeats
-    nothing.
+    """The launches of one run, made one after the other.
+
+    Without a quiet gate it waits for nothing and repeats nothing.
     """
 
     store: Store
     launchers: Mapping[str, LaunchRunner]
-    """By side."""
+    """Runners by side."""
     schedule: Schedule
     observer: ProgressDisplay
     budget_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        one = next(iter(self.launchers.values()))  # all are of one run, on one machine
-        self._plan, self._run, self._gate = one.plan, one.run, one.gate
-        self._start, self._launched = self.clock(), 0
+        launcher = next(iter(self.launchers.values()))  # all are of one run, on one machine
+        self._plan = launcher.plan
+        self._run = launcher.run
+        self._gate = launcher.gate
+        self._start = self.clock()
+        self._launched = 0
 
     def run(self) -> Schedule:
-        """Make the missing launches until the budget is spent; mark the run finished once none is
-        missing.
+        """Make the missing launches until the budget is spent, and return the schedule.
 
-        Returns the schedule, which knows the launches left. Raises StoreError when a record cannot
-        be stored, and KeyboardInterrupt as it comes.
+        It has the number of launches left. The run is marked as finished once none is missing.
+        Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
         self._start = self.clock()
         for block in self.schedule.blocks():
@@ -228,22 +253,8 @@ class Runner:
             fitting = [launches for launches in wanted if self._fits(launches)]
             if fitting and self._gate is not None:
                 self._gate.before(block, self._seconds_of_budget())
-            before, complete = self._launched, bool(fitting)
-            for launches in wanted if fitting else ():
-                launches = tuple(
-                    each for each in launches if self.schedule.wants(each.cell, each.block)
-                )
-                if not launches:
-                    continue
-                if self._fits(launches):
-                    for each in (
-                        [launches] if launches[0].in_turns else [(planned,) for planned in launches]
-                    ):
-                        self._launch(each)
-                    continue
-                complete = False
-                if block == 0 or self.schedule.strict:
-                    break  # else a shorter one may fit
+            before = self._launched
+            complete = bool(fitting) and self._run_block(block, wanted)
             if self._gate is not None and self._launched > before:
                 self._gate.after(block)
             if not complete and self.schedule.strict:
@@ -252,8 +263,29 @@ class Runner:
             self.store.finish_run(self._run.id, datetime.now(UTC))
         return self.schedule
 
+    def _run_block(self, block: int, wanted: Sequence[Group]) -> bool:
+        """Make the launches of a block that fit the budget, and return whether all of them did."""
+        complete = True
+        for group in wanted:
+            launches = tuple(
+                launch for launch in group if self.schedule.wants(launch.cell, launch.block)
+            )
+            if not launches:
+                continue
+            if not self._fits(launches):
+                complete = False
+                if block == 0 or self.schedule.strict:
+                    break
+                continue  # a shorter one may fit
+            if launches[0].in_turns:
+                self._launch(launches)
+            else:
+                for launch in launches:
+                    self._launch((launch,))
+        return complete
+
     def _fits(self, launches: Group) -> bool:
-        """Whether launches fit the rest of the budget; the first ones always do.
+        """Return whether launches fit the rest of the budget. The first ones always do.
 
         At most half of the budget is reserved for later launches.
         """
@@ -266,18 +298,18 @@ class Runner:
 
     def _launch(self, launches: Group) -> None:
         """Make one launch, or a group of them at once, with the attempts that it takes."""
-        planned = launches[0]
-        build = self._plan.row_of(planned.cell).build
+        first = launches[0]
+        build = self._plan.row_of(first.cell).build
         self._launched += len(launches)
         seconds = self.schedule.seconds_of(launches)
         total = self._launched + self.schedule.launches_left() - len(launches)
         self.observer.starts(launches, self._launched, total, seconds)
-        # A framework that computes nothing is not worth repeating, and of several cells the
-        # disturbed turns were.
-        several = len({each.cell for each in launches}) > 1
+        # A framework that computes nothing is not worth repeating. In a group of several cells the
+        # disturbed turns were repeated already.
+        several = len({launch.cell for launch in launches}) > 1
         repeats = self._gate is not None and build.framework.computes and not several
         most = self.schedule.most_attempts() if repeats else 1
-        tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds), planned.in_turns)
+        tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds), first.in_turns)
         attempts = run_attempts(
             self.launchers,
             launches,
@@ -298,7 +330,8 @@ class Runner:
 
     def _check_named(self, record: Record) -> None:
         """Raise UsageError if the user's own step needs an interpreter that was not named."""
-        build, reason = self._plan.row_of(record.cell).build, record.outcome.reason
+        build = self._plan.row_of(record.cell).build
+        reason = record.outcome.reason
         unnamed = build.framework.file is not None and build.interpreter is None
         if unnamed and record.outcome.status is Status.CRASHED and "ModuleNotFoundError" in reason:
             raise UsageError(
@@ -307,28 +340,29 @@ class Runner:
             )
 
     def _seconds_of_budget(self) -> float | None:
-        return (
-            None
-            if self.budget_seconds is None
-            else self.budget_seconds - (self.clock() - self._start)
-        )
+        """Return the seconds that are left of the budget, or None without one."""
+        if self.budget_seconds is None:
+            return None
+        return self.budget_seconds - (self.clock() - self._start)
 
     def _seconds_left(self) -> float:
         """Return the seconds until all is done, or the budget is spent."""
-        left, of_budget = self.schedule.seconds_left(), self._seconds_of_budget()
-        return left if of_budget is None else max(0.0, min(left, of_budget))
+        needed = self.schedule.seconds_left()
+        allowed = self._seconds_of_budget()
+        return needed if allowed is None else max(0.0, min(needed, allowed))
 
     def _tick(self, expected: float, afterwards: float, in_turns: bool) -> Callable[[Path], None]:
         began = time.monotonic()
+        # The time at which each phase with its expected seconds was first read.
         first_read: dict[tuple[str, float], float] = {}
-        """When each phase with its expected seconds was first read."""
 
         def tick(directory: Path) -> None:
-            phase, timed = read_phase(directory)
+            phase, phase_seconds = read_phase(directory)
             now = time.monotonic()
             left = expected - (now - began)
-            if timed is not None and not in_turns:
-                left = timed - (now - first_read.setdefault((phase, timed), now))
+            if phase_seconds is not None and not in_turns:
+                phase_began = first_read.setdefault((phase, phase_seconds), now)
+                left = phase_seconds - (now - phase_began)
             left = max(0.0, left)
             self.observer.ticks(phase or "starting", left, left + afterwards)
 

@@ -1,24 +1,24 @@
-"""Schedules: which launches a run makes next, decided from its plan and its records alone.
+"""Schedules: the launches that a run makes next, decided from its plan and its records alone.
 
 `Schedule` launches each cell a fixed number of times or until its interval is narrow enough,
-`ContestSchedule` the cells of a column until the fastest is known, `PairSchedule` both sides of a
-comparison in interleaved pairs, and `search.HalvingSchedule` searches for the fastest cell. A
-resumed run makes its schedule from the records so far.
+`ContestSchedule` launches the cells of a column until the fastest is known, `PairSchedule` launches
+both sides of a comparison in interleaved pairs, and `search.HalvingSchedule` searches for the
+fastest cell. A resumed run makes its schedule from the records so far.
 
 A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk
-towards what the run's cells have in common (`reports.results.statistics`); its relative half-width
+towards what the run's cells have in common (`reports.results.statistics`). Its relative half-width
 is exp(half) - 1. A cell is done when that reaches the wanted precision, or at the most launches
 allowed.
 
 Stopping at the first look that meets the precision would favour samples whose spread came out small
 by chance: simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches
 deviate by twice the precision. So the spread that decides on stopping is a mean of that and of an
-assumed one (`DOUBT_DEVIATION` times the precision), as in a Bayesian estimate of a variance; the
+assumed one (`DOUBT_DEVIATION` times the precision), as in a Bayesian estimate of a variance. The
 interval itself is unchanged. Without other cells the assumed one weighs as much as `DOUBT_FREEDOM`
 degrees of freedom, else as one: other cells remove most of the doubt.
 
 Simulated for 24 cells, +-2 %, 3 to 20 launches, coverage is 94.6 to 96.1 % whether cells deviate
-alike or not. They need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %; by
+alike or not. They need 3.3 launches where launches deviate by 1 %, 5.4 at 2 % and 10.0 at 3 %. By
 their own launches alone they would need 6.9, 8.4 and 11.5, with a coverage of 93.5 to 94.8 %
 (tests/benchmarks/time_to_confidence.py).
 """
@@ -51,6 +51,7 @@ from dlbench.reports.results.judged import TIME, is_of_clock
 from dlbench.reports.results.leaders import CLEAR, TIE, Leader, fastest
 from dlbench.reports.results.losses import LossDifference
 from dlbench.reports.results.matrix import Compared, build_matrix
+from dlbench.reports.results.naming import counted
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import (
@@ -85,45 +86,48 @@ _REPEATS, _REPEATS_SHARE = 4, 0.25
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
 
 LOOKS_APART = 1.4
-"""A comparison or contest is evaluated after this many times the pairs or launches of the previous
-look. A look after each one would favour results that are clear or narrow by chance."""
+"""Factor between the numbers of pairs or launches at one look and at the next.
+
+A look after each pair or launch would favour results that are clear or narrow by chance."""
 
 EARLY_CONFIDENCE = 0.995
-"""Of comparisons that end a contest before its last look."""
+"""Confidence of comparisons that end a contest before its last look."""
 FAR_BEHIND = 1.25
-"""A cell that takes at least this many times as long as the fastest leaves a contest. Nearer cells
-stay until it is decided, even if clearly slower: the machine's speed may change between blocks, and
-that must affect all of them."""
+"""Factor by which a cell is slower than the fastest when it leaves a contest.
+
+Nearer cells stay until it is decided, even if clearly slower: the machine's speed may change
+between blocks, and that must affect all of them."""
 
 DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""
 DOUBT_FREEDOM = 3
-"""Its weight where no other cells are known."""
+"""Weight of the assumed deviation where no other cells were measured."""
 SEARCHABLE = 3
-"""Samples more than the fewest with which a search for the end of warm-up begins; see
-adapters/launch/timing.py."""
+"""Samples beyond the fewest with which a search for the end of warm-up begins.
+
+See adapters/launch/timing.py."""
 DECISIVE = DEFAULT.tolerance / 2
-"""If pairs deviate by no more than this, the first looks decide: `verdict.outlook` gives 6.3 pairs,
-15.0 at +5 %."""
+"""Deviation of pairs up to which the first looks decide.
+
+`verdict.outlook` gives 6.3 pairs for it, 15.0 at +5 %."""
 ENOUGH_LOSSES = 2
-"""Pairs whose first losses show that the two sides of a user's own step compute different
-things."""
+"""Pairs whose first losses show that the two sides of a user's own step differ in substance."""
 LONGER = 10
 """A launch of a pair times at most this many times the suite's samples."""
 _ENOUGH_SAMPLES = 10
-"""Degrees of freedom with which a cell's own samples say how samples vary."""
+"""Degrees of freedom with which a cell's own samples show how samples vary."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / variance
 
 
 @dataclass(frozen=True)
 class LaunchStats:
-    """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample
-    and of all the rest.
+    """The statistics of one launch that gave a number.
 
-    ``log_variance`` is that of the logarithms of its samples, from their quartiles, since spikes do
-    not affect a median. For few samples, whose quartiles are too close together, it is the plain
-    variance.
+    ``seconds`` is the median of a step, ``sample_seconds`` the wall time of a timed sample, and
+    ``startup_seconds`` that of all the rest. ``log_variance`` is that of the logarithms of its
+    samples, from their quartiles, since spikes do not affect a median. For few samples, whose
+    quartiles are too close together, it is the plain variance.
     """
 
     seconds: float
@@ -135,7 +139,7 @@ class LaunchStats:
 
 
 def log_variance(steps: npt.NDArray[np.float64]) -> float:
-    """Return the variance of the logarithms of a launch's samples; 0 of a single one."""
+    """Return the variance of the logarithms of a launch's samples, or 0 for a single sample."""
     logs = np.log(steps)
     if len(logs) <= _ENOUGH_SAMPLES:
         return float(np.var(logs, ddof=1)) if len(logs) > 1 else 0.0
@@ -144,7 +148,7 @@ def log_variance(steps: npt.NDArray[np.float64]) -> float:
 
 
 def launch_stats(record: Record) -> LaunchStats | None:
-    """Return the statistics of a record that planning needs; None if nothing was timed."""
+    """Return the statistics of a record that planning needs, or None if nothing was timed."""
     outcome = record.outcome
     if not outcome.samples_ns:
         return None
@@ -161,32 +165,32 @@ def launch_stats(record: Record) -> LaunchStats | None:
 
 
 def spread_of(cells: Iterable[Sequence[LaunchStats]]) -> Spread:
-    """Return the spread that the launches of these cells have in common, of those with enough
-    launches.
-    """
-    several = [launches for launches in cells if len(launches) >= ENOUGH_LAUNCHES]
-    return common_spread(
-        [_own_variance(each) for each in several], [len(each) - 1.0 for each in several]
-    )
+    """Return the spread that the cells with enough launches have in common."""
+    variances = []
+    freedoms = []
+    for launches in cells:
+        if len(launches) >= ENOUGH_LAUNCHES:
+            variances.append(_own_variance(launches))
+            freedoms.append(len(launches) - 1.0)
+    return common_spread(variances, freedoms)
 
 
 def half_width(launches: Sequence[LaunchStats], spread: Spread = UNKNOWN_SPREAD) -> float | None:
-    """Return the relative half-width of the interval over these launches; None with fewer than
-    three.
-    """
+    """Return the relative half-width of the interval, or None with fewer than three launches."""
     if len(launches) < ENOUGH_LAUNCHES:
         return None
-    return _relative_half(len(launches), *spread.shrink(_own_variance(launches), len(launches) - 1))
+    variance, freedom = spread.shrink(_own_variance(launches), len(launches) - 1)
+    return _relative_half(len(launches), variance, freedom)
 
 
 def reached(
     launches: Sequence[LaunchStats], precision: float, spread: Spread = UNKNOWN_SPREAD
 ) -> bool:
-    """Return whether the interval is narrow enough, the doubt about its own spread included."""
+    """Return whether the interval is narrow enough, including the doubt about its own spread."""
     width = half_width(launches, spread)
-    return width is not None and width <= precision >= _doubted_half(
-        launches, len(launches), precision, spread
-    )
+    if width is None or width > precision:
+        return False
+    return _doubted_half(launches, len(launches), precision, spread) <= precision
 
 
 def launches_needed(
@@ -196,8 +200,9 @@ def launches_needed(
     most: int,
     spread: Spread = UNKNOWN_SPREAD,
 ) -> int:
-    """Return how many more launches a cell is expected to need if they deviate as those so far did;
-    0: it is done.
+    """Return how many more launches a cell is expected to need, 0 if it is done.
+
+    It is assumed that they deviate as those so far did.
     """
     made = len(launches)
     if made >= fewest and (made >= most or reached(launches, precision, spread)):
@@ -221,41 +226,44 @@ def samples_of_launch(
 
     n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)):
     Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time". The variance between
-    launches is that of the log-medians less the part that the samples' own spread adds; of too few
+    launches is that of the log-medians less the part that the samples' own spread adds. Of too few
     launches it is the other cells', else `LEAST_DEVIATION`. Until the cell has samples enough, the
-    launches of cells ``alike`` count too; without any the result is ``fewest``, and two at least:
+    launches of cells ``alike`` count too. Without any the result is ``fewest``, and two at least:
     one sample shows no spread. Samples never last longer than all the rest of a launch: that could
     save half of the launches at best. With ``searching`` for the end of warm-up the result includes
     as many samples as warm-up took so far, and at first those that a search needs. Launches that
     deviate by ``enough`` need not be longer.
     """
-    few = sum(launch.samples - 1 for launch in launches) < _ENOUGH_SAMPLES
-    known = [each for each in (*launches, *(alike if few else ())) if each.samples > 1]
-    if not known or (searching and len(launches) < ENOUGH_LAUNCHES):
-        return min(most, fewest + SEARCHABLE if searching else max(fewest, 2))
-    within = float(
-        np.average(
-            [each.log_variance for each in known], weights=[each.samples - 1 for each in known]
-        )
-    )
+    informative = [launch for launch in launches if launch.samples > 1]
+    if sum(launch.samples - 1 for launch in launches) < _ENOUGH_SAMPLES:
+        informative += [launch for launch in alike if launch.samples > 1]
+    if not informative or (searching and len(launches) < ENOUGH_LAUNCHES):
+        first = fewest + SEARCHABLE if searching else max(fewest, 2)
+        return min(most, first)
+    variances = [launch.log_variance for launch in informative]
+    weights = [launch.samples - 1 for launch in informative]
+    within = float(np.average(variances, weights=weights))
     between = _expected_variance(launches, spread)
     if len(launches) >= ENOUGH_LAUNCHES:
-        between -= float(
-            np.mean(
-                [
-                    within * (_MEDIAN_VARIANCE if n > 2 else 1) / n
-                    for n in (each.samples for each in launches)
-                ]
-            )
-        )
-    startup = float(np.mean([each.startup_seconds for each in launches or alike]))
-    sample = float(np.mean([each.sample_seconds for each in launches or alike]))
+        between -= float(np.mean([_variance_of_median(within, launch) for launch in launches]))
+    startup = float(np.mean([launch.startup_seconds for launch in launches or alike]))
+    sample = float(np.mean([launch.sample_seconds for launch in launches or alike]))
     affordable = startup / sample
-    best = min(affordable, math.sqrt(affordable * within / between)) if between > 0 else affordable
+    best = affordable
+    if between > 0:
+        best = min(affordable, math.sqrt(affordable * within / between))
     if enough and between < enough**2:
         best = min(best, _MEDIAN_VARIANCE * within / (enough**2 - between))
-    least = fewest + (max(launch.warmup_samples for launch in launches) if searching else 0)
+    least = fewest
+    if searching:
+        least += max(launch.warmup_samples for launch in launches)
     return min(most, max(least, math.ceil(best)))
+
+
+def _variance_of_median(within: float, launch: LaunchStats) -> float:
+    """Return the variance that samples with a variance ``within`` launches give their median."""
+    factor = _MEDIAN_VARIANCE if launch.samples > 2 else 1
+    return within * factor / launch.samples
 
 
 def gain(
@@ -266,18 +274,16 @@ def gain(
 ) -> float:
     """Return the half-width that one more launch is expected to take off, per second that it lasts.
 
-    Below the precision nothing is gained; an interval where there was none is worth more than
-    anything else.
+    Below the precision nothing is gained. A first interval is worth more than anything else.
     """
-    count, seconds = len(launches), max(seconds, 1e-9)
+    count = len(launches)
+    seconds = max(seconds, 1e-9)
     if count < ENOUGH_LAUNCHES:
         return (1e6 + count) / seconds
     variance = _own_variance(launches)
-    now, then = (
-        max(_relative_half(number, *spread.shrink(variance, number - 1)), precision)
-        for number in (count, count + 1)
-    )
-    return (now - then) / seconds
+    now = _relative_half(count, *spread.shrink(variance, count - 1))
+    then = _relative_half(count + 1, *spread.shrink(variance, count))
+    return (max(now, precision) - max(then, precision)) / seconds
 
 
 def _own_variance(launches: Sequence[LaunchStats]) -> float:
@@ -285,8 +291,9 @@ def _own_variance(launches: Sequence[LaunchStats]) -> float:
 
 
 def _expected_variance(launches: Sequence[LaunchStats], spread: Spread) -> float:
-    """Return the variance of a cell's launches: its own and the other cells', of few launches
-    theirs or assumed.
+    """Return the expected variance of a cell's launches.
+
+    It combines its own and the other cells'. With few launches it is theirs, or assumed.
     """
     if len(launches) >= ENOUGH_LAUNCHES:
         return spread.shrink(_own_variance(launches), len(launches) - 1)[0]
@@ -296,17 +303,15 @@ def _expected_variance(launches: Sequence[LaunchStats], spread: Spread) -> float
 def _doubted_half(
     launches: Sequence[LaunchStats], count: int, precision: float, spread: Spread
 ) -> float:
-    """Return the half-width after ``count`` launches that deviate as these did, the doubt about
-    that included.
-    """
-    own = (
-        _own_variance(launches)
-        if len(launches) >= ENOUGH_LAUNCHES
-        else _expected_variance(launches, spread)
-    )
+    """Return the half-width after ``count`` launches that deviate as these did, with doubt."""
+    if len(launches) >= ENOUGH_LAUNCHES:
+        own = _own_variance(launches)
+    else:
+        own = _expected_variance(launches, spread)
     variance, freedom = spread.shrink(own, count - 1)
     doubt = Spread((DOUBT_DEVIATION * precision) ** 2, 1 if spread.freedom else DOUBT_FREEDOM)
-    return _relative_half(count, max(variance, doubt.shrink(variance, freedom)[0]), freedom)
+    doubted, _ = doubt.shrink(variance, freedom)
+    return _relative_half(count, max(variance, doubted), freedom)
 
 
 def _relative_half(count: int, variance: float, freedom: float) -> float:
@@ -326,18 +331,21 @@ class Schedule:
         host: Host | None = None,
         grouping: Grouping | None = None,
     ) -> None:
-        """Take up the records so far; without a ``grouping`` all launches are made in a row."""
-        self.plan, self.host, self._grouping = plan, host, grouping
-        self.count = self.repeated = 0
-        """Records in all, and those that repeat a disturbed launch."""
+        """Take up the records so far. Without a ``grouping`` all launches are made in a row."""
+        self.plan = plan
+        self.host = host
+        self._grouping = grouping
+        self.count = 0
+        """Number of records."""
+        self.repeated = 0
+        """Number of records that repeat a disturbed launch."""
         self._durations = LaunchDurations(plan)
         self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
-        """By cell, and by what cells share that differ in their threads or their mini-batch
-        only."""
+        """Records by cell, by `plan.group_of` a cell, and by `plan.sizes_of` a cell."""
         self.stats: dict[Cell, tuple[LaunchStats, ...]] = {}
-        """Of the launches of each cell that gave a number."""
+        """Statistics of the launches of each cell that gave a number."""
         self.spread = UNKNOWN_SPREAD
-        """Of the launches before the block that is being made."""
+        """Spread of the launches before the block that is being made."""
         self._left: dict[Cell, int] = {}
         """Launches that each cell is expected to need."""
         for record in records:
@@ -382,57 +390,62 @@ class Schedule:
         return iter(range(self.plan.most))
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block, shuffled by the plan's seed; ``seconds_left`` are those
-        of a budget.
+        """Return the launches of a block, shuffled by the plan's seed.
 
-        If time is short, the launches that gain the most precision come first.
+        If ``seconds_left`` of a budget are too few for all, the launches that gain the most
+        precision come first.
         """
         self._learn(block)
-        found = [planned for planned in self.plan.block(block) if self.wants(planned.cell, block)]
+        launches = [launch for launch in self.plan.block(block) if self.wants(launch.cell, block)]
         # The first block's order serves the cells' budgets: see `Plan.block`.
         if self.plan.interval is not None and block and seconds_left is not None:
-            seconds = {planned: self.seconds(planned.cell) for planned in found}
-            if sum(seconds.values()) > seconds_left:
-                interval = self.plan.interval
-                found.sort(
-                    key=lambda each: (
-                        -gain(self.stats[each.cell], seconds[each], interval, self.spread)
-                    )
-                )
+            self._sort_by_gain(launches, self.plan.interval, seconds_left)
         if self._grouping is None:
-            return [(planned,) for planned in found]
-        peaks = {planned.cell: self._peak(planned.cell) for planned in found}
-        return self._grouping.groups(
-            found, peaks, {planned.cell: self.seconds(planned.cell) for planned in found}
-        )
+            return [(launch,) for launch in launches]
+        peaks = {launch.cell: self._peak(launch.cell) for launch in launches}
+        seconds = {launch.cell: self.seconds(launch.cell) for launch in launches}
+        return self._grouping.groups(launches, peaks, seconds)
+
+    def _sort_by_gain(
+        self, launches: list[PlannedLaunch], interval: float, seconds_left: float
+    ) -> None:
+        """Sort launches by the precision that they gain, if they do not all fit into this time."""
+        seconds = {launch.cell: self.seconds(launch.cell) for launch in launches}
+        if sum(seconds[launch.cell] for launch in launches) <= seconds_left:
+            return
+
+        def loss(launch: PlannedLaunch) -> float:
+            cell = launch.cell
+            return -gain(self.stats[cell], seconds[cell], interval, self.spread)
+
+        launches.sort(key=loss)
 
     def _peak(self, cell: Cell) -> int:
-        """Return the most bytes that a launch of a cell needed; 0: not known yet."""
-        return max(
-            (record.outcome.peak_memory_bytes or 0 for record in self._records[cell]), default=0
-        )
+        """Return the most bytes that a launch of a cell needed, or 0 if it is not known yet."""
+        peaks = (record.outcome.peak_memory_bytes or 0 for record in self._records[cell])
+        return max(peaks, default=0)
 
     def _learn(self, block: int) -> None:
-        """Take the spread from all launches before a block: a resumed run then decides as one never
-        interrupted.
+        """Take the spread from all launches before a block.
+
+        A resumed run then decides as if it had never been interrupted.
         """
         if self.plan.interval is None:
             return
-        before = (
-            [each for each in self._records[cell] if each.launch < block]
-            for cell in self.plan.cells
-        )
-        self.spread = spread_of(
-            [list(filter(None, map(launch_stats, last_attempts(each)))) for each in before]
-        )
+        cells = []
+        for cell in self.plan.cells:
+            before = [record for record in self._records[cell] if record.launch < block]
+            launches = map(launch_stats, last_attempts(before))
+            cells.append(list(filter(None, launches)))
+        self.spread = spread_of(cells)
         for cell in self.plan.cells:
             self._update(cell)
 
     def wants(self, cell: Cell, block: int) -> bool:
-        """Whether a cell still needs its launch of a block, now that others have ended."""
-        return self._left[cell] > 0 and all(
-            record.launch != block for record in self._records[cell]
-        )
+        """Return whether a cell still needs its launch of a block, now that others have ended."""
+        if self._left[cell] <= 0:
+            return False
+        return all(record.launch != block for record in self._records[cell])
 
     def launches_left(self) -> int:
         """Return how many launches are expected to be needed."""
@@ -455,37 +468,38 @@ class Schedule:
         return sum(self.seconds(launch.cell) for launch in launches)
 
     def protocol(self, cell: Cell) -> Protocol:
-        """Return how the next launch of a cell measures; with a precision to reach, for how many
-        samples.
+        """Return how the next launch of a cell measures.
+
+        If the plan has a precision to reach, this includes its number of samples.
         """
         protocol = self.plan.protocol_of(cell)
         if self.plan.interval is None:
             return protocol
-        searching, stats, alike = (
-            protocol.maximum_warmup_steps > 0,
-            self.stats[cell],
-            self._alike(cell),
-        )
+        searching = protocol.maximum_warmup_steps > 0
+        launches = self.stats[cell]
+        alike = self._alike(cell)
         steps = samples_of_launch(
-            stats, protocol.minimum_steps, protocol.steps, searching, self.spread, alike
+            launches, protocol.minimum_steps, protocol.steps, searching, self.spread, alike
         )
-        seconds = steps * max((each.sample_seconds for each in stats or alike), default=0.0)
-        return protocol._replace(steps=steps, seconds=max(protocol.seconds, seconds))
+        longest = max((launch.sample_seconds for launch in launches or alike), default=0.0)
+        return protocol._replace(steps=steps, seconds=max(protocol.seconds, steps * longest))
 
     def _alike(self, cell: Cell) -> list[LaunchStats]:
-        """Return the launches of other cells that are most like one: of its row and network, its
-        network, or all.
+        """Return the launches that are most like a cell's.
+
+        They are those of its row and network, else those of its network, else all.
         """
-        keys: tuple[Callable[[Cell], object], ...] = (
-            group_of,
-            lambda each: each.network,
-            lambda each: None,
-        )
-        found = ([s for each, s in self.stats.items() if key(each) == key(cell)] for key in keys)
-        return next((list(itertools.chain(*stats)) for stats in found if any(stats)), [])
+        row = group_of(cell)
+        cells_of_row = [other for other in self.stats if group_of(other) == row]
+        cells_of_network = [other for other in self.stats if other.network == cell.network]
+        for cells in (cells_of_row, cells_of_network, list(self.stats)):
+            alike = list(itertools.chain.from_iterable(self.stats[other] for other in cells))
+            if alike:
+                return alike
+        return []
 
     def skip_reason(self, cell: Cell) -> str:
-        """Return why a cell is not worth starting, judged by similar cells; empty if it is."""
+        """Return why a cell is not worth starting, judged by similar cells, or an empty string."""
         out_of_memory = [
             record.cell.known_batch_size
             for record in self._records[sizes_of(cell)]
@@ -493,16 +507,18 @@ class Schedule:
         ]
         if out_of_memory and not self.stats[cell] and min(out_of_memory) < cell.known_batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
-        given = (each for each in self._records[group_of(cell)] if each.cell.threads)
-        first = min(given, key=lambda each: each.cell.threads, default=None)
+        given = (record for record in self._records[group_of(cell)] if record.cell.threads)
+        first = min(given, key=lambda record: record.cell.threads, default=None)
         if first is None or first.cell.threads >= cell.threads:
             return ""
-        limit, outcome = self.plan.cell_seconds, first.outcome
-        threads = "1 thread" if first.cell.threads == 1 else f"{first.cell.threads} threads"
-        if outcome.status is Status.TIMED_OUT:
+        limit = self.plan.cell_seconds
+        threads = counted(first.cell.threads, "thread")
+        if first.outcome.status is Status.TIMED_OUT:
             return f"at {threads} it did not end within the cell's budget of {limit:g} s"
-        if outcome.samples_ns and (step := median(outcome.step_seconds())) > limit:
-            return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
+        if first.outcome.samples_ns:
+            step = median(first.outcome.step_seconds())
+            if step > limit:
+                return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
         return ""
 
     def most_attempts(self) -> int:
@@ -511,7 +527,7 @@ class Schedule:
 
 
 class ContestSchedule(Schedule):
-    """Launches of each cell, then only of columns whose fastest cell is not known yet, until it is.
+    """Launches of each cell, then only of the columns whose fastest cell is not known yet.
 
     Cells far behind (`FAR_BEHIND`) get no more. Of cells that take turns, those that are clearly
     slower get no more either: a change of the machine's speed reaches all members of a group alike.
@@ -536,65 +552,64 @@ class ContestSchedule(Schedule):
         fewest = max(plan.launches, 2) if self._in_turns else max(plan.launches, ENOUGH_LAUNCHES)
         self._looks = list(_looks(fewest, plan.most))
         self._blocks = range(0)
-        """From the last look to the next: those in which contenders are launched."""
+        """Blocks in which contenders are launched: from the last look to the next."""
         self._contenders: dict[Cell, tuple[bool, int]] = {}
-        """Without the folders of their adapters, as in a matrix: whether the report decides
-        already, and the launches that would."""
+        """Whether the report decides already, and the launches that would, by contender.
+
+        They are cells without the folders of their adapters, as in a matrix."""
         super().__init__(plan, records, host, grouping)
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
         needed = super()._needed(cell, counting)
         if cell._replace(adapter="") not in self._contenders:
             return needed
-        return max(
-            needed, len(self._blocks) - sum(record.launch in self._blocks for record in counting)
-        )
+        made = sum(record.launch in self._blocks for record in counting)
+        return max(needed, len(self._blocks) - made)
 
     def _learn(self, block: int) -> None:
         """Take the rivals in comparisons that the launches before a look leave open."""
         if block not in self._looks:
             return
-        self._blocks = range(block, next((look for look in self._looks if look > block), block))
-        by_report = self.leaders(block, CONFIDENCE).rows
+        following = next((look for look in self._looks if look > block), block)
+        self._blocks = range(block, following)
         decided = {
-            (each.first.group, each.first.column)
-            for each in by_report
-            if each.outcome in (CLEAR, TIE)
+            (leader.first.group, leader.first.column)
+            for leader in self.leaders(block, CONFIDENCE).rows
+            if leader.outcome in (CLEAR, TIE)
         }
-        found = self.leaders(block, EARLY_CONFIDENCE)
+        compared = self.leaders(block, EARLY_CONFIDENCE)
         self._contenders = {}
-        for leader in found.rows:
+        for leader in compared.rows:
             if leader.launches is None or leader.launches > self.plan.most:
                 continue
             place = leader.first.group, leader.first.column
-            for rival in found.matrix.cells.values():
+            for rival in compared.matrix.cells.values():
                 if (rival.group, rival.column) == place and self._contends(rival, leader):
                     self._contenders[rival.cell] = place in decided, leader.launches
         for cell in self.plan.cells:
             self._update(cell)
 
     def _contends(self, rival: CellResult, leader: Leader) -> bool:
-        """Tell whether a cell of a leader's column gets further launches."""
+        """Return whether a cell of a leader's column gets further launches."""
         if rival.timed is None or leader.first.timed is None:
             return False
         behind = ratio(rival.timed, leader.first.timed, EARLY_CONFIDENCE).low
-        return behind is None or behind <= (1.0 if rival.cell in self._in_turns else FAR_BEHIND)
+        farthest = 1.0 if rival.cell in self._in_turns else FAR_BEHIND
+        return behind is None or behind <= farthest
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block, those of the comparisons that are easiest to decide
-        first.
-        """
-        groups = super().wanted(block, seconds_left)
-        return sorted(
-            groups,
-            key=lambda group: self._contenders.get(group[0].cell._replace(adapter=""), (False, 0)),
-        )
+        """Return the launches of a block, first those of the comparisons easiest to decide."""
+
+        def difficulty(group: Group) -> tuple[bool, int]:
+            return self._contenders.get(group[0].cell._replace(adapter=""), (False, 0))
+
+        return sorted(super().wanted(block, seconds_left), key=difficulty)
 
     def leaders(self, block: int, confidence: float = CONFIDENCE) -> Compared[Leader]:
         """Return the fastest cell of each column by the launches before a block."""
-        records = (
-            each for cell in self.plan.cells for each in self._records[cell] if each.launch < block
-        )
+        records: list[Record] = []
+        for cell in self.plan.cells:
+            records += [record for record in self._records[cell] if record.launch < block]
         hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
 
@@ -606,11 +621,13 @@ def of_plan(
     grouping: Grouping | None = None,
 ) -> Schedule:
     """Return the schedule of a suite's plan."""
-    return (ContestSchedule if plan.decides else Schedule)(plan, records, host, grouping)
+    if plan.decides:
+        return ContestSchedule(plan, records, host, grouping)
+    return Schedule(plan, records, host, grouping)
 
 
 PairRule = Callable[[Sequence[Record], Mapping[str, Spreads]], int]
-"""Returns how many more pairs a cell with these records needs at most; 0 when it is done.
+"""Returns how many more pairs a cell with these records needs at most, or 0 when it is done.
 
 The spreads, by the quantity that is judged, are those of all cells that are measured together.
 """
@@ -634,14 +651,15 @@ class PairSchedule(Schedule):
         host: Host | None = None,
         judged: Sequence[str] = (TIME,),
     ) -> None:
-        """Take up the records so far; without a ``grouping`` the launches of all pairs are made in
-        a row.
+        """Take up the records so far.
 
-        ``judged`` are the quantities that the rule judges.
+        Without a ``grouping`` the launches of all pairs are made in a row. ``judged`` are the
+        quantities that the rule judges.
         """
-        self._rule, self._judged = rule, judged
+        self._rule = rule
+        self._judged = judged
         self._spreads: dict[str, Spreads] = {}
-        """By quantity, of the pairs before the block that is being made."""
+        """Spreads of the pairs before the block that is being made, by quantity."""
         self._in_turns = grouping.cells if grouping is not None else frozenset()
         super().__init__(replace(plan, interval=None), records, host)
         self._learn(0)
@@ -651,13 +669,16 @@ class PairSchedule(Schedule):
 
     def _learn(self, block: int) -> None:
         """Take the spreads of all cells: with them, fewer pairs decide on each."""
-        of_cells = itertools.chain.from_iterable(self._records[cell] for cell in self.plan.cells)
-        self._spreads = spreads_of_gate(of_cells, self.host, self._judged)
+        records = itertools.chain.from_iterable(self._records[cell] for cell in self.plan.cells)
+        self._spreads = spreads_of_gate(records, self.host, self._judged)
         for cell in self.plan.cells:
             self._update(cell)
 
     def blocks(self) -> Iterator[int]:
-        return itertools.takewhile(lambda _: any(self._left.values()), itertools.count())
+        for block in itertools.count():
+            if not any(self._left.values()):
+                return
+            yield block
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return a pair for each cell that needs one, shuffled.
@@ -666,12 +687,16 @@ class PairSchedule(Schedule):
         """
         self._learn(block)
         pairs = []
-        for cell in [cell for cell, left in self._left.items() if left]:
-            index, sides = pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
+        for cell, left in self._left.items():
+            if not left:
+                continue
+            index = pairs_begun(self._records[cell])
+            sides = [BASELINE, CANDIDATE]
             random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
             in_turns = cell in self._in_turns
             pairs.append(tuple(PlannedLaunch(cell, index, side, in_turns) for side in sides))
-        random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
+        indices = [pair[0].block for pair in pairs]
+        random.Random(f"{self.plan.seed}:{indices}").shuffle(pairs)
         return pairs
 
     def wants(self, cell: Cell, block: int) -> bool:
@@ -693,9 +718,9 @@ class PairSchedule(Schedule):
                 launches += [replace(first, seconds=apart), replace(second, seconds=1 / apart)]
         if len(launches) < ENOUGH_LAUNCHES:
             return protocol
-        sample = statistics.fmean(each.sample_seconds for each in launches)
+        sample = statistics.fmean(launch.sample_seconds for launch in launches)
         # A launch must stay far from the time at which it is ended.
-        allowed = self.plan.cell_seconds / 2 - max(each.startup_seconds for each in launches)
+        allowed = self.plan.cell_seconds / 2 - max(launch.startup_seconds for launch in launches)
         most = min(LONGER * protocol.steps, int(allowed / sample))
         steps = samples_of_launch(
             launches, protocol.minimum_steps, most, enough=DECISIVE / math.sqrt(2)
@@ -712,8 +737,9 @@ class PairSchedule(Schedule):
 
 
 def _looks(first: int, last: int) -> Iterator[int]:
-    """Yield the numbers of launches or pairs after which to look; the first one may exceed the
-    last.
+    """Yield the numbers of launches or pairs after which to look.
+
+    The first one may exceed the last.
     """
     yield first
     while first < last:
@@ -722,7 +748,7 @@ def _looks(first: int, last: int) -> Iterator[int]:
 
 
 def given_up(records: Sequence[Record]) -> bool:
-    """Tell whether a side would end the same way again."""
+    """Return whether a side would end the same way again."""
     for side in (BASELINE, CANDIDATE):
         statuses = [record.outcome.status for record in records if record.side == side]
         by_chance = sum(map(statuses.count, ONCE_BY_CHANCE))
@@ -732,10 +758,13 @@ def given_up(records: Sequence[Record]) -> bool:
 
 
 def different(records: Sequence[Record], rule: Rule) -> LossDifference | None:
-    """Return how the sides' computations differ as soon as enough pairs show it: their times are of
-    no interest.
+    """Return how the sides' computations differ, or None until enough pairs show it.
+
+    Where they differ, their times are of no interest.
     """
-    return other_work(records, rule) if len(complete_pairs(records)) >= ENOUGH_LOSSES else None
+    if len(complete_pairs(records)) < ENOUGH_LOSSES:
+        return None
+    return other_work(records, rule)
 
 
 def pairs_begun(records: Iterable[Record]) -> int:
@@ -745,8 +774,8 @@ def pairs_begun(records: Iterable[Record]) -> int:
 
 def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     """Return the rule of a gate: pairs until a look decides, or until too many were disturbed."""
+    # Pairs that any cell may have. A suspect cell may have more.
     at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
-    """Pairs that any cell may have; a suspect cell may have more."""
 
     def pairs_needed(records: Sequence[Record], spreads: Mapping[str, Spreads]) -> int:
         if given_up(records) or different(records, rule):
@@ -758,10 +787,8 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
             if complete_pairs(records) and not baseline and not is_of_clock(quantity):
                 continue  # it is not measured
             tails = tails_of_quantity(records, host, quantity)
-            if (
-                deciding_look(baseline, candidate, levels, tails, spreads.get(quantity, NO_SPREADS))
-                is not None
-            ):
+            spread = spreads.get(quantity, NO_SPREADS)
+            if deciding_look(baseline, candidate, levels, tails, spread) is not None:
                 continue
             wanted = next_look(len(baseline), levels).pairs
             if pairs_begun(records) < int((1 + rule.spare) * max(wanted, at_ease)):
@@ -774,12 +801,11 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
 def for_compare(
     host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT
 ) -> PairRule:
-    """Return the rule of a comparison of this many cells: pairs until the ratio's interval is
-    narrow enough.
+    """Return the rule of a comparison of cells: pairs until the ratio's interval is narrow enough.
 
     ``width`` is the half-width of the interval relative to the ratio, of the first quantity that is
-    judged. It stops on precision, never on a p-value, and not before there are enough pairs to
-    prove a slowdown at all (`verdict.fewest_pairs`).
+    judged. The rule stops on precision, never on a p-value, and not before there are enough pairs
+    to prove a slowdown at all (`verdict.fewest_pairs`).
     """
     looks = list(_looks(max(fewest, fewest_pairs(cells, rule)), most))
 
@@ -792,8 +818,8 @@ def for_compare(
         reached = max((look for look in looks if look <= made), default=0)
         needed = 0.0
         if reached:
-            found = estimate_pairs(baseline[:reached], candidate[:reached], rule.confidence)
-            half = (found.high - found.low) / (2 * found.ratio)
+            estimate = estimate_pairs(baseline[:reached], candidate[:reached], rule.confidence)
+            half = (estimate.high - estimate.low) / (2 * estimate.ratio)
             if half <= width:
                 return 0
             needed = min(made * (half / width) ** 2, looks[-1])

@@ -1,6 +1,4 @@
-"""The search for the fastest way to run a network here: its schedule, its result, and how to set
-it.
-"""
+"""The search for the fastest way to run a network on this machine: its schedule and its result."""
 
 import json
 import math
@@ -8,13 +6,14 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 
 from dlbench.adapters import axes, tuning
-from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
+from dlbench.adapters.protocol import BOUND, TUNED, Cell, Outcome, Status
 from dlbench.reports.formats.json import plain
 from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.flags import Flag, cell_flags, failed_launches, record_flags
@@ -27,15 +26,16 @@ from dlbench.reports.results.verdict import PairedEstimate, estimate_data, estim
 from ..display.screen import as_called
 from ..environments import environment
 from ..planning.plan import Plan, PlannedLaunch
-from ..planning.settings import LaunchSetting
+from ..planning.settings import LaunchSetting, Tuned
 from ..planning.variables import OPTION, is_secret
 from .groups import Group, Grouping
 from .schedules import Schedule
 
 FINALISTS = 2
 PAIRS = 8
-"""Launches of each finalist after the selection: the gain comes from these alone, so luck in the
-race adds no bias."""
+"""Launches of each finalist after the selection.
+
+The gain comes from these alone, so luck in the race adds no bias."""
 SPARE = 4
 """Further blocks at most, to replace pairs that other programs disturbed."""
 IMPLAUSIBLE = 3
@@ -43,18 +43,21 @@ IMPLAUSIBLE = 3
 
 
 def halving_sizes(cells: int) -> list[int]:
-    """Return the number of cells in each block, besides the one to beat: halved down to the
-    finalists' pairs.
+    """Return the number of cells in each block, without the one to beat.
+
+    It is halved down to the finalists, who then run their pairs.
     """
-    found = [cells]
-    while found[-1] > FINALISTS:
-        found.append(max(FINALISTS, math.ceil(found[-1] / 2)))
-    return [*found[:-1], *[found[-1]] * (PAIRS + SPARE)]
+    sizes = [cells]
+    while sizes[-1] > FINALISTS:
+        sizes.append(max(FINALISTS, math.ceil(sizes[-1] / 2)))
+    finalists = sizes.pop()
+    return sizes + [finalists] * (PAIRS + SPARE)
 
 
 def halving_plan(plan: Plan) -> Plan:
-    """Return the plan with as many blocks as a search of its cells has; launches train no further
-    than they time.
+    """Return the plan with as many blocks as a search of its cells has.
+
+    Its launches train no further than they time.
     """
     protocol = plan.protocol._replace(curve_steps=0, loss_steps=0)
     blocks = len(halving_sizes(len(plan.cells)))
@@ -76,18 +79,19 @@ def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
     """
 
     def distance(cell: Cell) -> tuple[object, ...]:
-        usual = cell.mode == plan.row_of(cell).build.framework.default_mode
+        is_default = cell.mode == plan.row_of(cell).build.framework.default_mode
         in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
-        return not usual, len(in_force), cell.instances, abs(cell.threads - cores), cell.threads
+        threads_apart = abs(cell.threads - cores)
+        return not is_default, len(in_force), cell.instances, threads_apart, cell.threads
 
     names = {cell.framework for cell in plan.cells}
     first = next(row.build.name for row in plan.rows if row.build.name in names)
-    return tuple(sorted((cell for cell in plan.cells if cell.framework == first), key=distance))
+    starts = [cell for cell in plan.cells if cell.framework == first]
+    return tuple(sorted(starts, key=distance))
 
 
 class HalvingSchedule(Schedule):
-    """A search: after each block of launches the slower half drops out, and the last ones run
-    pairs.
+    """A search: the slower half drops out after each block, and the last cells run pairs.
 
     Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and
     hyperparameter optimization"): every cell still in the race gets one launch per block, so all
@@ -104,20 +108,20 @@ class HalvingSchedule(Schedule):
         host: Host | None = None,
         grouping: Grouping | None = None,
     ) -> None:
-        """Take the records so far; the first of ``starts`` with a number is what the others must
-        beat.
-        """
+        """Take the records so far. The first of ``starts`` with a number is the one to beat."""
         self.starts = starts
         self._sizes = halving_sizes(len(plan.cells))
         self._pairs_from = len(self._sizes) - PAIRS - SPARE
+        """The first block of pairs."""
         self._block = 0
+        """The first block that may still launch cells."""
         self._survivors: dict[int, list[Cell]] = {}
+        """Cells that a block launches, by block."""
         super().__init__(plan, records, host, grouping)
         begun = self.count and self._block >= self._pairs_from
         if begun and any(self.wants(cell, self._block) for cell in plan.cells):
-            self._block += (
-                1  # pairs must be close in time: one begun before the interruption is not completed
-            )
+            # Pairs must be close in time: one begun before the interruption is not completed.
+            self._block += 1
         elif not begun and self.tried() < len(plan.cells):
             # An earlier budget was too short for some cells: they come first now, though later than
             # the others.
@@ -131,76 +135,82 @@ class HalvingSchedule(Schedule):
     @property
     def to_beat(self) -> Cell:
         """The cell that the others must beat."""
-        return self._to_beat(self._pairs_from)
+        return self._cell_to_beat(self._pairs_from)
 
-    def _to_beat(self, block: int) -> Cell:
+    def _cell_to_beat(self, block: int) -> Cell:
         return next((cell for cell in self.starts if self._times(cell, block)), self.starts[0])
 
     def survivors(self, block: int) -> list[Cell]:
-        """Return the cells that a block launches: the fastest of the blocks before it, and the one
-        to beat.
+        """Return the cells that a block launches.
+
+        They are the fastest of the blocks before it, and the one to beat.
         """
         if block not in self._survivors:
+            cells = list(self.plan.cells)
             # The cell to beat is fixed once the pairs begin: a failure in them does not change it.
-            cells, stays = list(self.plan.cells), self._to_beat(min(block, self._pairs_from))
+            to_beat = self._cell_to_beat(min(block, self._pairs_from))
             for past, size in enumerate(self._sizes[1 : block + 1], start=1):
-                times = {
-                    cell: median(found) for cell in cells if (found := self._times(cell, past))
-                }
-                cells = sorted(times, key=times.__getitem__)[:size]
-            if stays not in cells and self._times(stays, block):
-                cells.append(stays)
+                medians = {}
+                for cell in cells:
+                    times = self._times(cell, past)
+                    if times:
+                        medians[cell] = median(times)
+                cells = sorted(medians, key=medians.__getitem__)[:size]
+            if to_beat not in cells and self._times(to_beat, block):
+                cells.append(to_beat)
             self._survivors[block] = cells
         return self._survivors[block]
 
     def finalists(self) -> list[Cell]:
-        """Return the cells that run pairs, the one to beat among them, without those that failed
-        since.
-        """
+        """Return the cells that run pairs, including the one to beat, without failed ones."""
         return [cell for cell in self.survivors(self._pairs_from) if not self._failed(cell)]
 
     def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
-        """Return a cell's seconds per step by block, for its pairs only; ``fit`` leaves out
-        disturbed launches.
+        """Return a cell's seconds per step by block, for its pairs only.
+
+        With ``fit``, disturbed launches are left out.
         """
-        return {
-            record.launch: self._seconds(record)
-            for record in last_attempts(self._records[cell])
-            if record.launch >= self._pairs_from
-            and record.outcome.gives_a_number()
-            and not (fit and left_out(record, self.host))
-        }
+        seconds = {}
+        for record in last_attempts(self._records[cell]):
+            if record.launch < self._pairs_from or not record.outcome.gives_a_number():
+                continue
+            if not (fit and left_out(record, self.host)):
+                seconds[record.launch] = self._seconds(record)
+        return seconds
 
     def _seconds(self, record: Record) -> float:
-        """Return the seconds of a step of a launch: of one that took turns beside the others of its
-        group.
+        """Return the seconds of a step of a launch.
+
+        If the launch took turns, they are relative to the others of its group.
         """
-        group = {
-            other.cell: other.outcome
-            for cell in self.plan.cells
-            for other in self._records[cell]
-            if record.group
-            and other.group == record.group
-            and other.outcome.gives_a_number()
-            and other.outcome.turns
-        }
-        if record.cell not in group:
+        outcomes = self._outcomes_in_turns(record.group) if record.group else {}
+        if record.cell not in outcomes:
             return median(record.outcome.step_seconds())
-        return dict(zip(group, seconds_in_turns(list(group.values())), strict=True))[record.cell]
+        seconds = seconds_in_turns(list(outcomes.values()))
+        return dict(zip(outcomes, seconds, strict=True))[record.cell]
+
+    def _outcomes_in_turns(self, group: str) -> dict[Cell, Outcome]:
+        """Return the outcomes of a group's launches that took turns and gave a number, by cell."""
+        outcomes = {}
+        for cell in self.plan.cells:
+            for record in self._records[cell]:
+                outcome = record.outcome
+                if record.group == group and outcome.gives_a_number() and outcome.turns:
+                    outcomes[record.cell] = outcome
+        return outcomes
 
     def pairs(self, fit: bool = True) -> list[int]:
-        """Return the blocks of pairs in which every finalist has a time; ``fit``: an undisturbed
-        one.
-        """
+        """Return the blocks in which every finalist has a time, an undisturbed one with ``fit``."""
         timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
         return sorted(set.intersection(*timed)) if timed else []
 
     def flags(self, cell: Cell) -> list[Flag]:
         """Return the flags of a cell's pairs, and how many of all its launches gave no time."""
-        counting, timed = last_attempts(self._records[cell]), self.timed(cell)
-        failed = [each for each in counting if not each.outcome.gives_a_number()]
-        found = [record_flags(each, self.host) for each in counting if each.launch in timed]
-        return cell_flags(found) + failed_launches(failed, len(counting))
+        counting = last_attempts(self._records[cell])
+        timed = self.timed(cell)
+        failed = [record for record in counting if not record.outcome.gives_a_number()]
+        flags = [record_flags(record, self.host) for record in counting if record.launch in timed]
+        return cell_flags(flags) + failed_launches(failed, len(counting))
 
     def tried(self) -> int:
         """Return how many cells have a record."""
@@ -208,117 +218,135 @@ class HalvingSchedule(Schedule):
 
     def without_number(self) -> dict[str, int]:
         """Return the number of failed cells by reason, the most frequent first."""
-        failed = (found[0].outcome for cell in self.plan.cells if (found := self._failed(cell)))
-        return dict(
-            Counter(outcome.reason or outcome.status.value for outcome in failed).most_common()
-        )
+        reasons: Counter[str] = Counter()
+        for cell in self.plan.cells:
+            failed = self._failed(cell)
+            if failed:
+                outcome = failed[0].outcome
+                reasons[outcome.reason or outcome.status.value] += 1
+        return dict(reasons.most_common())
 
     def _counting(self, cell: Cell, before: int | None) -> list[Record]:
+        """Return the last attempts at a cell's launches, of all blocks or those ``before`` one."""
+        records = self._records[cell]
         return last_attempts(
-            each for each in self._records[cell] if before is None or each.launch < before
+            record for record in records if before is None or record.launch < before
         )
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
-        """Return the launches that drop a cell: one failure is enough, except for an implausible
-        time.
+        """Return the launches that drop a cell.
+
+        One failure is enough, except for an implausible time.
         """
         counting = self._counting(cell, before)
-        return (
-            []
-            if _forgiven(counting)
-            else [each for each in counting if each.outcome.status is not Status.OK]
-        )
+        if _forgiven(counting):
+            return []
+        return [record for record in counting if record.outcome.status is not Status.OK]
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
-        timed = [each for each in counting if each.outcome.status is not Status.IMPLAUSIBLE]
-        return super()._needed(cell, timed if _forgiven(counting) else counting)
+        if _forgiven(counting):
+            counting = [
+                record for record in counting if record.outcome.status is not Status.IMPLAUSIBLE
+            ]
+        return super()._needed(cell, counting)
 
     def _times(self, cell: Cell, before: int) -> list[float]:
+        """Return a cell's seconds per step in the blocks before one, none if it has dropped out."""
         if self._failed(cell, before):
             return []
         counting = self._counting(cell, before)
-        return [self._seconds(each) for each in counting if each.outcome.gives_a_number()]
+        return [self._seconds(record) for record in counting if record.outcome.gives_a_number()]
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block; in the first block the most informative come first, since
-        time may be short.
+        """Return the launches of a block.
 
-        These are the cell to beat, the same cell tuned, then one cell of each row and number of
-        threads, the tuned one if there is one.
+        In the first block the most informative come first, since time may be short. These are the
+        cell to beat, the same cell tuned, then one cell of each row and number of threads, the
+        tuned one if there is one.
         """
         cells = [launch.cell for group in super().wanted(block) for launch in group]
         if block == 0:
-            tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
-            first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
-            start = self.starts[0]
-            usual = (start, start._replace(tuning=TUNED))
-            cells.sort(key=lambda cell: (cell != start, cell not in usual, cell not in first))
+            self._sort_by_information(cells)
         launches = [PlannedLaunch(cell, block, SEARCH) for cell in cells]
         if self._grouping is None:
             return [(launch,) for launch in launches]
         peaks = {cell: self._peak(cell) for cell in cells}
-        return self._grouping.groups(launches, peaks, {cell: self.seconds(cell) for cell in cells})
+        seconds = {cell: self.seconds(cell) for cell in cells}
+        return self._grouping.groups(launches, peaks, seconds)
+
+    def _sort_by_information(self, cells: list[Cell]) -> None:
+        """Sort the cells of the first block, the most informative first. See `wanted`."""
+        # Of the cells of a row and number of threads the last one is kept, a tuned one if possible.
+        untuned = [cell for cell in cells if cell.tuning != TUNED]
+        tuned = [cell for cell in cells if cell.tuning == TUNED]
+        kept = {cell._replace(tuning=TUNED): cell for cell in [*untuned, *tuned]}
+        first = set(kept.values())
+        start = self.starts[0]
+        tuned_start = start._replace(tuning=TUNED)
+
+        def place(cell: Cell) -> tuple[bool, bool, bool]:
+            return cell != start, cell not in (start, tuned_start), cell not in first
+
+        cells.sort(key=place)
 
     def wants(self, cell: Cell, block: int) -> bool:
-        """Whether a cell still needs its launch of a block; a past block launches nothing more."""
-        if (
-            block < self._block
-            or not super().wants(cell, block)
-            or cell not in self.survivors(block)
-        ):
+        """Return whether a cell still needs its launch of a block, never of a past one."""
+        if block < self._block or not super().wants(cell, block):
+            return False
+        if cell not in self.survivors(block):
             return False
         if block < self._pairs_from:
             return True
-        return not self._failed(cell) and (
-            block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS
-        )
+        if self._failed(cell):
+            return False
+        return block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS
 
     def reserved(self, cell: Cell, block: int) -> float:
         """Return the seconds of a budget that must remain after this launch.
 
-        Until the pairs begin: the expected seconds of all pairs; then those of the rest of this
-        pair, since an incomplete pair is worthless.
+        Until the pairs begin, these are the expected seconds of all pairs. Then they are those of
+        the rest of this pair, since an incomplete pair is worthless.
         """
-        if block >= self._pairs_from:
-            return sum(
-                self.seconds(each)
-                for each in self.finalists()
-                if each != cell and self.wants(each, block)
-            )
-        return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self.plan.cells))
+        if block < self._pairs_from:
+            return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self.plan.cells))
+        others = [finalist for finalist in self.finalists() if finalist != cell]
+        return sum(self.seconds(other) for other in others if self.wants(other, block))
 
     def launches_left(self) -> int:
-        """Return the maximum number of launches still to come; failing cells reduce it."""
-        now, survivors = self._block, self.survivors(self._block)
-        here = sum(self.wants(cell, now) for cell in survivors)
-        if now < self._pairs_from:
+        """Return the maximum number of launches still to come. Failing cells reduce it."""
+        block = self._block
+        survivors = self.survivors(block)
+        in_block = sum(self.wants(cell, block) for cell in survivors)
+        if block < self._pairs_from:
             living = sum(
-                self.wants(cell, now) or bool(self._times(cell, now + 1)) for cell in survivors
+                self.wants(cell, block) or bool(self._times(cell, block + 1)) for cell in survivors
             )
-            halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
-            return here + halving + PAIRS * min(FINALISTS + 1, living)
-        missing = PAIRS - len(self.pairs()) - bool(here)
-        return here + len(self.finalists()) * max(0, min(missing, len(self._sizes) - now - 1))
+            sizes = self._sizes[block + 1 : self._pairs_from]
+            halving = sum(min(size + 1, living) for size in sizes)
+            return in_block + halving + PAIRS * min(FINALISTS + 1, living)
+        missing = PAIRS - len(self.pairs())
+        if in_block:
+            missing -= 1
+        blocks = max(0, min(missing, len(self._sizes) - block - 1))
+        return in_block + len(self.finalists()) * blocks
 
     def seconds_left(self) -> float:
         """Return the expected seconds of those."""
-        return self.launches_left() * fmean(
-            map(self.seconds, self.survivors(self._block) or self.plan.cells)
-        )
+        cells = self.survivors(self._block) or self.plan.cells
+        return self.launches_left() * fmean(map(self.seconds, cells))
 
 
 def _forgiven(counting: Sequence[Record]) -> bool:
-    """Whether a cell's only failures are implausible times, too few to drop it."""
-    statuses = Counter(each.outcome.status for each in counting)
-    return (
-        set(statuses) == {Status.OK, Status.IMPLAUSIBLE}
-        and statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE
-    )
+    """Return whether a cell's only failures are implausible times, too few to drop it."""
+    statuses = Counter(record.outcome.status for record in counting)
+    if set(statuses) != {Status.OK, Status.IMPLAUSIBLE}:
+        return False
+    return statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE
 
 
 _CONFIDENCE = 0.95
 VARIABLES = "Variables: "
-"""How the line of a result with its variables begins."""
+"""Beginning of a result's line with its variables."""
 _REASONS = 3
 
 
@@ -328,12 +356,13 @@ class SearchResult:
 
     schedule: HalvingSchedule
     seconds: Mapping[Cell, float]
-    """Of a step, median over the launches in pairs, by finalist, the fastest first."""
+    """Seconds of a step by finalist, the fastest first: the median over its launches in pairs."""
     slower: Mapping[Cell, PairedEstimate]
-    """Seconds over the fastest's, in pairs, of each finalist but the fastest."""
+    """Ratio of each other finalist's seconds to the fastest's, in pairs."""
     confidence: float
-    """Of each interval, so that all hold together: the same pairs select the fastest and give its
-    gain."""
+    """Confidence of each interval with which all of them hold together.
+
+    The same pairs select the fastest and give its gain."""
     disturbed: int
     """Pairs that are left out, since other programs disturbed one of their launches."""
 
@@ -344,22 +373,26 @@ class SearchResult:
 
     @property
     def gain(self) -> PairedEstimate | None:
-        """The speed-up of the fastest over the cell to beat; None if they are the same, or that has
-        no number.
+        """The speed-up of the fastest over the cell to beat.
+
+        None if they are the same, or if the one to beat has no number.
         """
         return self.slower.get(self.schedule.to_beat)
 
 
 def search_result(schedule: HalvingSchedule) -> SearchResult | None:
-    """Return the result of a search; None where it did not reach a pair."""
+    """Return the result of a search, or None where it did not reach a pair."""
     blocks = schedule.pairs()
     if not blocks:
         return None
-    by_block = {cell: schedule.timed(cell) for cell in schedule.finalists()}
-    timed = {cell: [seconds[block] for block in blocks] for cell, seconds in by_block.items()}
+    timed = {}
+    for cell in schedule.finalists():
+        seconds = schedule.timed(cell)
+        timed[cell] = [seconds[block] for block in blocks]
     # Bonferroni over every comparison of two finalists: whichever is then called the fastest, its
     # intervals hold.
-    confidence = 1 - (1 - _CONFIDENCE) / max(1, len(timed) * (len(timed) - 1) // 2)
+    comparisons = max(1, len(timed) * (len(timed) - 1) // 2)
+    confidence = 1 - (1 - _CONFIDENCE) / comparisons
 
     def slower(cell: Cell, than: Cell) -> PairedEstimate:
         return estimate_pairs(timed[than], timed[cell], confidence)
@@ -371,195 +404,190 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
     cells = sorted(timed, key=place)
     return SearchResult(
         schedule,
-        {cell: median(timed[cell]) for cell in cells},
-        {cell: slower(cell, cells[0]) for cell in cells[1:]},
-        confidence,
-        len(schedule.pairs(fit=False)) - len(blocks),
+        seconds={cell: median(timed[cell]) for cell in cells},
+        slower={cell: slower(cell, cells[0]) for cell in cells[1:]},
+        confidence=confidence,
+        disturbed=len(schedule.pairs(fit=False)) - len(blocks),
     )
 
 
-def recipe(found: SearchResult) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return how to run the fastest cell: variables to set, settings with their effect, and further
-    steps in words.
+def recipe(result: SearchResult) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return how to run the fastest cell: variables, settings with their effect, further steps.
 
     Variables that only keep a row's process quiet, or in its own folder, are left out.
     """
-    cell, plan = found.best, found.schedule.plan
+    cell = result.best
+    plan = result.schedule.plan
     build = plan.row_of(cell).build
     framework = build.framework
-    in_force = {
-        name: framework.setting(name) for name in tuning.in_force(cell.tuning, plan.tunable(cell))
-    }
-    chosen = [
-        framework.modes[cell.mode].variables,
-        *(tuned.variables for tuned in in_force.values()),
-    ]
-    of_threads = {
-        name
-        for each in (framework.variables, *chosen)
-        for name, text in each.items()
-        if "{threads}" in text
-    }
-    own = build.interpreter is None
-    folder = (
-        environment.locate(framework).directory
-        if own
-        else environment.external_source(build).folder
-    )
-    wanted = of_threads.union(*chosen)
-    variables = framework.launch_variables(cell.mode, cell.threads, folder, in_force)
-    settings = {}
-    for name, tuned in in_force.items():
-        values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
-        settings[name] = f"{tuned.why} ({values})" if values else tuned.why
-        if isinstance(tuned, LaunchSetting) and tuned.package:
-            settings[name] += f" (of {tuned.package})"
-    besides = []
+    names = tuning.in_force(cell.tuning, plan.tunable(cell))
+    in_force = {name: framework.setting(name) for name in names}
+    chosen = [framework.modes[cell.mode].variables]
+    chosen += [setting.variables for setting in in_force.values()]
+    thread_variables: set[str] = set()
+    for templates in (framework.variables, *chosen):
+        thread_variables |= {name for name, text in templates.items() if "{threads}" in text}
+    folder: Path | None
+    if build.interpreter is None:
+        folder = environment.locate(framework).directory
+    else:
+        folder = environment.external_source(build).folder
+    wanted = thread_variables.union(*chosen)
+    launched = framework.launch_variables(cell.mode, cell.threads, folder, in_force)
+    variables = {name: value for name, value in launched.items() if name in wanted}
+    variables |= {name: value for name, value in plan.variables.items() if not is_secret(name)}
+    settings = {name: _setting_effect(setting) for name, setting in in_force.items()}
+    steps = []
     if cell.world_size > 1:
-        besides.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
+        steps.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
     if cell.instances > 1:
-        besides.append(
+        steps.append(
             f"Instances: {cell.instances} independent processes, each bound to its own CPUs"
         )
     elif cell.affinity == BOUND:
-        besides.append(f"CPUs: bind the process to {cell.all_threads} of them, as taskset does")
+        steps.append(f"CPUs: bind the process to {cell.all_threads} of them, as taskset does")
     elif framework.bound_to_one_node(in_force):
-        besides.append(
+        steps.append(
             "CPUs: bind the process to those of one NUMA node, as numactl --cpunodebind does"
         )
-    if cell.on_cpu and cell.threads and not of_threads:
+    if cell.on_cpu and cell.threads and not thread_variables:
         hint = f"`dlbench list --capabilities` shows how to set {framework.title}'s thread count"
-        besides.append(f"Threads: {cell.threads}; {hint}")
-    given = {name: value for name, value in plan.variables.items() if not is_secret(name)}
-    if secrets := [name for name in plan.variables if is_secret(name)]:
-        besides.append(
+        steps.append(f"Threads: {cell.threads}; {hint}")
+    secrets = [name for name in plan.variables if is_secret(name)]
+    if secrets:
+        steps.append(
             f"Variables whose values are not shown: {', '.join(secrets)}, as given by {OPTION}"
         )
-    return (
-        {**{name: value for name, value in variables.items() if name in wanted}, **given},
-        settings,
-        besides,
-    )
+    return variables, settings, steps
 
 
-def lines(found: SearchResult, command: str | None) -> list[str]:
-    """Return the result in sentences; ``command`` is the one that measures the fastest again, where
-    there is one.
+def _setting_effect(setting: Tuned) -> str:
+    values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in setting.settings.items())
+    effect = f"{setting.why} ({values})" if values else setting.why
+    if isinstance(setting, LaunchSetting) and setting.package:
+        effect += f" (of {setting.package})"
+    return effect
+
+
+def lines(result: SearchResult, command: str | None) -> list[str]:
+    """Return the result in sentences.
+
+    ``command`` is the one that measures the fastest again, where there is one.
     """
-    best, plan, tried = found.best, found.schedule.plan, found.schedule.tried()
+    best = result.best
+    plan = result.schedule.plan
     planned = len(plan.cells)
-    of = f"{tried} of {planned}" if tried < planned else f"{planned}"
-    speed = f"{found.seconds[best]:.4g} s a step"
+    tried = result.schedule.tried()
+    count = f"{tried} of {planned}" if tried < planned else f"{planned}"
+    speed = f"{result.seconds[best]:.4g} s a step"
     if best.batch_size is not None:
-        speed += f", {best.batch_size / found.seconds[best]:.4g} items/s"
-    sentences = [f"Fastest of {of} configurations: {_named(plan, best)}: {speed}.", _gain(found)]
-    for cell, slower in found.slower.items():
-        if cell != found.schedule.to_beat:
-            sentences.append(
-                f"Next: {_named(plan, cell)} takes {_times(slower)} as long{_doubt(found, slower)}."
-            )
-    if sum(slower.low > 0 for slower in found.slower.values()) > 1:
+        speed += f", {best.batch_size / result.seconds[best]:.4g} items/s"
+    sentences = [f"Fastest of {count} configurations: {_name(plan, best)}: {speed}."]
+    sentences.append(_gain_sentence(result))
+    for cell, slower in result.slower.items():
+        if cell != result.schedule.to_beat:
+            times = f"{_times_text(slower)} as long{_doubt_text(result, slower)}"
+            sentences.append(f"Next: {_name(plan, cell)} takes {times}.")
+    if sum(slower.low > 0 for slower in result.slower.values()) > 1:
         sentences.append(f"These intervals hold simultaneously at {_CONFIDENCE:.0%} confidence.")
-    if found.disturbed:
-        sentences.append(
-            f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed."
-        )
-    for cell in found.seconds:
-        sentences += [
-            f"Mark on {_named(plan, cell)}: {flag.sentence}." for flag in found.schedule.flags(cell)
-        ]
-    sentences.append(
-        f"Mode {best.mode}: {plan.row_of(best).build.framework.summary_of(best.mode, best.task)}"
-    )
-    variables, settings, besides = recipe(found)
-    sentences += besides
+    if result.disturbed:
+        pairs = counted(result.disturbed, "pair")
+        sentences.append(f"Left out: {pairs} that other programs disturbed.")
+    for cell in result.seconds:
+        for flag in result.schedule.flags(cell):
+            sentences.append(f"Mark on {_name(plan, cell)}: {flag.sentence}.")
+    summary = plan.row_of(best).build.framework.summary_of(best.mode, best.task)
+    sentences.append(f"Mode {best.mode}: {summary}")
+    variables, settings, steps = recipe(result)
+    sentences += steps
     if variables:
-        sentences.append(
-            VARIABLES
-            + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
-        )
+        words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        sentences.append(VARIABLES + " ".join(words))
     sentences += [f"Setting {name}: {effect}" for name, effect in settings.items()]
-    sentences += reasons(found.schedule.without_number())
-    if others := planned - tried:
+    sentences += reasons(result.schedule.without_number())
+    if tried != planned:
         sentences.append(
-            f"The budget was too short for the other {others}. To try them too, search again with "
-            "a longer one."
+            f"The budget was too short for the other {planned - tried}. To try them too, search "
+            "again with a longer one."
         )
-    return sentences + ([f"Measure it again: {as_called(command)}"] if command else [])
+    if command:
+        sentences.append(f"Measure it again: {as_called(command)}")
+    return sentences
 
 
 def reasons(failed: Mapping[str, int]) -> list[str]:
     """Return sentences with the most frequent reasons why configurations gave no number."""
-    shown = [
+    sentences = [
         f"No number from {counted(count, 'configuration')}: {reason}"
         for reason, count in failed.items()
     ]
-    return shown[:_REASONS] + (
-        [f"{len(shown) - _REASONS} more reasons"] if len(shown) > _REASONS else []
-    )
+    if len(sentences) <= _REASONS:
+        return sentences
+    return [*sentences[:_REASONS], f"{len(sentences) - _REASONS} more reasons"]
 
 
-def data(found: SearchResult, command: str | None) -> dict[str, Any]:
+def data(result: SearchResult, command: str | None) -> dict[str, Any]:
     """Return the result as plain JSON types."""
-    schedule, plan = found.schedule, found.schedule.plan
-    variables, settings, _ = recipe(found)
+    schedule = result.schedule
+    plan = schedule.plan
+    best = result.best
+    variables, settings, _ = recipe(result)
+    finalists = []
+    for cell, seconds in result.seconds.items():
+        finalist = {
+            **axes.values(cell),
+            "seconds_per_minibatch": seconds,
+            "times_the_fastest": estimate_data(result.slower.get(cell)),
+            "flags": plain(tuple(schedule.flags(cell))),
+        }
+        finalists.append(finalist)
     return {
-        "finalists": [
-            {
-                **axes.values(cell),
-                "seconds_per_minibatch": seconds,
-                "times_the_fastest": estimate_data(found.slower.get(cell)),
-                "flags": plain(tuple(schedule.flags(cell))),
-            }
-            for cell, seconds in found.seconds.items()
-        ],
+        "finalists": finalists,
         "start": axes.values(schedule.starts[0]),
         "against": axes.values(schedule.to_beat),
-        "gain": estimate_data(found.gain),
-        "confidence": found.confidence,
-        "disturbed_pairs": found.disturbed,
+        "gain": estimate_data(result.gain),
+        "confidence": result.confidence,
+        "disturbed_pairs": result.disturbed,
         "planned": len(plan.cells),
         "tried": schedule.tried(),
         "failed": schedule.without_number(),
-        "mode": plan.row_of(found.best).build.framework.summary_of(
-            found.best.mode, found.best.task
-        ),
+        "mode": plan.row_of(best).build.framework.summary_of(best.mode, best.task),
         "variables": variables,
         "settings": settings,
         "command": command,
     }
 
 
-def _named(plan: Plan, cell: Cell) -> str:
+def _name(plan: Plan, cell: Cell) -> str:
     # In a row without settings nothing is tuned.
-    return rest_of(cell) + (", tuned" if cell.tuning == TUNED and plan.tunable(cell) else "")
+    tuned = cell.tuning == TUNED and plan.tunable(cell)
+    return f"{rest_of(cell)}, tuned" if tuned else rest_of(cell)
 
 
-def _gain(found: SearchResult) -> str:
-    plan, start, beaten = found.schedule.plan, found.schedule.starts[0], found.schedule.to_beat
-    if found.best == start:
+def _gain_sentence(result: SearchResult) -> str:
+    plan = result.schedule.plan
+    start = result.schedule.starts[0]
+    beaten = result.schedule.to_beat
+    if result.best == start:
         return "This is the default configuration: nothing tried was faster."
-    lost = f"The default, {_named(plan, start)}, failed"
-    if found.gain is None:
+    lost = f"The default, {_name(plan, start)}, failed"
+    if result.gain is None:
         return f"{lost}."
-    gain = f"{_times(found.gain)} as fast as {_named(plan, beaten)}{_doubt(found, found.gain)}."
+    doubt = _doubt_text(result, result.gain)
+    gain = f"{_times_text(result.gain)} as fast as {_name(plan, beaten)}{doubt}."
     return gain if beaten == start else f"{lost}; the fastest is {gain}"
 
 
-def _times(found: PairedEstimate) -> str:
-    pairs = counted(found.pairs, "pair")
-    interval = (
-        f" ({found.low:.3f} to {found.high:.3f}, {pairs})" if found.low > 0 else f" ({pairs})"
-    )
-    return f"{found.ratio:.3f} times{interval}"
+def _times_text(estimate: PairedEstimate) -> str:
+    details = counted(estimate.pairs, "pair")
+    if estimate.low > 0:
+        details = f"{estimate.low:.3f} to {estimate.high:.3f}, {details}"
+    return f"{estimate.ratio:.3f} times ({details})"
 
 
-def _doubt(result: SearchResult, found: PairedEstimate) -> str:
-    if not found.low <= 1.0 <= found.high:
+def _doubt_text(result: SearchResult, estimate: PairedEstimate) -> str:
+    if not estimate.low <= 1.0 <= estimate.high:
         return ""
-    needed = pairs_for(result.confidence)
-    return (
-        "; noise may explain it"
-        if found.low > 0
-        else f"; {needed} pairs are needed for an interval"
-    )
+    if estimate.low > 0:
+        return "; noise may explain it"
+    return f"; {pairs_for(result.confidence)} pairs are needed for an interval"

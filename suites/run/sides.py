@@ -1,8 +1,8 @@
 """The two sides of a comparison measured now: interpreters, variables, adapters and step files.
 
-A side differs from the other in any of four things, and in nothing else: the framework's
-interpreter (another build), environment variables of its launches, the adapters' code at a revision
-of this repository, and the file of a training step of the user's own.
+The sides differ in any of four things, and in nothing else: the framework's interpreter (another
+build), environment variables of its launches, the adapters' code at a revision of this repository,
+and the file of a training step of the user's own.
 """
 
 import tarfile
@@ -37,20 +37,22 @@ from .privacy import private_value
 class Side:
     """One side: its name, and the interpreters, variables and code of its launches."""
 
-    name: str  # as in its records: "baseline", "candidate", or "" where there is one side
-    builds: tuple[
-        Build, ...
-    ] = ()  # interpreters by row; a row without one uses the framework's own environment
-    variables: Mapping[str, str] = field(
-        default_factory=dict
-    )  # besides those of the plan, which both sides get
-    revision: str = ""  # of the adapters' code; empty: the code as it is
-    guest: Path = GUEST_DIRECTORY  # the folder of that code
-    step: Framework | None = None  # the file that this side runs instead of the row's own
+    name: str
+    """The side's name in its records: "baseline", "candidate", or "" where there is one side."""
+    builds: tuple[Build, ...] = ()
+    """Interpreters by row. A row without one uses the framework's own environment."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of this side, in addition to those of the plan."""
+    revision: str = ""
+    """Revision of the adapters' code, or empty for the code as it is."""
+    guest: Path = GUEST_DIRECTORY
+    """Folder of that code."""
+    step: Framework | None = None
+    """The file that this side runs instead of the row's own."""
 
 
 ONE_SIDE = (Side(""),)
-"""Of a run that compares nothing."""
+"""The side of a run that compares nothing."""
 
 
 def guest_at(revision: str) -> Path:
@@ -58,18 +60,18 @@ def guest_at(revision: str) -> Path:
 
     Raises UsageError where the adapters do not lie in a git checkout or the revision is unknown.
     """
-    where = GUEST_DIRECTORY.resolve()
-    if git(where, "rev-parse", "--show-prefix") is None:
+    adapters = GUEST_DIRECTORY.resolve()
+    if git(adapters, "rev-parse", "--show-prefix") is None:
         raise UsageError(
             "The adapters are not in a git checkout: a revision of them needs a clone of dlbench."
         )
-    commit = digest_of(where, revision, "The adapters")
+    commit = digest_of(adapters, revision, "The adapters")
     target = folders.make_folder(folders.home() / "cache" / "adapters") / commit
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         archive = Path(scratch) / "adapters.tar"
-        if git(where, "archive", f"--output={archive}", commit, ".") is None:
+        if git(adapters, "archive", f"--output={archive}", commit, ".") is None:
             raise UsageError(
                 f"The adapters at revision {revision} cannot be unpacked: it has none, or "
                 f"{target.parent} is full."
@@ -85,9 +87,9 @@ def guest_at(revision: str) -> Path:
     return target
 
 
-def _step(framework: Framework | None) -> tuple[Path, str] | None:
-    # A step can import files beside it, which are not compared: steps in different folders count as
-    # different.
+def _step_key(framework: Framework | None) -> tuple[Path, str] | None:
+    # A step can import other files of its folder, which are not compared: steps in different
+    # folders count as different.
     if framework is None or framework.file is None:
         return None
     return framework.file.parent, adapter_digest(framework)
@@ -101,48 +103,31 @@ def pair(
     own: Framework | None = None,
     same: bool = False,
 ) -> tuple[Side, Side]:
-    """Return (baseline, candidate) from the command line's words; raises UsageError where they do
-    not differ at all.
+    """Return (baseline, candidate) from the command line's words.
 
-    ``python`` are the words of --baseline and of --python. Of two in --python for one framework,
-    the first is the baseline's; a single one is the candidate's, and the framework's own
+    ``python`` are the words of --baseline and of --python. If --python names two for one framework,
+    the first is the baseline's. A single one is the candidate's, and the framework's own
     environment is the baseline. ``environments`` are NAME=VALUE words, ``revisions`` those of the
-    adapters and ``files`` the user's steps, each (baseline's, candidate's); a side without a file
-    runs ``own``.
+    adapters and ``files`` the user's steps, each (baseline's, candidate's). A side without a file
+    runs ``own``. Raises UsageError where the sides do not differ at all, unless they are the
+    ``same`` on purpose.
     """
-    by_framework = grouped(map(values.build, python[1]), lambda build: build.framework.name)
-    for name, found in by_framework.items():
-        if len(found) > 2:
-            raise UsageError(
-                f"{len(found)} interpreters are given for {name}. A comparison has two sides: give "
-                "two."
-            )
-    first = tuple(found[0] for found in by_framework.values() if len(found) == 2)
-    second = tuple(found[-1] for found in by_framework.values())
-    if python[0]:
-        if first:
-            raise UsageError(
-                "A framework has two interpreters in --python and one in --baseline. Leave one out."
-            )
-        first = tuple(values.build(word, "--baseline") for word in python[0])
-    # The user's own step has no environment to serve as a baseline: a single interpreter serves
-    # both sides.
-    named = {build.framework.name for build in first}
-    first += tuple(
-        each
-        for each in second
-        if each.framework.file is not None and each.framework.name not in named
-    )
+    baseline_builds, candidate_builds = _builds_by_side(*python)
     sides = []
-    given = zip((BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True)
-    for name, of_side, words, revision, file in given:
+    for name, builds, words, revision, file in zip(
+        (BASELINE, CANDIDATE),
+        (baseline_builds, candidate_builds),
+        environments,
+        revisions,
+        files,
+        strict=True,
+    ):
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
         step = own_files.read_step(file, f"--{name}-step") if file else None
-        sides.append(
-            Side(name, of_side, variables.read(words, f"--{name}-env"), revision, guest, step)
-        )
+        given = variables.read(words, f"--{name}-env")
+        sides.append(Side(name, builds, given, revision, guest, step))
     launched = [
-        (side.builds, side.variables, side.guest, _step(side.step or own)) for side in sides
+        (side.builds, side.variables, side.guest, _step_key(side.step or own)) for side in sides
     ]
     if launched[0] == launched[1] and not same:
         raise UsageError(
@@ -154,8 +139,39 @@ def pair(
     return sides[0], sides[1]
 
 
+def _builds_by_side(
+    baseline_words: Sequence[str], python_words: Sequence[str]
+) -> tuple[tuple[Build, ...], tuple[Build, ...]]:
+    """Return the builds of the baseline and of the candidate that --baseline and --python name."""
+    by_framework = grouped(map(values.build, python_words), lambda build: build.framework.name)
+    baseline: list[Build] = []
+    candidate: list[Build] = []
+    for name, builds in by_framework.items():
+        if len(builds) > 2:
+            raise UsageError(
+                f"{len(builds)} interpreters are given for {name}. A comparison has two sides: "
+                "give two."
+            )
+        if len(builds) == 2:
+            baseline.append(builds[0])
+        candidate.append(builds[-1])
+    if baseline_words:
+        if baseline:
+            raise UsageError(
+                "A framework has two interpreters in --python and one in --baseline. Leave one out."
+            )
+        baseline = [values.build(word, "--baseline") for word in baseline_words]
+    # The user's own step has no environment to serve as a baseline: a single interpreter serves
+    # both sides.
+    named = {build.framework.name for build in baseline}
+    for build in candidate:
+        if build.framework.file is not None and build.framework.name not in named:
+            baseline.append(build)
+    return tuple(baseline), tuple(candidate)
+
+
 Sources = Mapping[str, dict[str, Source]]
-"""By side, each row's source."""
+"""The source of each row, by side."""
 
 
 def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
@@ -166,13 +182,14 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
     """
     given = {build.framework.name: build.interpreter for build in side.builds}
     planned = {build.framework.name for build in plan.builds}
-    if strange := next((name for name in given if name not in planned), None):
-        raise UsageError(
-            f"An interpreter is given for {strange}, which is not a row here "
-            f"({', '.join(sorted(planned))}). Name it with --frameworks, or leave the interpreter "
-            "out."
-        )
-    found = []
+    for name in given:
+        if name not in planned:
+            raise UsageError(
+                f"An interpreter is given for {name}, which is not a row here "
+                f"({', '.join(sorted(planned))}). Name it with --frameworks, or leave the "
+                "interpreter out."
+            )
+    builds = []
     for build in plan.builds:
         if side.revision and build.framework.outside is not None:
             raise UsageError(
@@ -180,12 +197,13 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
                 f"{side.revision} do not include it. Leave its row out, or --baseline-adapters and "
                 "--candidate-adapters."
             )
-        interpreter = given.get(
-            build.framework.name, None if side.name == BASELINE else build.interpreter
-        )
-        step = side.step if build.framework.file is not None else None
-        found.append(Build(build.name, step or build.framework, interpreter))
-    return found
+        planned_interpreter = None if side.name == BASELINE else build.interpreter
+        interpreter = given.get(build.framework.name, planned_interpreter)
+        framework = build.framework
+        if side.step is not None and framework.file is not None:
+            framework = side.step
+        builds.append(Build(build.name, framework, interpreter))
+    return builds
 
 
 def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bool) -> Sources:
@@ -195,55 +213,58 @@ def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bo
     one row has an interpreter on both sides, and UsageError for sides that the plan's rows do not
     allow.
     """
-    found = {
+    by_side = {
         side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing)
         for side in sides
     }
-    both = [[each[build.name] for each in found.values()] for build in plan.builds]
-    if len(sides) > 1 and not any(
-        all(source.interpreter for source in sources) for sources in both
-    ):
-        reasons = dict.fromkeys(
-            source.reason.rstrip(".") for sources in both for source in sources if source.reason
-        )
-        raise FrameworkEnvironmentError(
-            f"No row has an interpreter on both sides. {'; '.join(reasons)}."
-        )
-    return found
+    if len(sides) == 1:
+        return by_side
+    reasons = []
+    for build in plan.builds:
+        sources = [rows[build.name] for rows in by_side.values()]
+        if all(source.interpreter for source in sources):
+            return by_side
+        reasons += [source.reason.rstrip(".") for source in sources if source.reason]
+    raise FrameworkEnvironmentError(
+        f"No row has an interpreter on both sides. {'; '.join(dict.fromkeys(reasons))}."
+    )
 
 
 def described(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
-    """Return what each side is launched with, by its name: versions and environments, no paths
-    (they name users).
+    """Return a text for each side, by its name: versions and environments.
+
+    It has no paths, since they name users.
     """
-    found = {}
+    texts = {}
     for side in sides:
-        parts = []
-        for source in sources[side.name].values():
-            framework = source.build.framework
-            name = (
-                framework.name if framework.file else source.build.name
-            )  # of two files each has its own
-            if source.interpreter is None:
-                parts.append(f"{name} missing")
-                continue
-            packages = inspect(source.interpreter).distributions if framework.computes else {}
-            version = (
-                "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
-            )
-            kind = "file" if framework.file else "adapter"
-            code = f", {kind} {adapter_digest(framework)}" if framework.external else ""
-            parts.append(
-                " ".join(filter(None, (name, version, f"(environment {source.digest}{code})")))
-            )
-        parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
-        parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
-        found[side.name] = ", ".join(parts)
-    return found
+        parts = [_describe(source) for source in sources[side.name].values()]
+        parts += [f"{name}={private_value(name, value)}" for name, value in side.variables.items()]
+        if side.revision:
+            parts.append(f"adapters at {side.revision} ({side.guest.name[:10]})")
+        texts[side.name] = ", ".join(parts)
+    return texts
+
+
+def _describe(source: Source) -> str:
+    framework = source.build.framework
+    name = source.build.name
+    if framework.file:
+        name = framework.name  # each of two files has its own
+    if source.interpreter is None:
+        return f"{name} missing"
+    packages = inspect(source.interpreter).distributions if framework.computes else {}
+    if not framework.file:
+        version = packages.get(framework.imports.partition(".")[0], "")
+        name = f"{name} {version}" if version else name
+    code = ""
+    if framework.external:
+        kind = "file" if framework.file else "adapter"
+        code = f", {kind} {adapter_digest(framework)}"
+    return f"{name} (environment {source.digest}{code})"
 
 
 def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
-    """Refuse other sides, in words, or another rule than the run began with; raises UsageError."""
+    """Refuse other sides, in words, or another rule than the run began with. Raises UsageError."""
     remedy = "Give the same options, or start a new run without --resume."
     if run.rule != chosen(rule):
         options = "--threshold, --tolerance, --judge or --allow-different"
@@ -251,15 +272,14 @@ def check_same(run: Run, now: Mapping[str, str], rule: Rule) -> None:
     for name, then in run.sides.items():
         if now.get(name) != then:
             raise UsageError(
-                f"The unfinished run's {name} was {then}; here it is {now.get(name)}. {remedy}"
+                f"The unfinished run's {name} was {then}; now it is {now.get(name)}. {remedy}"
             )
 
 
 def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
-    """Return the comparison of a run with two sides so far, by its own rule unless another is
-    given.
+    """Return the comparison of a run with two sides so far.
 
-    Raises UsageError where it has none yet.
+    It is by the run's own rule unless another is given. Raises UsageError where it has none yet.
     """
     records = store.records(run=run.id)
     host: Host = read_host(run.machine, store.machine(run.machine))
@@ -267,6 +287,5 @@ def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
         raise UsageError(
             f"Run {run.id} has no pair of launches yet. Resume it (--resume), or compare another."
         )
-    return replace(
-        compare_sides(run, records, host, rule), operators=step_differences(store.profiles(run.id))
-    )
+    comparison = compare_sides(run, records, host, rule)
+    return replace(comparison, operators=step_differences(store.profiles(run.id)))

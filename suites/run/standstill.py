@@ -1,8 +1,7 @@
-"""The processes of a launch: stop them and let them run, on which CPUs they begin, and what CPU
-time they use.
+"""The processes of a launch: stopping them, the CPUs on which they begin, and their CPU time.
 
 Launches that take turns are stopped by SIGSTOP to each of their processes, so that neither spinning
-threads nor helpers disturb the others. What they use of a CPU all the same is in their records.
+threads nor helpers disturb the others. The CPU time that they use nevertheless is in their records.
 """
 
 import contextlib
@@ -31,26 +30,23 @@ _STANDSTILL_SECONDS = 1.0
 
 
 class CpuTime(NamedTuple):
-    """What processes used of the CPUs so far, or in a stretch of time."""
+    """The CPU time of processes so far, or in a stretch of time."""
 
     used: float
-    """Seconds, of all threads."""
+    """Seconds used by all threads."""
     waiting: float
     """Seconds for which threads were ready to run and had no CPU."""
     by_thread: Mapping[int, float] = MappingProxyType({})
     """Seconds used by each thread."""
 
     def since(self, earlier: "CpuTime") -> "CpuTime":
-        """Return what was added since an earlier reading; threads that ended meanwhile do not make
-        it negative.
-        """
+        """Return the time since an earlier reading, not below zero if threads ended meanwhile."""
+        by_thread = {
+            thread: used - earlier.by_thread.get(thread, 0.0)
+            for thread, used in self.by_thread.items()
+        }
         return CpuTime(
-            max(0.0, self.used - earlier.used),
-            max(0.0, self.waiting - earlier.waiting),
-            {
-                thread: used - earlier.by_thread.get(thread, 0.0)
-                for thread, used in self.by_thread.items()
-            },
+            max(0.0, self.used - earlier.used), max(0.0, self.waiting - earlier.waiting), by_thread
         )
 
     def computing(self) -> list[int]:
@@ -59,10 +55,9 @@ class CpuTime(NamedTuple):
 
 
 def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
-    """Return the sets of CPUs that a launch with so many threads may have in a round, a core for
-    each thread.
+    """Return the sets of CPUs that a launch may have in a round, a core for each of its threads.
 
-    None where it has no fewer threads than there are cores, or no thread count.
+    There are none if it has no fewer threads than there are cores, or no thread count.
     """
     cores = bound_mask(cpu, cpu.usable_physical_cores) or ()
     if not 0 < threads < len(cores):
@@ -71,28 +66,27 @@ def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
 
 
 class Placement:
-    """Moves the threads of a launch to the CPUs that it begins on, and lets them go again."""
+    """The CPUs of a launch's threads: they are moved to some of them, and let go again."""
 
     def __init__(self) -> None:
-        """Remember nothing yet: which CPUs its threads may use is read before they are first
-        moved.
-        """
+        """Begin without the CPUs that its threads may use: they are read before the first move."""
         self._allowed: frozenset[int] | None = None
-        """The CPUs that each of its threads could use then; none where they differ."""
+        """The CPUs that each of its threads could use then, or none where they differ."""
         self._confined: list[int] = []
         """The threads that are not to use all of them now."""
 
     def confine(
         self, processes: Sequence[int], cpus: Sequence[int], threads: Sequence[int] = ()
     ) -> None:
-        """Move these threads of processes, or all, to these CPUs, unless they bound themselves to
-        CPUs of their own.
+        """Move these threads of processes, or all, to these CPUs.
+
+        Threads that bound themselves to CPUs of their own are left there.
         """
         if self._allowed is None:
-            masks = {_allowed(thread) for thread in _threads_of(processes)} - {frozenset()}
+            masks = {_allowed(thread) for thread in _living_threads(processes)} - {frozenset()}
             self._allowed = masks.pop() if len(masks) == 1 else frozenset()
         if set(cpus) < self._allowed:
-            self._confined = list(threads or _threads_of(processes))
+            self._confined = list(threads or _living_threads(processes))
             _move(self._confined, cpus)
 
     def let_go(self) -> None:
@@ -108,7 +102,7 @@ def _move(threads: Sequence[int], cpus: Collection[int]) -> None:
             os.sched_setaffinity(thread, cpus)
 
 
-def _threads_of(processes: Sequence[int]) -> list[int]:
+def _living_threads(processes: Sequence[int]) -> list[int]:
     """Return the living threads of processes."""
     return [int(thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
 
@@ -131,20 +125,21 @@ def descendants(root: int) -> list[int]:
 
 
 _LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
-"""Whether the kernel lists the children of a thread: psutil reads the parents of all processes of
-the machine."""
+"""Whether the kernel lists the children of a thread.
+
+psutil reads the parents of all processes of the machine instead."""
 
 
 def _descendants(root: int) -> list[int]:
-    found: list[int] = []
+    processes: list[int] = []
     for thread in _numbers(f"/proc/{root}/task"):
         for child in (read_file(f"/proc/{root}/task/{thread}/children") or "").split():
-            found += [int(child), *_descendants(int(child))]
-    return found
+            processes += [int(child), *_descendants(int(child))]
+    return processes
 
 
 def _numbers(folder: str) -> list[str]:
-    """Return the processes or threads that this folder of /proc lists; none once it is gone."""
+    """Return the processes or threads that this folder of /proc lists, or none once it is gone."""
     try:
         # names alone, in a hot path
         return [name for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
@@ -153,7 +148,7 @@ def _numbers(folder: str) -> list[str]:
 
 
 def stop(processes: Sequence[int]) -> bool:
-    """Stop processes and wait until all of their threads stand still; return whether they do."""
+    """Stop processes and wait until all of their threads stand still. Return whether they do."""
     for process in processes:
         _send(process, signal.SIGSTOP)
     deadline = time.monotonic() + _STANDSTILL_SECONDS
@@ -176,7 +171,7 @@ def _send(process: int, number: signal.Signals) -> None:
 
 
 def _stands_still(process: int) -> bool:
-    """Tell whether all threads of a process are stopped, or it has ended."""
+    """Return whether all threads of a process are stopped, or it has ended."""
     for thread in _numbers(f"/proc/{process}/task"):
         content = read_file(f"/proc/{process}/task/{thread}/stat")
         if content is not None and stat_fields(content)[0] not in _STANDING:
@@ -185,22 +180,20 @@ def _stands_still(process: int) -> bool:
 
 
 def busy_seconds() -> float:
-    """Return the CPU seconds of all programs so far, this process left out; counted in ticks."""
+    """Return the CPU seconds of all programs so far, without this process, counted in ticks."""
     times = psutil.cpu_times()
-    return (
-        sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-        - time.process_time()
-    )
+    names = ("user", "nice", "system", "irq", "softirq")
+    busy = sum(getattr(times, name, 0.0) for name in names)
+    return busy - time.process_time()
 
 
 def peak_pages(processes: Sequence[int]) -> int:
-    """Return how many pages of memory each of the processes had in use at most, added up; 0 where
-    none says so.
-    """
+    """Return the sum of the most pages of memory that each process had in use, or 0 if unknown."""
     kibibytes = 0
     for process in processes:
-        found = _PEAK_MEMORY.search(read_file(f"/proc/{process}/status") or "")
-        kibibytes += int(found[1]) if found else 0
+        peak = _PEAK_MEMORY.search(read_file(f"/proc/{process}/status") or "")
+        if peak is not None:
+            kibibytes += int(peak[1])
     return kibibytes * 1024 // mmap.PAGESIZE
 
 

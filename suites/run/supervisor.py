@@ -1,12 +1,12 @@
-"""Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE shown|dropped
-COMMAND ...``.
+"""Stands between the host and a guest: ``supervisor.py HOST_PID LINE shown|dropped COMMAND ...``.
 
-The guest's parent is this process and not the host, so a guest that ends its parent ends its own
-launch alone. Every process the guest started becomes this one's child when its parent ends (Linux:
-a subreaper), in whatever session it is, and is ended here. The end of the guest's stderr is kept
-and written out at the end; the rest is dropped, so that no disk fills up, or shown on stdout as it
-comes, with the guest's own stdout. The guest's environment comes as JSON on stdin. When the host
-dies, all of it is ended. Standard library only: each launch starts this.
+It is run by ``python -I -S``. The guest's parent is this process and not the host, so a guest that
+ends its parent ends its own launch alone. Every process the guest started becomes a child of this
+one when its parent ends (Linux: a subreaper), in whatever session it is, and is ended by it. The
+end of the guest's stderr is kept and written out at the end. The rest is dropped, so that no disk
+fills up, or shown on stdout as it comes, with the guest's own stdout. The guest's environment comes
+as JSON on stdin. When the host dies, all processes of the launch are ended. Standard library only:
+each launch starts this.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1  # of prctl(2)
 
 
 def main() -> int:
-    """Carry out the command; end as it ended."""
+    """Carry out the command, and end as it ended."""
     host, line, shown, command = (
         int(sys.argv[1]),
         int(sys.argv[2]),
@@ -59,13 +59,13 @@ def main() -> int:
         sys.stderr.write(f"{command[0]} cannot be started: {error.strerror}")
         return 127  # as the shell says it
     os.close(line)
-    said = bytearray()
-    reader = threading.Thread(target=_keep_end, args=(guest.stderr, said, shown), daemon=True)
+    end = bytearray()
+    reader = threading.Thread(target=_keep_end, args=(guest.stderr, end, shown), daemon=True)
     reader.start()
     code = guest.wait()
     _end_children()
     reader.join(1.0)
-    sys.stderr.buffer.write(bytes(said[-TAIL_BYTES:]))
+    sys.stderr.buffer.write(bytes(end[-TAIL_BYTES:]))
     sys.stderr.flush()
     if code < 0:
         with contextlib.suppress(OSError, ValueError):
@@ -74,15 +74,15 @@ def main() -> int:
     return code
 
 
-def _keep_end(stream: BinaryIO, said: bytearray, shown: bool) -> None:
+def _keep_end(stream: BinaryIO, end: bytearray, shown: bool) -> None:
     """Read a stream to its end, and keep the last bytes of it."""
     for part in iter(lambda: os.read(stream.fileno(), 65536), b""):
         if shown:
-            with contextlib.suppress(OSError):  # whoever reads it has ended
+            with contextlib.suppress(OSError):  # the process that reads it has ended
                 sys.stdout.buffer.write(part)
                 sys.stdout.buffer.flush()
-        said += part
-        del said[:-TAIL_BYTES]
+        end += part
+        del end[:-TAIL_BYTES]
 
 
 def _end_children() -> None:
@@ -101,12 +101,12 @@ def _end_children() -> None:
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             if int(file.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(file.parent.name))
-    return found
+                children.append(int(file.parent.name))
+    return children
 
 
 def _end_all() -> None:

@@ -34,35 +34,39 @@ _PLACING_SECONDS = 0.002
 
 
 class TurnTaking:
-    """Stops a launch while others run, and observes its turns."""
+    """A launch's part in the turns: it is stopped while others run, and its turns are observed."""
 
     def __init__(self, member: Member, supervisor: int) -> None:
-        """Take part as this member; the processes of the launch descend from ``supervisor``."""
-        self._member, self._supervisor = member, supervisor
+        """Take part as this member. The processes of the launch descend from ``supervisor``."""
+        self._member = member
+        self._supervisor = supervisor
         self.observed: list[TurnObservation] = []
         self.samples: list[int] = []
-        """How many samples the guest says each turn had."""
+        """Number of samples of each turn, as the guest reports it."""
         self.pauses: list[tuple[int, int]] = []
-        """When it was stopped in its turns for others, and when it went on, in nanoseconds of the
-        monotonic clock."""
+        """Its pauses for others within its turns: when it was stopped, and when it continued.
+
+        They are in nanoseconds of the monotonic clock."""
         self.stopped_cpu_seconds = 0.0
         """CPU time that it used while others ran."""
         self.in_turn = False
-        """Whether the guest is to time samples; else it is to end."""
+        """Whether the guest is to time samples. Otherwise it is to end."""
         self._shape = TurnShape(0, False, math.inf)
         self._placement = Placement()
         self._computing: list[int] = []
-        """Threads that computed when the launch last ran; none: unknown."""
+        """Threads that computed when the launch last ran, or none if unknown."""
         self._turn_began = 0.0
-        """By the monotonic clock, or later by its pauses."""
-        self._cpu_time_at_turn = self._cpu_time_at_slice = CpuTime(0.0, 0.0)
+        """Beginning of the turn by the monotonic clock, later by the length of its pauses."""
+        self._cpu_time_at_turn = CpuTime(0.0, 0.0)
+        self._cpu_time_at_slice = CpuTime(0.0, 0.0)
         self._peak_at_turn = 0
-        """Pages of memory."""
+        """Pages of memory when the turn began."""
         self._busy_at_turn = 0.0
-        """CPU seconds of all programs, or more by those of its pauses."""
+        """CPU seconds of all programs when the turn began, more by those of its pauses."""
         self._slices = 1
-        """Of this turn."""
-        self._slice_began, self._slice_ends = 0.0, math.inf
+        """Slices of this turn."""
+        self._slice_began = 0.0
+        self._slice_ends = math.inf
         self._stopped_ns = 0
         self._others_ran = False
 
@@ -71,16 +75,14 @@ class TurnTaking:
         self._member.turns.wait_for_cpus(self._member.number)
 
     def profile(self) -> None:
-        """Stand still until no other launch computes, and those that wait for longer have had their
-        part.
-        """
+        """Stand still until no other launch computes, and earlier ones have had the machine."""
         processes = descendants(self._supervisor)
         stop(processes)
         self._member.turns.wait_for_machine(self._member.number)
         let_run(processes)
 
     def begin(self, sample_seconds: float) -> None:
-        """Wait for the first turn; a sample of the launch takes this long, by its warm-up.
+        """Wait for the first turn. A sample of the launch takes this long, by its warm-up.
 
         A launch whose others have ended has one turn all the same: it needs samples.
         """
@@ -90,8 +92,9 @@ class TurnTaking:
         self._shape = self._member.turns.shape(self._member.number)
 
     def end_turn(self, samples: int, ended: float) -> bool:
-        """Note a turn that ended then, and wait for the next; return False for another number of
-        samples than asked.
+        """Note a turn that ended then, and wait for the next.
+
+        Return False for another number of samples than the one that was asked for.
         """
         self.samples.append(samples)
         if samples != self._shape.samples:
@@ -117,8 +120,7 @@ class TurnTaking:
         return True
 
     def order(self) -> bytes:
-        """Return the answer to the guest: what its next turn consists of, or nothing where it is to
-        end.
+        """Return the answer to the guest: the content of its next turn, or nothing for the end.
 
         The turn's time counts from now on.
         """
@@ -134,11 +136,13 @@ class TurnTaking:
         self._let_go()
 
     def _wait_for_turn(self, last: TurnObservation | None, samples: int) -> bool:
-        """Stop the launch until it may run again; return whether that is for another turn, and not
-        to end.
+        """Stop the launch until it may run again, and return whether it may for another turn.
+
+        Otherwise it is to end.
         """
         member = self._member
-        self._slice_ends, self._slices = math.inf, 1
+        self._slice_ends = math.inf
+        self._slices = 1
         processes = descendants(self._supervisor)
         stop(processes)
         before = cpu_time(processes)
@@ -155,12 +159,13 @@ class TurnTaking:
 
     @property
     def slice_seconds(self) -> float:
-        """Seconds that are left of the slice that runs; infinite outside of turns that are cut."""
+        """The seconds left of the slice that runs, or infinity outside of turns that are cut."""
         return self._slice_ends - time.monotonic()
 
     def slice_is_over(self) -> bool:
-        """Tell whether others are to run now; where none is left in the round, another slice begins
-        instead.
+        """Return whether others are to run now.
+
+        If no other is left in the round, another slice begins instead.
         """
         if self.slice_seconds > 0:
             return False
@@ -179,12 +184,13 @@ class TurnTaking:
         self._slice_ends = math.inf
 
     def let_others_run(self) -> None:
-        """Let the others of the round run for a slice each, unless the launch mostly waited in its
-        own.
+        """Let the others of the round run for a slice each, unless the launch mostly waited.
 
-        What it waits for goes on while it stands still: such a pause could not be subtracted.
+        If it waited in its own slice, whatever it waits for continues while it stands still: such a
+        pause could not be subtracted.
         """
-        before, busy = cpu_time(descendants(self._supervisor)), busy_seconds()
+        before = cpu_time(descendants(self._supervisor))
+        busy = busy_seconds()
         in_slice = before.since(self._cpu_time_at_slice)
         self._computing = in_slice.computing()
         wanted = in_slice.used + in_slice.waiting
@@ -197,7 +203,7 @@ class TurnTaking:
         self._busy_at_turn += busy_seconds() - busy
 
     def go_on(self) -> float:
-        """Let the launch run for another slice; return the seconds for which others ran."""
+        """Let the launch run for another slice, and return the seconds for which others ran."""
         processes = descendants(self._supervisor)
         if not self._others_ran:
             let_run(processes)
@@ -215,9 +221,8 @@ class TurnTaking:
 
     def _begin_slice(self) -> None:
         self._slice_began = time.monotonic()
-        self._slice_ends = self._slice_began + (
-            self._shape.slice_seconds if self.in_turn else math.inf
-        )
+        seconds = self._shape.slice_seconds if self.in_turn else math.inf
+        self._slice_ends = self._slice_began + seconds
 
     def _confine(self, processes: Sequence[int]) -> None:
         if self._member.cpus:
@@ -234,16 +239,21 @@ class TurnTaking:
 
 
 def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
-    """Return an outcome whose samples do not contain the times for which it stood still in its
-    turns.
+    """Return an outcome without the times for which it stood still in its turns.
 
-    ``pauses`` are the times when it was stopped, and when it went on, in nanoseconds of the
+    ``pauses`` are the times when it was stopped, and when it continued, in nanoseconds of the
     monotonic clock. The guest gave the beginnings of its timed calls by the same clock.
     """
-    steps, has_lead_ins = outcome.steps_per_sample, len(outcome.starts_ns) > len(outcome.samples_ns)
-    before_turns = len(outcome.warmup_ns) - (len(outcome.turns) if has_lead_ins else 0)
-    lead_ins, samples = list(outcome.warmup_ns[before_turns:]), list(outcome.samples_ns)
-    starts, paused, clock = iter(outcome.starts_ns), [], _PausedClock(pauses)
+    steps = outcome.steps_per_sample
+    has_lead_ins = len(outcome.starts_ns) > len(outcome.samples_ns)
+    before_turns = len(outcome.warmup_ns)
+    if has_lead_ins:
+        before_turns -= len(outcome.turns)
+    lead_ins = list(outcome.warmup_ns[before_turns:])
+    samples = list(outcome.samples_ns)
+    starts = iter(outcome.starts_ns)
+    paused = []
+    clock = _PausedClock(pauses)
     first = 0
     for turn, count in enumerate(outcome.turns):
         if has_lead_ins:
@@ -277,38 +287,37 @@ def without_growth(outcome: Outcome) -> Outcome:
     growing = growing_turns(observed)
     if not any(growing):
         return outcome
-    of_samples = np.repeat(growing, outcome.turns)
-    grown = [
-        nanoseconds // outcome.steps_per_sample
-        for nanoseconds in compress(outcome.samples_ns, of_samples)
-    ]
+    steps = outcome.steps_per_sample
+    steady_turns = [not grew for grew in growing]
+    steady_samples = np.repeat(steady_turns, outcome.turns)
+    steady_calls = np.repeat(steady_samples, steps)
+    grown = [sample // steps for sample in compress(outcome.samples_ns, ~steady_samples)]
 
-    def kept(values: Sequence[int]) -> list[int]:
-        return list(compress(values, ~of_samples))
+    def steady(values: Sequence[int]) -> list[int]:
+        return list(compress(values, steady_samples))
 
     counts = outcome.sample_counts
+    turns = list(compress(observed, steady_turns))
     return outcome._replace(
         warmup_ns=[*outcome.warmup_ns, *grown],
-        samples_ns=kept(outcome.samples_ns),
-        turns=[count for count, grew in zip(outcome.turns, growing, strict=True) if not grew],
-        paused_ns=kept(outcome.paused_ns) if outcome.paused_ns else [],
-        calls_ns=list(compress(outcome.calls_ns, ~np.repeat(of_samples, outcome.steps_per_sample))),
-        sample_counts=None if counts is None else SampleCounts(*map(kept, counts)),
+        samples_ns=steady(outcome.samples_ns),
+        turns=list(compress(outcome.turns, steady_turns)),
+        paused_ns=steady(outcome.paused_ns) if outcome.paused_ns else [],
+        calls_ns=list(compress(outcome.calls_ns, steady_calls)),
+        sample_counts=None if counts is None else SampleCounts(*map(steady, counts)),
         evidence_steps=outcome.observed_steps(),
-        outside=outcome.outside._replace(
-            turns=[turn for turn, grew in zip(observed, growing, strict=True) if not grew]
-        ),
+        outside=outcome.outside._replace(turns=turns),
     )
 
 
 class _PausedClock:
-    """Knows when a launch stood still."""
+    """The time for which a launch ran between its pauses."""
 
     def __init__(self, pauses: Sequence[tuple[int, int]]) -> None:
         self._stopped = np.array([stopped for stopped, _ in pauses], dtype=np.int64)
         self._resumed = np.array([resumed for _, resumed in pauses], dtype=np.int64)
 
     def running(self, start: int, nanoseconds: int) -> int:
-        """Return the nanoseconds that it ran for within this many from ``start`` on; 1 at least."""
+        """Return the nanoseconds for which it ran, of this many from ``start`` on, 1 at least."""
         inside = np.minimum(self._resumed, start + nanoseconds) - np.maximum(self._stopped, start)
         return max(1, nanoseconds - int(np.maximum(inside, 0).sum()))

@@ -28,7 +28,7 @@ class Text:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the text."""
+        """The identifier of the text."""
         return hashlib.sha256(self.symbols.tobytes()).hexdigest()[:16]
 
     def described(self) -> dict[str, Any]:
@@ -42,7 +42,8 @@ class Text:
 
     def file(self) -> Path:
         """Return the file that launches read, after writing it if it is missing or differs."""
-        path, content = make_folder(home() / "texts") / f"{self.digest}.bin", self.symbols.tobytes()
+        path = make_folder(home() / "texts") / f"{self.digest}.bin"
+        content = self.symbols.tobytes()
         if not (path.is_file() and path.read_bytes() == content):
             with written(path.parent):
                 write_whole(path, content)
@@ -50,15 +51,16 @@ class Text:
 
 
 LEAST_BYTES = 100_000
-"""Bytes: a tenth of them is kept to test with."""
+"""Fewest bytes of a text. A tenth of them is kept to test with."""
 MOST_BYTES = 256 * 1024**2
 """Bytes that are read of a larger file."""
-_CONTROL = [each for each in range(32) if each not in (9, 10, 12, 13, 27)]
+_CONTROL = [byte for byte in range(32) if byte not in (9, 10, 12, 13, 27)]
 _MOST_CONTROL = 0.01
+"""Share of control characters up to which a file is text."""
 
 
 def read_corpus(path: Path) -> Text:
-    """Return the text of a file; raises UsageError for an unsuitable one."""
+    """Return the text of a file. Raises UsageError for an unsuitable one."""
     try:
         if not path.is_file():
             raise UsageError(f"--corpus: {path} is not a file. Name a text file.")
@@ -66,9 +68,8 @@ def read_corpus(path: Path) -> Text:
         with path.open("rb") as file:
             content = np.frombuffer(file.read(MOST_BYTES), dtype=np.uint8)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--corpus: {path} cannot be read: {getattr(error, 'strerror', None) or error}."
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--corpus: {path} cannot be read: {reason}.") from error
     if len(content) < LEAST_BYTES:
         raise UsageError(
             f"--corpus: {path} has {len(content)} bytes. Give a text of {LEAST_BYTES} bytes or "
@@ -84,10 +85,10 @@ def read_corpus(path: Path) -> Text:
 
 
 def as_symbols(content: Symbols) -> Symbols:
-    """Return each byte as a symbol, numbered from the most frequent byte (0), on a tie from the
-    smaller one.
+    """Return each byte as a symbol, numbered from the most frequent byte (0).
 
-    If there are more than `ALPHABET`, the rarest bytes share the last symbol.
+    On a tie the smaller byte comes first. If there are more than `ALPHABET`, the rarest bytes share
+    the last symbol.
     """
     counts = np.bincount(content, minlength=256)
     ranks = np.empty(256, dtype=np.int64)
@@ -96,34 +97,36 @@ def as_symbols(content: Symbols) -> Symbols:
 
 
 STREAMS, LENGTH = 1024, 8190
-"""Stretches one behind the other, each of 126 whole lines; a bracket that is open at a seam is
-forgotten."""
+"""Number and length of the stretches of the text, each of 126 whole lines.
+
+A bracket that is open at a seam is forgotten."""
 LETTERS, KINDS, DEEPEST, LINE = 87, 4, 8, 64
 OPENING, CLOSING, BREAK = LETTERS, LETTERS + KINDS, ALPHABET - 1
 CLASSES = 2
 FOLLOWERS = 8
 _STEPS = 2**16
 _BRACKET = 3277
-"""Of `_STEPS`: 0.05."""
+"""A share of 0.05 of `_STEPS`."""
 _SEED = 2016
 Integers = npt.NDArray[np.int64]
 
 
-# The likelier followers have the larger shares of `_STEPS`; these are the ends of their shares.
+# The likelier followers have the larger shares of `_STEPS`. These are the ends of their shares.
 _WEIGHTS = 1.0 / np.arange(1, FOLLOWERS + 1)
 _CUT: Integers = np.rint(np.cumsum(_WEIGHTS) / _WEIGHTS.sum() * _STEPS).astype(np.int64)
 
 
 def followers() -> Integers:
-    """Return the letters that may follow, (class of the earlier letter, letter before, which), the
-    likeliest first.
+    """Return the letters that may follow others, the likeliest first.
+
+    The axes are the class of the earlier letter, the letter before, and the rank.
     """
     drawn = np.frombuffer(
         np.random.RandomState(_SEED).bytes(2 * CLASSES * LETTERS * LETTERS), dtype="<u2"
     )
     keys = drawn.reshape(CLASSES, LETTERS, LETTERS).astype(np.int64) * np.arange(1, LETTERS + 1)
-    found: Integers = np.argsort(keys, axis=-1, kind="stable")[:, :, :FOLLOWERS]
-    return found
+    letters: Integers = np.argsort(keys, axis=-1, kind="stable")[:, :, :FOLLOWERS]
+    return letters
 
 
 def entropy() -> float:
@@ -134,15 +137,19 @@ def entropy() -> float:
     """
     bracket = _BRACKET / _STEPS
     shares = np.diff(_CUT, prepend=0) / _STEPS
-    letter, kind = float(-(shares * np.log(shares)).sum()), float(np.log(KINDS))
+    letter = float(-(shares * np.log(shares)).sum())
+    kind = float(np.log(KINDS))
 
-    def of(openings: float, closings: float) -> float:
-        chances = [each for each in (openings, closings, 1.0 - openings - closings) if each]
-        choice = -sum(each * float(np.log(each)) for each in chances)
-        return choice + openings * kind + (1.0 - openings - closings) * letter
+    def entropy_with(openings: float, closings: float) -> float:
+        letters = 1.0 - openings - closings
+        chances = [chance for chance in (openings, closings, letters) if chance]
+        choice = -sum(chance * float(np.log(chance)) for chance in chances)
+        return choice + openings * kind + letters * letter
 
-    between = (DEEPEST - 1) * of(bracket, bracket)
-    return (of(bracket, 0.0) + between + of(0.0, bracket)) / (DEEPEST + 1) * LINE / (LINE + 1)
+    lowest = entropy_with(bracket, 0.0)
+    between = (DEEPEST - 1) * entropy_with(bracket, bracket)
+    deepest = entropy_with(0.0, bracket)
+    return (lowest + between + deepest) / (DEEPEST + 1) * LINE / (LINE + 1)
 
 
 def symbols(streams: int = STREAMS, length: int = LENGTH) -> Symbols:
@@ -152,26 +159,31 @@ def symbols(streams: int = STREAMS, length: int = LENGTH) -> Symbols:
     def draw() -> Integers:
         return np.frombuffer(random.bytes(2 * streams), dtype="<u2").astype(np.int64)
 
-    table, every = followers(), np.arange(streams)
+    table = followers()
+    stream = np.arange(streams)
     depth = draw() % (DEEPEST + 1)
     stack = np.stack([draw() % KINDS for _ in range(DEEPEST)], axis=1)
-    earlier, last = draw() % LETTERS, draw() % LETTERS
-    found = np.empty((length, streams), dtype=np.uint8)
+    earlier = draw() % LETTERS
+    last = draw() % LETTERS
+    text = np.empty((length, streams), dtype=np.uint8)
     for place in range(length):
         if place % (LINE + 1) == LINE:
-            found[place] = BREAK
+            text[place] = BREAK
             continue
-        choice, which = draw(), draw()
+        choice = draw()
+        detail = draw()
         opens = (choice < _BRACKET) & (depth < DEEPEST)
         closes = (choice >= _STEPS - _BRACKET) & (depth > 0)
-        letter = table[earlier % CLASSES, last, np.searchsorted(_CUT, which, side="right")]
-        kind, top = which % KINDS, stack[every, np.maximum(depth - 1, 0)]
-        found[place] = np.where(opens, OPENING + kind, np.where(closes, CLOSING + top, letter))
-        stack[every[opens], depth[opens]] = kind[opens]
+        letter = table[earlier % CLASSES, last, np.searchsorted(_CUT, detail, side="right")]
+        kind = detail % KINDS
+        top = stack[stream, np.maximum(depth - 1, 0)]
+        closing_or_letter = np.where(closes, CLOSING + top, letter)
+        text[place] = np.where(opens, OPENING + kind, closing_or_letter)
+        stack[stream[opens], depth[opens]] = kind[opens]
         depth += opens.astype(np.int64) - closes
         earlier = np.where(opens | closes, earlier, last)
         last = np.where(opens | closes, last, letter)
-    return np.ascontiguousarray(found.T).reshape(-1)
+    return np.ascontiguousarray(text.T).reshape(-1)
 
 
 def generated_text() -> Text:

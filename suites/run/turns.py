@@ -1,15 +1,15 @@
-"""Launches that take turns: all are alive at once, and one at a time runs while the others stand
-still.
+"""Launches that take turns: all are alive, and one at a time runs while the others stand still.
 
-The speed of a shared machine changes within hundredths of a second: of a product of small matrices
-on a busy virtual machine, times that lie 0.02 s apart are correlated by 0.65, those 0.1 s apart by
-0.3. So launches are compared best when they alternate that fast. A round is one turn of each
-launch, in an order drawn by the seed. Turns last 0.1 s, and those of launches that are alike 0.025
-s: of the two sides of a pair, or of several builds of one row. Where a sample of any launch lasts
-longer, all have turns as long as that. Such turns are cut into slices: the launch is stopped
-wherever its step is, and the others get a slice each before it goes on. The time for which it stood
-still is subtracted from its sample. Of more than two alike launches a round has two, one of which
-(the anchor) is the same in all rounds, so that those which are compared alternate at once.
+The speed of a shared machine changes within hundredths of a second: the times of a product of small
+matrices on a busy virtual machine are correlated by 0.65 where they lie 0.02 s apart, and by 0.3
+where they lie 0.1 s apart. So launches are compared best when they alternate that fast. A round is
+one turn of each launch, in an order drawn by the seed. Turns last 0.1 s. Those of launches that are
+alike last 0.025 s: of the two sides of a pair, or of several builds of one row. Where a sample of
+any launch lasts longer, all have turns as long as that. Such turns are cut into slices: the launch
+is stopped wherever its step is, and the others get a slice each before it continues. The time for
+which it stood still is subtracted from its sample. A round of more than two alike launches has two
+of them, and one (the anchor) is the same in all rounds, so that those which are compared alternate
+at once.
 
 A turn that other programs disturbed is taken again before the round ends.
 
@@ -26,6 +26,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,69 +38,76 @@ from dlbench.reports.results.rounds import variance_of_middle
 
 _LEAD_IN_SECONDS = 0.05
 _MOST_SAMPLES = 1000
-"""Of a turn."""
+"""Most samples of a turn."""
 MUCH_LESS = 0.5
-"""Share of a sample's time in the warm-up, below which that is not believed."""
+"""Share of a sample's time in the warm-up, below which the warm-up is not believed."""
 MOST_TRIES = 3
 """A disturbed turn is taken again at the end of its round, until a launch had so many in it."""
 ROUNDS_UNDER_QUOTA = 6
-"""Fewest of them: their turns last a second, in which the machine changes more than in slices."""
+"""Fewest rounds under a CPU quota.
+
+Their turns last a second, in which the machine changes more than in slices."""
 LEAST_SHARE = 2 / 3
-"""Of a launch's seconds in a matrix: three rounds agreed by chance in a third of the groups of a
-quick run."""
+"""Least share of a launch's seconds that it has in a matrix.
+
+Three rounds agreed by chance in a third of the groups of a quick run."""
 PATIENCE = 3
-"""Where rounds are disturbed to the end, there are so many times the fewest of them."""
+"""Factor by which there are more rounds than the fewest where they stay disturbed."""
 _NORMAL_PER_MEDIAN = 1.4826
 """Standard deviation of a normal distribution over its median deviation."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds launches take turns for: until they are known well enough, or have had their
-    seconds.
+    """The rounds of a group of launches.
+
+    They end when the launches are known well enough, or have had their seconds.
     """
 
     fewest: int = 8
-    """In which no launch was disturbed to the end, where turns are short."""
+    """Fewest rounds in which no launch was disturbed to the end, where turns are short."""
     least: int = 1
-    """As few suffice where these have had their ``seconds``: long turns are cut into many
-    slices."""
+    """Rounds that suffice where launches have had their ``seconds``.
+
+    Long turns are cut into many slices."""
     seconds: float = 3.0
-    """Of turns that a launch has at most, on average. Starting a launch and checking it takes about
-    as long: by sharing its time so, a measurement takes at most twice as long as by the best
-    division (Kalibera and Jones 2013)."""
+    """Most seconds of turns of a launch, on average.
+
+    Starting a launch and checking it takes about as long. By sharing its time so, a measurement
+    takes at most twice as long as by the best division (Kalibera and Jones 2013)."""
     least_seconds: float = 0.0
-    """Of turns that a launch has at least, on average: the first few rounds may agree by chance."""
+    """Least seconds of turns of a launch, on average: the first rounds may agree by chance."""
     deviation: float = 0.005
     """Standard error of a launch within its group with which rounds end sooner."""
     turn_seconds: float = 0.1
-    """A turn lasts about this long, or as long as the longest sample of the launches where that is
-    longer."""
+    """Length of a turn, unless the longest sample of the launches takes longer."""
     slice_seconds: float = math.inf
-    """Turns that last much longer than usual are cut into slices of this length."""
+    """Length of the slices into which turns are cut that last much longer than usual."""
     in_pairs: bool = False
-    """Whether a round has a turn of two launches, one of which is the same in all rounds; else of
-    all launches."""
+    """Whether a round has turns of two launches, one of them the same in all rounds.
+
+    Otherwise a round has a turn of each launch."""
     most: int = 200
 
 
 class TurnShape(NamedTuple):
-    """What the turns of a launch consist of."""
+    """The content of a launch's turns."""
 
     samples: int
     lead_in: bool
-    """Whether a sample comes first that does not count: caches are cold after a pause, and threads
-    sleep."""
+    """Whether a sample comes first that does not count.
+
+    Caches are cold after a pause, and threads sleep."""
     slice_seconds: float
-    """After which the other launches run; infinite where turns are not cut."""
+    """Seconds after which the other launches run, or infinity where turns are not cut."""
 
 
 def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
-    """Return how many rounds launches take turns for; ``alike`` ones are the sides of a pair, or
-    builds of one row.
+    """Return how many rounds launches take turns for.
 
-    Launches under a CPU ``quota`` run for whole samples of several of the kernel's periods. In
-    slices shorter than a period they would get a period's quota each time.
+    Launches that are ``alike`` are the sides of a pair, or builds of one row. Launches under a CPU
+    ``quota`` run for whole samples of several of the kernel's periods. In slices shorter than a
+    period they would get a period's quota each time.
 
     Many short groups of alike launches are worth more than precise ones: a proof needs twelve of
     one sign. They lose the same by short turns and slices: a step after a pause finds cold caches,
@@ -112,30 +120,31 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
         return Rounds(fewest, fewest, min(Rounds.seconds, most))
     if alike:
         return Rounds(
-            2,
-            2,
-            min(1.5, most),
-            min(0.75, most),
+            fewest=2,
+            least=2,
+            seconds=min(1.5, most),
+            least_seconds=min(0.75, most),
             turn_seconds=0.025,
             slice_seconds=0.025,
             in_pairs=True,
         )
-    least, seconds = protocol.minimum_steps, min(Rounds.seconds, most)
+    least = protocol.minimum_steps
+    seconds = min(Rounds.seconds, most)
     return Rounds(max(3, least), least, seconds, LEAST_SHARE * seconds, slice_seconds=0.025)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
-    """Return the standard error of a launch over its rounds, given the logarithm of a step by
-    launch and round.
+    """Return the standard error of a launch over its rounds.
 
-    It is that of all launches together, from the median deviation of what launches and rounds do
-    not explain: a median is little affected by the spikes that other programs cause. Launches that
-    are not in all of the rounds are left out.
+    Each round has the logarithm of a step by launch. The error is that of all launches together,
+    from the median of the deviations that launches and rounds do not explain: a median is little
+    affected by the spikes that other programs cause. Launches that are not in all of the rounds are
+    left out.
     """
     members = set.intersection(*map(set, rounds)) if rounds else set()
     if len(rounds) < 2 or len(members) < 2:
         return math.inf
-    logs = np.array([[of_round[member] for member in sorted(members)] for of_round in rounds])
+    logs = np.array([[steps[member] for member in sorted(members)] for steps in rounds])
     centred = logs - logs.mean(axis=1, keepdims=True)
     left = np.abs(centred - np.median(centred, axis=0))
     shares = (1 - 1 / logs.shape[0]) * (1 - 1 / logs.shape[1])
@@ -146,28 +155,27 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
 def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) -> float:
     """Return the standard error of a launch's distance from the anchor, over its rounds with it.
 
-    As `standard_error`, from the median deviation of these distances; of the launch that had the
-    fewest rounds.
+    As in `standard_error`, it follows from the median deviation of these distances. It is the error
+    of the launch that had the fewest rounds.
     """
     distances: dict[int, list[float]] = defaultdict(list)
-    for of_round in rounds:
-        for member, seconds in of_round.items():
-            if member != anchor and anchor in of_round:
-                distances[member].append(seconds - of_round[anchor])
+    for steps in rounds:
+        if anchor not in steps:
+            continue
+        for member, log in steps.items():
+            if member != anchor:
+                distances[member].append(log - steps[anchor])
     fewest = min(map(len, distances.values()), default=0)
     if fewest < 2:
         return math.inf
-    left = [
-        np.abs(np.subtract(of_member, np.median(of_member))) for of_member in distances.values()
-    ]
-    deviation = (
-        _NORMAL_PER_MEDIAN * float(np.median(np.concatenate(left))) / math.sqrt(1 - 1 / fewest)
-    )
+    left = [np.abs(np.subtract(logs, np.median(logs))) for logs in distances.values()]
+    middle = float(np.median(np.concatenate(left)))
+    deviation = _NORMAL_PER_MEDIAN * middle / math.sqrt(1 - 1 / fewest)
     return deviation / math.sqrt(2) * math.sqrt(variance_of_middle(fewest))
 
 
 def refusal(cell: Cell) -> str:
-    """Return why launches of a cell cannot take turns; empty where they can."""
+    """Return why launches of a cell cannot take turns, or an empty string."""
     if not cell.on_cpu:
         return "launches on one GPU would share its memory"
     if cell.instances > 1 or cell.world_size > 1:
@@ -178,8 +186,9 @@ def refusal(cell: Cell) -> str:
 
 
 class Turns:
-    """Decides which of several launches may start and run; each launch's monitor asks from its own
-    thread.
+    """The order in which several launches start and run.
+
+    Each launch's monitor asks from its own thread.
     """
 
     def __init__(
@@ -191,12 +200,12 @@ class Turns:
         cpus: int = 0,
         cells: Sequence[Cell] = (),
     ) -> None:
-        """Begin before any of the members has started; ``cells`` are theirs, without any they have
-        one cell.
+        """Begin before any of the members has started.
 
-        The seed decides the order of starts and of each round. With fewer than ``needed`` members
-        left (all of them, if it is None) the turns end. As many members start, warm up and are
-        checked beside one another as this machine's ``cpus`` allow; 0: all of them do.
+        Without ``cells`` the members have one cell. The seed decides the order of starts and of
+        each round. With fewer than ``needed`` members left (all of them, if it is None) the turns
+        end. As many members start, warm up and are checked at once as this machine's ``cpus``
+        allow. With 0 all of them do.
         """
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
@@ -204,7 +213,7 @@ class Turns:
         self._needed = members if needed is None else needed
         self._present = set(range(members))
         self._to_start = list(range(members))
-        """In this order."""
+        """Members that have still to start, in this order."""
         self._chance.shuffle(self._to_start)
         self._starting: set[int] = set()
         self._cpus = cpus or math.inf
@@ -216,44 +225,44 @@ class Turns:
         self._order: list[int] = []
         """Members whose turn is still to come in this round."""
         self._holder: int | None = None
-        """The one that runs."""
-        self._ending = self._aborted = False
+        """The member that runs."""
+        self._ending = False
+        self._aborted = False
         self.round = -1
         """Index of the round that is being made."""
         self.place = 0.0
-        """Which CPUs launches begin on in this round, as a share of the places that they may
-        have."""
+        """CPUs on which launches begin in this round, as a share of the places that they have."""
         self._undisturbed = 0
-        """Rounds."""
+        """Number of undisturbed rounds."""
         self._tries: Counter[int] = Counter()
         """Turns of each member in this round."""
         self._disturbed: set[int] = set()
-        """Members whose last turn in this round was."""
+        """Members whose last turn in this round was disturbed."""
         self._taken: dict[int, list[TurnObservation]] = {}
         self._repeated = 0
         self._rounds_made: list[dict[int, float]] = []
-        """By round, the logarithm of a sample's seconds of each member."""
+        """The logarithm of a sample's seconds of each member, by round."""
         self._seconds = dict.fromkeys(range(members), 0.0)
         self._cells: Sequence[Cell | None] = list(cells) or [None] * members
         self._anchor: int | None = None
         """The member that has a turn in each round, where rounds are of two."""
         self._anchor_since = 0
-        """The first round that counts: those with an anchor that has left compare too few of the
-        members."""
+        """The first round that counts.
+
+        Those with an anchor that has left compare too few of the members."""
         self._to_meet: list[int] = []
         """Members that the anchor has still to meet before it meets one again."""
         self._sample_seconds: dict[Cell | None, float] = {}
-        """By cell, of the slowest of its launches: all have turns of as many samples, though noise
-        slowed some of their warm-ups."""
+        """Seconds of a sample of each cell, by the slowest of its launches.
+
+        All have turns of as many samples, though noise slowed some of their warm-ups."""
         self._first_round: dict[Cell | None, float] = {}
         """The same by the turns of the first round."""
 
     def wait_to_start(self, member: int) -> bool:
-        """Wait until this member may start; return False where the turns were given up
-        meanwhile.
-        """
+        """Wait until this member may start. Return False if the turns were given up meanwhile."""
         with self._changed:
-            self._changed.wait_for(lambda: self._may_start(member) or self._aborted)
+            self._changed.wait_for(partial(self._may_start, member))
             if member in self._to_start:
                 self._to_start.remove(member)
                 self._starting.add(member)
@@ -262,7 +271,9 @@ class Turns:
 
     def _may_start(self, member: int) -> bool:
         # Importing and building keep one CPU busy, whatever the threads of a launch.
-        return self._to_start[0] == member and len(self._starting) < self._cpus
+        if self._to_start[0] == member and len(self._starting) < self._cpus:
+            return True
+        return self._aborted
 
     def _has_started(self, member: int) -> None:
         self._starting.discard(member)
@@ -270,25 +281,24 @@ class Turns:
         self._changed.notify_all()
 
     def wait_for_cpus(self, member: int) -> None:
-        """Wait until there is a CPU for each thread of this member, beside those that compute
-        outside of turns.
+        """Wait until each thread of this member has a CPU that no other member computes on.
 
-        Its first turn gives them back, or its end. Threads that wait for one another by spinning
-        take ten times as long where another launch has their CPUs: two launches of lstm32 (PyTorch,
-        two threads on two CPUs) that warmed up beside one another took 13 s for three steps of 0.6
-        s.
+        Other members may compute outside of turns. Its first turn gives the CPUs back, or its end.
+        Threads that wait for one another by spinning take ten times as long where another launch
+        has their CPUs: two launches of lstm32 (PyTorch, two threads on two CPUs) that warmed up at
+        the same time took 13 s for three steps of 0.6 s.
         """
         with self._changed:
             cell = self._cells[member]
             threads = 0 if cell is None else cell.all_threads
             needed = min(threads or self._cpus, self._cpus)
-            self._changed.wait_for(
-                lambda: (
-                    self._aborted
-                    or not self._in_use
-                    or sum(self._in_use.values()) + needed <= self._cpus
-                )
-            )
+
+            def has_cpus() -> bool:
+                if self._aborted or not self._in_use:
+                    return True
+                return sum(self._in_use.values()) + needed <= self._cpus
+
+            self._changed.wait_for(has_cpus)
             self._in_use[member] = needed
 
     def wait_for_machine(self, member: int) -> None:
@@ -296,36 +306,38 @@ class Turns:
 
         Then this one has all CPUs until it asks again, or ends.
         """
+
+        def has_machine() -> bool:
+            if self._aborted:
+                return True
+            return not self._in_use and self._for_machine[0] == member and self._all_wait()
+
         with self._changed:
             self._for_machine.append(member)
             self._has_started(member)
-            self._changed.wait_for(
-                lambda: (
-                    self._aborted
-                    or (not self._in_use and self._for_machine[0] == member and self._all_wait())
-                )
-            )
+            self._changed.wait_for(has_machine)
             self._for_machine.remove(member)
             self._in_use[member] = self._cpus
 
     def _all_wait(self) -> bool:
-        """Tell whether every member that is left waits for the machine, so that they alternate."""
+        """Return whether every member that is left waits for the machine: then they alternate."""
         return len(self._for_machine) == len(self._present)
 
     def takes(self, member: int, seconds: float) -> None:
-        """Take note of how long a sample of a member takes, by its warm-up."""
+        """Note how long a sample of a member takes, by its warm-up."""
         with self._changed:
             alike = self._alike(member)
             self._sample_seconds[alike] = max(seconds, self._sample_seconds.get(alike, 1e-9))
 
     def _alike(self, member: int) -> Cell | None:
-        """Return what members have in common whose turns have as many samples."""
+        """Return the key that members share whose turns have as many samples."""
         return None if self._rounds.in_pairs else self._cells[member]
 
     def shape(self, member: int) -> TurnShape:
-        """Return what the turns of this member consist of; all members must have begun."""
+        """Return the content of this member's turns. All members must have begun."""
         with self._changed:
-            cell, rounds = self._cells[member], self._rounds
+            cell = self._cells[member]
+            rounds = self._rounds
             sample = self._sample_seconds[self._alike(member)]
             # Launches of a round have the same time, so that those with short steps do not end
             # their turns early. A step that takes longer than a launch has in all is not waited
@@ -344,42 +356,44 @@ class Turns:
         return bool(self._order)
 
     def pause(self, member: int) -> None:
-        """Let the others of this round run for a slice each, in the middle of this member's
-        turn.
-        """
+        """Let the others of this round run for a slice each, in the middle of a member's turn."""
         with self._changed:
             self._holder = None
             self._order.insert(0, member)
             self._waiting.add(member)
             self._choose()
-            self._changed.wait_for(lambda: self._holder == member or self._ending or self._aborted)
+            self._changed.wait_for(partial(self._may_run, member))
             self._waiting.discard(member)
+
+    def _may_run(self, member: int) -> bool:
+        return self._holder == member or self._ending or self._aborted
 
     def next_turn(
         self, member: int, last: TurnObservation | None, samples: int = 1, judged: bool = True
     ) -> bool:
-        """Wait until this member may run; return whether that is for a turn, and not to end.
+        """Wait until this member may run, and return whether that is for a turn, and not to end.
 
-        ``last`` is its turn that has just ended, with so many ``samples``; None before its first
+        ``last`` is its turn that has just ended, with so many ``samples``, or None before its first
         one. ``judged`` is whether waiting for a CPU in it shows that others disturbed it.
         """
         with self._changed:
             if last is None:
                 self._has_started(member)
             else:
-                self._take_note(member, last, samples, judged)
+                self._note_turn(member, last, samples, judged)
             self._waiting.add(member)
             self._choose()
-            self._changed.wait_for(lambda: self._holder == member or self._ending or self._aborted)
+            self._changed.wait_for(partial(self._may_run, member))
             self._waiting.discard(member)
             if not self._ending and not self._aborted:
                 return True
         self.wait_for_cpus(member)
         return False
 
-    def _take_note(self, member: int, last: TurnObservation, samples: int, judged: bool) -> None:
-        """Take note of a turn that has ended; one that was disturbed, or in which memory grew, is
-        taken again.
+    def _note_turn(self, member: int, last: TurnObservation, samples: int, judged: bool) -> None:
+        """Note a turn that has ended.
+
+        One that was disturbed, or in which memory grew, is taken again.
         """
         self._holder = None
         self._tries[member] += 1
@@ -454,10 +468,9 @@ class Turns:
         self._chance.shuffle(self._order)
 
     def _learn_samples(self) -> None:
-        """Take the samples of the first round for those of the warm-up where these took much
-        longer.
+        """Replace samples of the warm-up that took much longer than those of the first round.
 
-        Others start beside a warm-up. Threads that wait for one another then lose a time slice at
+        Others start during a warm-up. Threads that wait for one another then lose a time slice at
         each of their barriers: PyTorch's lstm32 for one example took 575 ms on two threads, and 4
         ms in its turns.
         """
@@ -466,23 +479,25 @@ class Turns:
                 self._sample_seconds[alike] = seconds
 
     def _is_enough(self) -> bool:
-        """Tell whether the launches are known well enough, or have had their seconds."""
+        """Return whether the launches are known well enough, or have had their seconds."""
         others = self._present - {self._anchor}
         # The anchor has a turn in each of the rounds in which the others have one in turn.
         cycle = 1 if self._anchor is None else max(1, len(others))
-        made, fewest = self.round + 1 - self._anchor_since, cycle * self.fewest_rounds()
+        made = self.round + 1 - self._anchor_since
+        fewest = cycle * self.fewest_rounds()
         if self._undisturbed < fewest and made < PATIENCE * fewest:
             return False
         mean = sum(self._seconds[member] for member in others) / max(1, len(others))
         if mean >= self._rounds.seconds or made >= cycle * self._rounds.most:
             return True
-        return (
-            mean >= self._rounds.least_seconds and self._standard_error() <= self._rounds.deviation
-        )
+        if mean < self._rounds.least_seconds:
+            return False
+        return self._standard_error() <= self._rounds.deviation
 
     def fewest_rounds(self) -> int:
-        """Return how many rounds there are at least: fewer of long turns, down to those that fill
-        their seconds.
+        """Return the least number of rounds: fewer of long turns, down to those that fill the time.
+
+        The time is the seconds of turns that a launch has at most.
         """
         longest = max(self._sample_seconds.values(), default=0.0)
         if longest <= self._rounds.turn_seconds:
@@ -502,7 +517,8 @@ class Turns:
             return members
         if self._anchor not in self._present:
             self._anchor = self._chance.choice(members)
-            self._anchor_since, self._undisturbed = self.round, 0
+            self._anchor_since = self.round
+            self._undisturbed = 0
             self._to_meet = []
         if not self._to_meet:
             self._to_meet = [member for member in members if member != self._anchor]
@@ -517,13 +533,15 @@ class Member:
     turns: Turns
     number: int
     places: Sequence[tuple[int, ...]] = ()
-    """Sets of CPUs on one of which it begins its turns of a round; without any it begins where the
-    system lets it."""
+    """Sets of CPUs that it may have in a round. It begins its turns on one of them.
+
+    Without any it begins where the system lets it."""
     judged: bool = True
-    """Whether its threads have a CPU each, so that waiting for one shows that others disturbed a
-    turn."""
+    """Whether waiting for a CPU shows that others disturbed a turn, since each thread has a CPU."""
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Those on which it begins its turns of this round; none: any."""
-        return self.places[int(self.turns.place * len(self.places))] if self.places else ()
+        """The CPUs on which it begins its turns of this round, or none for any."""
+        if not self.places:
+            return ()
+        return self.places[int(self.turns.place * len(self.places))]

@@ -80,10 +80,10 @@ def ask(launcher, machine="here", digest="env", cpus=2, name="mxnet"):
     ],
 )
 def test_how_threads_are_honoured_is_what_was_seen(way, words):
-    found = ask(Honours(way))
+    answers = ask(Honours(way))
     # Seven is what it says of itself each time; two and one are what worked.
-    assert (found.threads["by_nothing"], found.threads["asked"]) == (2, 1)
-    assert found.threads["words"] == words
+    assert (answers.threads["by_nothing"], answers.threads["asked"]) == (2, 1)
+    assert answers.threads["words"] == words
 
 
 def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
@@ -134,10 +134,10 @@ def evidence(says, *busy):
 
 def defaults(launcher):
     plan = plan_of(frameworks="mxnet,null", tuning=TUNED)
-    found = {
+    sources = {
         row.build.name: Source(row.build, Path("/python"), "CPython", "env") for row in plan.rows
     }
-    return capabilities.threads_by_default(plan, found, "here", launcher, print)
+    return capabilities.threads_by_default(plan, sources, "here", launcher, print)
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_every_column_of_the_table_is_asked() -> None:
 
 
 def test_only_answers_that_both_have_can_differ() -> None:
-    found = capability_table.beside(
+    compared = capability_table.beside(
         row("chainer", openmp=True, opencl=False, gpu=False, automatic_gradients=True)
     )
-    assert found["software"] == "Chainer"
-    assert {name: column["here"] for name, column in found["columns"].items()} == {
-        **dict.fromkeys(found["columns"], "-"),
+    assert compared["software"] == "Chainer"
+    assert {name: column["here"] for name, column in compared["columns"].items()} == {
+        **dict.fromkeys(compared["columns"], "-"),
         **{
             "license": "MIT License",
             "open source": "yes",
@@ -208,10 +208,10 @@ def test_only_answers_that_both_have_can_differ() -> None:
     }
     # The table has Chainer with CUDA and convolutions, without OpenMP and OpenCL, and does not know
     # whether it lives.
-    assert found["differences"] == [
-        "Chainer: OpenMP: 'No' in 2021, here yes: openmp was seen",
-        "Chainer: CUDA: 'Yes' in 2021, here no: gpu was seen",
-        "Chainer: convolutional nets: 'Yes' in 2021, here no: no convolutions",
+    assert compared["differences"] == [
+        "Chainer: OpenMP: 'No' in 2021, on this machine yes: openmp was seen",
+        "Chainer: CUDA: 'Yes' in 2021, on this machine no: gpu was seen",
+        "Chainer: convolutional nets: 'Yes' in 2021, on this machine no: no convolutions",
     ]
     unknown = capability_table.beside(row("jax", openmp=True))
     assert (unknown["software"], unknown["differences"]) == (None, [])
@@ -242,8 +242,8 @@ def test_a_build_shows_its_models_its_names_and_its_metadata(
 ) -> None:
     """Of an installed framework whose distribution has another name."""
     package, folder = tmp_path / "mynet", tmp_path / "mynet_cpu-3.1.dist-info"
-    for each in (package, folder, package / "applications"):
-        each.mkdir()
+    for directory in (package, folder, package / "applications"):
+        directory.mkdir()
     (package / "__init__.py").write_text("class DeepBoltzmannMachine: pass\nclass Carbon: pass\n")
     (package / "applications" / "__init__.py").write_text("raise RuntimeError('imported')\n")
     (folder / "METADATA").write_text(METADATA)

@@ -30,10 +30,12 @@ def grouping(plan=PLAN, memory=PLENTY):
 
 
 def test_cells_of_one_work_form_a_group_and_all_launches_are_made_once():
-    found = grouping().groups(launches(), {}, {})
-    assert [len(group) for group in found] == [9, 9]
-    assert sorted(launch.cell for group in found for launch in group) == sorted(PLAN.cells)
-    for group in found:
+    groups_of_block = grouping().groups(launches(), {}, {})
+    assert [len(group) for group in groups_of_block] == [9, 9]
+    assert sorted(launch.cell for group in groups_of_block for launch in group) == sorted(
+        PLAN.cells
+    )
+    for group in groups_of_block:
         assert len({group_of(launch.cell) for launch in group}) == 1
         assert all(launch.in_turns for launch in group)
 
@@ -41,11 +43,11 @@ def test_cells_of_one_work_form_a_group_and_all_launches_are_made_once():
 @pytest.mark.parametrize("members", [1, 2, 4])
 def test_groups_are_as_large_as_fits_into_memory(members):
     peak = max(expected_peak(PLAN, cell) for cell in PLAN.cells)
-    found = grouping(memory=members * peak).groups(launches(), {}, {})
-    for group in found:
+    groups_of_block = grouping(memory=members * peak).groups(launches(), {}, {})
+    for group in groups_of_block:
         assert sum(expected_peak(PLAN, launch.cell) for launch in group) <= members * peak
         assert len(group) > 1 or not group[0].in_turns
-    assert sum(map(len, found)) == len(PLAN.cells)
+    assert sum(map(len, groups_of_block)) == len(PLAN.cells)
 
 
 def test_measured_peaks_replace_expected_ones():
@@ -59,26 +61,30 @@ def test_a_group_has_no_more_members_than_is_useful():
     plan = plan_of(
         networks="fcn5", frameworks="torch,tensorflow,mxnet,jax,onnxruntime", threads="1,2,4,8"
     )
-    found = grouping(plan).groups(launches(plan), {}, {})
-    assert [len(group) for group in found] == [10, 10]
-    assert max(map(len, found)) <= MOST_MEMBERS
+    groups_of_block = grouping(plan).groups(launches(plan), {}, {})
+    assert [len(group) for group in groups_of_block] == [10, 10]
+    assert max(map(len, groups_of_block)) <= MOST_MEMBERS
 
 
 def test_of_a_matrix_columns_are_groups_and_after_the_first_block_one_row_links_them():
     of_matrix = replace(grouping(), together=Together.COLUMN)
     linking = set()
     for block in range(8):
-        found = of_matrix.groups(launches(block=block), {}, {})
-        assert found == of_matrix.groups(launches(block=block), {}, {})
-        assert [len(group) for group in found] == [3] * 6
-        assert sorted(each.cell for group in found for each in group) == sorted(PLAN.cells)
-        for group in found:
-            assert len({group_of(each.cell) for each in group}) == 1
-            assert len({row_of(each.cell) for each in group}) == 3
-            columns = Counter(column_of("", each.cell) for each in group)
+        groups_of_block = of_matrix.groups(launches(block=block), {}, {})
+        assert groups_of_block == of_matrix.groups(launches(block=block), {}, {})
+        assert [len(group) for group in groups_of_block] == [3] * 6
+        assert sorted(launch.cell for group in groups_of_block for launch in group) == sorted(
+            PLAN.cells
+        )
+        for group in groups_of_block:
+            assert len({group_of(launch.cell) for launch in group}) == 1
+            assert len({row_of(launch.cell) for launch in group}) == 3
+            columns = Counter(column_of("", launch.cell) for launch in group)
             assert sorted(columns.values()) == ([3] if block == 0 else [1, 2])
             column = columns.most_common(1)[0][0]
-            linking |= {row_of(each.cell) for each in group if column_of("", each.cell) != column}
+            linking |= {
+                row_of(launch.cell) for launch in group if column_of("", launch.cell) != column
+            }
     assert len(linking) == 3
 
 
@@ -89,10 +95,12 @@ def test_all_ratios_of_a_matrix_with_two_launches_a_cell_are_known():
         of_matrix.groups([PlannedLaunch(cell, block) for cell in cells], {}, {}) for block in (0, 1)
     ]
     measured = [
-        {cells.index(each.cell): 1.0 for each in group} for groups_ in blocks for group in groups_
+        {cells.index(launch.cell): 1.0 for launch in group}
+        for groups_ in blocks
+        for group in groups_
     ]
-    found = side_by_side(measured, len(cells))
-    assert all(found.known(0, other) for other in range(1, len(cells)))
+    compared = side_by_side(measured, len(cells))
+    assert all(compared.known(0, other) for other in range(1, len(cells)))
 
 
 def test_under_a_quota_the_thread_counts_of_a_row_are_a_group():
@@ -101,11 +109,11 @@ def test_under_a_quota_the_thread_counts_of_a_row_are_a_group():
     )
     of_matrix = replace(grouping(quota), together=Together.COLUMN)
     for block in (0, 1):
-        found = of_matrix.groups(launches(quota, block), {}, {})
-        assert [len(group) for group in found] == [3] * 6
-        for group in found:
-            assert {each.cell.threads for each in group} == {1, 2, 4}
-            parts = Counter((row_of(each.cell), each.cell.cpu_quota) for each in group)
+        groups_of_block = of_matrix.groups(launches(quota, block), {}, {})
+        assert [len(group) for group in groups_of_block] == [3] * 6
+        for group in groups_of_block:
+            assert {launch.cell.threads for launch in group} == {1, 2, 4}
+            parts = Counter((row_of(launch.cell), launch.cell.cpu_quota) for launch in group)
             assert sorted(parts.values()) == ([3] if block == 0 else [1, 2])
 
 
@@ -115,11 +123,11 @@ def test_where_the_fastest_of_each_column_is_wanted_all_further_groups_are_colum
     columns = []
     for block in range(4):
         for group in of_matrix.groups(launches(contest, block), {}, {}):
-            columns.append((block, len({column_of("", each.cell) for each in group})))
+            columns.append((block, len({column_of("", launch.cell) for launch in group})))
     assert {count for block, count in columns if block != 1} == {1}
     assert {count for block, count in columns if block == 1} == {2}
     # Two rivals of a column are a group of their own.
-    rivals = [each for each in launches(contest, 2) if each.cell.framework != "mxnet"]
+    rivals = [launch for launch in launches(contest, 2) if launch.cell.framework != "mxnet"]
     assert {len(group) for group in of_matrix.groups(rivals, {}, {})} == {2}
 
 

@@ -22,28 +22,28 @@ def outcome(milliseconds, steps=10, start=0.0, **changes):
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=4))
 def test_rates_of_all_add_up(milliseconds):
-    found = together([outcome(each) for each in milliseconds])
-    assert 1 / found.step_seconds()[0] == pytest.approx(
-        sum(1e3 / each for each in milliseconds), rel=1e-5
+    joint = together([outcome(step_ms) for step_ms in milliseconds])
+    assert 1 / joint.step_seconds()[0] == pytest.approx(
+        sum(1e3 / step_ms for step_ms in milliseconds), rel=1e-5
     )
-    assert found.observed_steps() == 10 * len(milliseconds)
+    assert joint.observed_steps() == 10 * len(milliseconds)
 
 
 def test_only_the_time_that_all_share_counts():
     quick, slow = outcome(10, steps=10), outcome(10, steps=20, start=0.05)
     quick = quick._replace(samples_ns=[10**7] * 5 + [4 * 10**6] * 5, timed_between=[0.0, 0.07])
-    found = together([quick, slow])
-    assert found.timed_between == [0.05, 0.07]
-    assert len(found.samples_ns) == 2
-    assert len(found.software[SAMPLES_OF_INSTANCES][1]) == 20
+    joint = together([quick, slow])
+    assert joint.timed_between == [0.05, 0.07]
+    assert len(joint.samples_ns) == 2
+    assert len(joint.software[SAMPLES_OF_INSTANCES][1]) == 20
 
 
 def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
     evidence = ThreadEvidence(1, None, 3, 2.0, 1.0, [1.5, 0.5])
     both = [outcome(10, threads=evidence, peak_memory_bytes=100, cpus=[cpu]) for cpu in (2, 1)]
-    found = together(both)
-    assert found.threads == ThreadEvidence(2, None, 6, 4.0, 1.0, [1.5, 1.5, 0.5, 0.5])
-    assert (found.peak_memory_bytes, found.cpus) == (200, [1, 2])
+    joint = together(both)
+    assert joint.threads == ThreadEvidence(2, None, 6, 4.0, 1.0, [1.5, 1.5, 0.5, 0.5])
+    assert (joint.peak_memory_bytes, joint.cpus) == (200, [1, 2])
     failed = together([both[0], Outcome(Status.OUT_OF_MEMORY, "no room")])
     assert (failed.status, failed.reason, failed.samples_ns) == (
         Status.OUT_OF_MEMORY,

@@ -24,7 +24,7 @@ from dlbench.hardware_probe.energy import PackageCounters
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run import launcher, outcomes
 from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import LAUNCH_MARK, launch_process, no_tick, of_a_launch
+from dlbench.suites.run.launcher import LAUNCH_MARK, belongs_to_launch, launch_process, no_tick
 
 
 def launch(folder, settings=None, tick=no_tick, **options):
@@ -211,7 +211,7 @@ def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
         child.wait()  # its parent is gone
         if os.getpid() in [each.pid for each in psutil.Process(number).parents()]:
             pytest.skip("this process adopts orphans")
-        assert of_a_launch(number) is marked
+        assert belongs_to_launch(number) is marked
 
 
 #: Starts a process that left the session, has no parent and no mark any more, and never ends by

@@ -122,10 +122,10 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         (claim(reported=0.83, timed_waiting_seconds=0.5), ""),
         (claim(reported=0.83), "the host's clock saw"),
         (claim(reported=0.5, timed_waiting_seconds=15.0), "the host's clock saw"),
-        (claim(1e-3), "1 thread can do 416 GFLOP/s at most here"),
+        (claim(1e-3), "1 thread can do 416 GFLOP/s at most on this machine"),
         (claim(1e-3), "of CPU time for 20 steps, which need"),
         # Of 2 CPUs no more than 2 count.
-        (claim(1e-3, cell={"threads": 4}), "4 threads can do 832 GFLOP/s at most here"),
+        (claim(1e-3, cell={"threads": 4}), "4 threads can do 832 GFLOP/s at most on this machine"),
         (
             claim(timed_cpu_seconds=0.1, reported_cpu=0.1, steps_cpu_seconds=0.0),
             "its processes used 0.1 s of CPU time for 20 steps, which need",

@@ -52,10 +52,10 @@ ENTER = (
 @pytest.fixture
 def places() -> tuple[Path, ...]:
     """Return the groups in which those of launches are made here."""
-    found = quota.groups_of_launches()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
+    parents = quota.groups_of_launches()
+    if isinstance(parents, str):
+        pytest.skip(parents)
+    return parents
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: lis
 
 def own_groups(places: tuple[Path, ...], process: int) -> list[Path]:
     """Return the groups that this process made."""
-    return [each for place in places for each in place.glob(f"dlbench-{process}-*")]
+    return [group for place in places for group in place.glob(f"dlbench-{process}-*")]
 
 
 def test_a_launch_has_its_quota_and_its_group_goes_with_it(
@@ -112,7 +112,7 @@ def test_a_launch_has_its_quota_and_its_group_goes_with_it(
     seen: list[str] = []
 
     def look(directory: Path) -> None:
-        seen.extend((each / PROCESSES).read_text() for each in own_groups(places, os.getpid()))
+        seen.extend((group / PROCESSES).read_text() for group in own_groups(places, os.getpid()))
 
     outcome = launch_process(
         null_order(tmp_path, {"step_seconds": 0.3}, cpu_quota=0.5), look
@@ -171,7 +171,7 @@ def test_the_next_run_removes_the_groups_of_one_that_was_killed(
         tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate", "--steps", "2"
     )
     assert done.returncode == 0, done.stderr
-    assert [each for each in left if each.exists()] == []
+    assert [group for group in left if group.exists()] == []
 
 
 def test_leftovers_are_removed_from_every_group_around(
@@ -241,13 +241,15 @@ def test_a_framework_that_ignores_the_quota_is_distinguished_from_one_that_heeds
     )
     assert done.returncode == 0, done.stdout + done.stderr
     records = [
-        each for each in records_in(tmp_path) if each.cell.cpu_quota and not each.cell.threads
+        record
+        for record in records_in(tmp_path)
+        if record.cell.cpu_quota and not record.cell.threads
     ]
-    used = {each.cell.framework: each.outcome.outside.quota for each in records}  # type: ignore[union-attr]
+    used = {record.cell.framework: record.outcome.outside.quota for record in records}  # type: ignore[union-attr]
     # So low that both come up against it, on a machine that other programs use too.
-    assert all(each is not None and each.throttled_seconds > 0 for each in used.values())
+    assert all(use is not None and use.throttled_seconds > 0 for use in used.values())
     assert all(
-        each is not None and each.throttled_periods > 0.5 * each.periods for each in used.values()
+        use is not None and use.throttled_periods > 0.5 * use.periods for use in used.values()
     )
     rows = json.loads(run_command(tmp_path, "report", "containers", "--json").stdout)["rows"]
     assert {row["framework"]: row["sees_quota"] for row in rows} == {
@@ -264,7 +266,7 @@ def test_without_permission_a_cell_is_skipped_with_reason_and_remedy(
     monkeypatch.setattr(
         quota,
         "groups_of_launches",
-        lambda: "no control group can be made here; run dlbench as root",
+        lambda: "no control group can be made on this machine; run dlbench as root",
     )
     launched = launch_process(null_order(tmp_path, cpu_quota=0.5))
     assert (launched.outcome.status, launched.wall_seconds) == (Status.SKIPPED, 0.0)
@@ -276,7 +278,9 @@ def test_without_permission_a_cell_is_skipped_with_reason_and_remedy(
 def test_a_tighter_quota_around_dlbench_is_said(places: tuple[Path, ...]) -> None:
     machine = probe()
     machine = replace(machine, cpu=replace(machine.cpu, quota_cpus=0.5))
-    (line,) = quota.notes([null_cell(cpu_quota=each) for each in (0.25, 0.5, 1.0)], machine)
+    (line,) = quota.notes(
+        [null_cell(cpu_quota=quota_cpus) for quota_cpus in (0.25, 0.5, 1.0)], machine
+    )
     assert (
         line
         == "dlbench runs under a CPU quota of 0.5, which also limits 1 cell with a larger quota."

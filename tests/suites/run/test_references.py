@@ -24,17 +24,17 @@ SHIPPED = {
 @pytest.fixture
 def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
-    found = []
+    pairs = []
 
     def compute(network, batch_size, path, threads, parts, local_steps, inference, fed):
         of_parts = (parts, local_steps)[: 1 + bool(local_steps)] if parts > 1 else ()
-        found.append((network.name, batch_size, *of_parts))
+        pairs.append((network.name, batch_size, *of_parts))
         path.touch()
         return ""
 
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     monkeypatch.setattr(references, "compute", compute)
-    return found
+    return pairs
 
 
 def fit(network, size, on_cpu):
@@ -50,11 +50,11 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
 ):
     said = []
     wanted = ReferenceKey(NETWORKS["resnet50"], size, workers)
-    found = fitting(wanted, False, said.append)
+    reference = fitting(wanted, False, said.append)
     assert computed == [("resnet50", computed_size, workers)]
-    assert (found.repeated_batch, found.label_sets) == (computed_size, workers)
+    assert (reference.repeated_batch, reference.label_sets) == (computed_size, workers)
     assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
-    assert (fitting(wanted, False, pytest.fail), len(computed)) == (found, 1)
+    assert (fitting(wanted, False, pytest.fail), len(computed)) == (reference, 1)
 
 
 @pytest.mark.parametrize("network", SHIPPED)
@@ -62,10 +62,10 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
 def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_repeated(
     computed, network, size
 ):
-    divisors = [each for each in SHIPPED[network] if size % each == 0 and each < size]
-    found, said = fit(network, size, on_cpu=False)
+    divisors = [divisor for divisor in SHIPPED[network] if size % divisor == 0 and divisor < size]
+    reference, said = fit(network, size, on_cpu=False)
     assert computed == []
-    assert found == Reference(references.shipped(f"{network}-b{max(divisors)}"), max(divisors))
+    assert reference == Reference(references.shipped(f"{network}-b{max(divisors)}"), max(divisors))
     assert f"repeated {size // max(divisors)} times" in said[0]
 
 
@@ -81,18 +81,18 @@ def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
 
 
 def test_other_mini_batches_in_each_step_have_a_reference_of_their_own(computed):
-    found = [
+    references_of_cells = [
         fitting(ReferenceKey(NETWORKS["lstm32"], 24, fed=fed), True, print)
         for fed in (False, True, True)
     ]
-    assert found[0].path != found[1].path == found[2].path
+    assert references_of_cells[0].path != references_of_cells[1].path == references_of_cells[2].path
     assert computed == [("lstm32", 24), ("lstm32", 24)]
 
 
 def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unchecked(computed):
     assert fit("resnet50", 256, on_cpu=True)[0].repeated_batch == 32
-    found, said = fit("resnet50", 131, on_cpu=True)
-    assert found is None
+    reference, said = fit("resnet50", 131, on_cpu=True)
+    assert reference is None
     assert "too much memory" in said[-1]
     assert fit("resnet50", 131, on_cpu=False)[0] is None
     assert computed == []
@@ -109,11 +109,11 @@ def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(co
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     assert computed == [("lstm32", 24), ("lstm32", 48)]
     for cell in plan.cells:
-        found = reference(cell)
-        assert found is not None
+        fitting_reference = reference(cell)
+        assert fitting_reference is not None
         assert (
-            found.path.name.startswith(f"lstm32-b{cell.batch_size}-"),
-            found.repeated_batch,
+            fitting_reference.path.name.startswith(f"lstm32-b{cell.batch_size}-"),
+            fitting_reference.repeated_batch,
         ) == (True, None)
     computes_nothing = plan_of(frameworks="null", networks="fcn5")
     reference = preparation.prepare_references(computes_nothing, probe(), print)
@@ -130,12 +130,18 @@ def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_
     }
     plan = plan_of(**words, sync="step,local:3,local:4,async")
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
-    found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
+    references_by_workers = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
     assert computed == [("lstm32", 4, 2, 3), ("lstm32", 4, 2, 4)]
-    assert found[1, "step"] == found[2, "step"] == Reference(references.shipped("lstm32-b4"))
+    assert (
+        references_by_workers[1, "step"]
+        == references_by_workers[2, "step"]
+        == Reference(references.shipped("lstm32-b4"))
+    )
     for steps in (3, 4):
-        assert found[2, f"local:{steps}"].path.name.startswith(f"lstm32-b4-w2-h{steps}-")
-    assert found[2, "async"] is None
+        assert references_by_workers[2, f"local:{steps}"].path.name.startswith(
+            f"lstm32-b4-w2-h{steps}-"
+        )
+    assert references_by_workers[2, "async"] is None
 
 
 def small(**changes):
@@ -152,9 +158,9 @@ def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
 
 
 def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(computed):
-    found = fitting(ReferenceKey(small(), 2**15), False, print)
+    reference = fitting(ReferenceKey(small(), 2**15), False, print)
     assert computed == [("small", 8)]
-    assert found.repeated_batch == 8
+    assert reference.repeated_batch == 8
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(
 ):
     numbers = {"units": 400, "order": "sequential"}
     machine = of_family("machine", family_of({"family": "boltzmann", "numbers": numbers}))
-    one, found = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
+    one, repeated = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
     assert computed == [("machine", 1), *([("machine", computed_chains)] * (chains > 1))]
-    assert found.repeated_batch == (None if chains == computed_chains else computed_chains)
-    assert (found == one) is (chains == 1)
+    assert repeated.repeated_batch == (None if chains == computed_chains else computed_chains)
+    assert (repeated == one) is (chains == 1)

@@ -44,10 +44,10 @@ CHOICES = [
 def test_the_same_command_goes_on_with_its_run(store, chosen):
     begun = plan_of(seed=11, **chosen)
     run = preparation.begin(begun, store, HERE)
-    resumed, found = resume.resume(
+    resumed, continued = resume.resume(
         plan_of(seed=99, **chosen), store, HERE, SuiteOverrides(**chosen)
     )
-    assert found == run
+    assert continued == run
     assert resumed == begun
     assert list(resumed.order()) == list(begun.order())
 
@@ -78,19 +78,21 @@ def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished,
     run = preparation.begin(plan_of(seed=11), store, HERE)
     if finished:
         store.finish_run(run.id, run.started)
-    plan, found = resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))
+    plan, extended = resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))
     wanted = plan_of(seed=11, **more)
-    assert (found.id, found.finished) == (run.id, None)
-    assert (found.launches, found.most, found.precision) == (
+    assert (extended.id, extended.finished) == (run.id, None)
+    assert (extended.launches, extended.most, extended.precision) == (
         wanted.launches,
         wanted.most,
         wanted.interval,
     )
     assert plan == wanted
-    store.extend_run(found)
-    assert store.runs() == [found]
+    store.extend_run(extended)
+    assert store.runs() == [extended]
     # An interruption later the same command goes on.
-    assert resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))[1] == found
+    assert (
+        resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))[1] == extended
+    )
 
 
 def test_an_unfinished_run_of_the_same_command_comes_before_a_longer_one(store):

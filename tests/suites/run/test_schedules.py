@@ -155,15 +155,17 @@ def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
     store, _, result = carry_out(answer, plan=BATCHES)
     assert result.launches_left() == 0
     for group in GROUPS:
-        found = {r.cell.batch_size: r.outcome for r in store.records() if sizes_of(r.cell) == group}
+        outcomes = {
+            r.cell.batch_size: r.outcome for r in store.records() if sizes_of(r.cell) == group
+        }
         fitting = [size for size in SIZES if size <= limits.get(group, max(SIZES))]
         first, *larger = [*(size for size in SIZES if size not in fitting), None]
-        assert {found[size].status for size in fitting} <= {Status.OK}
+        assert {outcomes[size].status for size in fitting} <= {Status.OK}
         if (
             first is not None and not group.on_cpu
         ):  # on the CPU a larger one may have come before it
-            assert found[first].status is Status.OUT_OF_MEMORY
-            skipped = [found[size] for size in larger if size is not None]
+            assert outcomes[first].status is Status.OUT_OF_MEMORY
+            skipped = [outcomes[size] for size in larger if size is not None]
             assert {outcome.status for outcome in skipped} <= {Status.SKIPPED}
             assert {outcome.reason for outcome in skipped} <= {
                 f"mini-batch {first} ran out of memory already"
@@ -188,7 +190,7 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
 @examples(2)
 @given(
     st.integers(0, 60),
-    st.sampled_from([narrow_to(each, OF_ONE_NETWORK) for each in (PRECISE, CONTEST)]),
+    st.sampled_from([narrow_to(plan, OF_ONE_NETWORK) for plan in (PRECISE, CONTEST)]),
 )
 def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end, plan):
     def answer():
@@ -269,8 +271,8 @@ def test_a_contest_launches_again_only_those_that_are_near_until_the_fastest_is_
     assert {count for cell, count in made.items() if cell.mode in rivals} <= {3, 5, 7, 10, 12}
     assert max(made.values()) > 3
     leaders = result.leaders(CONTEST.most).rows
-    assert [each.outcome for each in leaders].count(CLEAR) >= len(leaders) - 1
-    assert {each.first.cell.mode for each in leaders if each.outcome == CLEAR} == {"null"}
+    assert [leader.outcome for leader in leaders].count(CLEAR) >= len(leaders) - 1
+    assert {leader.first.cell.mode for leader in leaders if leader.outcome == CLEAR} == {"null"}
     assert result.launches_left() == 0
     assert store.runs()[0].finished is not None
 
@@ -279,13 +281,16 @@ def test_a_contest_launches_again_only_those_that_are_near_until_the_fastest_is_
 def test_a_machine_that_changes_its_speed_within_a_contest_makes_no_slower_row_the_fastest(later):
     rivals = {"null": 1.0, "eager": 1.03, "onednn": 1.15}
     _, _, result = contest(0.015, lambda cell: rivals.get(cell.mode, 2.0), later=later)
-    assert {each.first.cell.mode for each in result.leaders(CONTEST.most).rows} <= {"null", "eager"}
+    assert {leader.first.cell.mode for leader in result.leaders(CONTEST.most).rows} <= {
+        "null",
+        "eager",
+    }
 
 
 def test_a_contest_that_more_launches_would_not_decide_ends_with_the_fewest():
     store, _, result = contest(0.3)
     assert launches_by_cell(store).total() < 1.5 * 3 * len(CONTEST.cells)
-    assert UNDECIDED in {each.outcome for each in result.leaders(CONTEST.most).rows}
+    assert UNDECIDED in {leader.outcome for leader in result.leaders(CONTEST.most).rows}
 
 
 def contest_in_turns(seconds_of, seed=1):
@@ -304,7 +309,9 @@ def contest_in_turns(seconds_of, seed=1):
                     0.01 * speed * seconds_of(planned.cell) * rng.lognormvariate(0, 0.003)
                 ] * 3
                 outcome = Outcome(
-                    Status.OK, samples_ns=[round(1e9 * each) for each in samples], turns=[1, 1, 1]
+                    Status.OK,
+                    samples_ns=[round(1e9 * sample) for sample in samples],
+                    turns=[1, 1, 1],
                 )
                 record = make.record(result=outcome, launch=block, machine="m")
                 schedule.add(replace(record, cell=planned.cell, group=f"{len(made)}"))
@@ -318,10 +325,11 @@ def test_a_contest_in_turns_goes_on_with_those_that_may_be_the_fastest_alone():
     # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30
     # % between groups.
     assert modes_later == {"null", "eager"}
-    assert {each.outcome for each in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
+    assert {leader.outcome for leader in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
     later = [group for group in made if group[0].block >= 2]
     assert all(
-        len({(each.cell.network, each.cell.threads) for each in group}) == 1 for group in later
+        len({(launch.cell.network, launch.cell.threads) for launch in group}) == 1
+        for group in later
     )
 
 
@@ -347,9 +355,9 @@ def test_a_contest_in_turns_decides_first_what_takes_few_launches():
 @pytest.mark.slow
 def test_a_contest_of_equal_rows_seldom_calls_one_the_fastest():
     outcomes = Counter(
-        each.outcome
+        leader.outcome
         for seed in range(100)
-        for each in contest(0.02, seed=seed)[2].leaders(CONTEST.most).rows
+        for leader in contest(0.02, seed=seed)[2].leaders(CONTEST.most).rows
     )
     # Twice the standard error of 5 % of 600 comparisons, and what the early looks add.
     assert outcomes[CLEAR] <= 0.09 * outcomes.total()
@@ -371,8 +379,8 @@ def drawn(shares, deviation=0.01, seed=1):
 
     def answer(side, cell):
         share = shares.get(cell, 0.0) if side == CANDIDATE else 0.0
-        found = share if isinstance(share, Outcome) else None
-        return found or ok(0.1 * (1 + share) * rng.lognormvariate(0.0, deviation))
+        outcome = share if isinstance(share, Outcome) else None
+        return outcome or ok(0.1 * (1 + share) * rng.lognormvariate(0.0, deviation))
 
     return {side: Pretender(partial(answer, side)) for side in SIDES}
 
@@ -393,8 +401,10 @@ def pairs_of(store):
 
 
 def verdicts(store):
-    found = compare_sides(make.run(purpose="gate", sides=SIDES, plan=()), store.records(), HOST)
-    return {each.cell: each.judgement.verdict for each in found.cells}
+    comparison = compare_sides(
+        make.run(purpose="gate", sides=SIDES, plan=()), store.records(), HOST
+    )
+    return {compared.cell: compared.judgement.verdict for compared in comparison.cells}
 
 
 def test_a_gate_spends_no_more_pairs_on_a_cell_than_its_verdict_takes():
@@ -452,10 +462,10 @@ def test_a_side_that_cannot_do_the_cell_is_launched_once_and_one_that_crashes_tw
     plan = narrow_to(PLAN, THREE[:1])
     store, _ = run_pairs(drawn({STEADY: Outcome(status, "it would not")}), for_gate(HOST), plan)
     assert pairs_of(store)[STEADY] == launches
-    (found,) = compare_sides(
+    (compared,) = compare_sides(
         make.run(purpose="gate", sides=SIDES, plan=()), store.records(), HOST
     ).cells
-    assert found.verdict is Verdict.BROKEN
+    assert compared.verdict is Verdict.BROKEN
 
 
 def test_a_comparison_ends_when_its_interval_is_narrow_enough_or_the_most_pairs_are_spent():
@@ -490,8 +500,8 @@ def test_a_gate_that_is_resumed_anywhere_makes_the_same_launches_by_its_records_
     records = list(whole.records())
     for made in (1, 7, 13, len(records) - 1):
         set_back = [
-            replace(each, started=each.started - timedelta(hours=index))
-            for index, each in enumerate(records)
+            replace(record, started=record.started - timedelta(hours=index))
+            for index, record in enumerate(records)
         ]
         schedule = PairSchedule(plan, set_back[:made], for_gate(HOST))
         ended = PairSchedule(plan, set_back, for_gate(HOST))
@@ -608,12 +618,12 @@ def test_without_noise_the_fastest_wins_whatever_the_machine_does(seed):
     worth = {cell: rng.uniform(0.5, 2.0) for cell in of.cells}
     paces = [rng.uniform(0.3, 3.0) for _ in range(of.launches)]
     schedule, records = search(of, lambda cell, block: worth[cell] * paces[block])
-    found = fastest.search_result(schedule)
+    result = fastest.search_result(schedule)
     best = min(worth, key=worth.__getitem__)
-    assert found.best == best
+    assert result.best == best
     if best != start:
-        assert found.gain.ratio == pytest.approx(worth[start] / worth[best], rel=1e-6)
-        assert found.gain.pairs == PAIRS
+        assert result.gain.ratio == pytest.approx(worth[start] / worth[best], rel=1e-6)
+        assert result.gain.pairs == PAIRS
     assert schedule.launches_left() == 0
     assert len(records) <= 2 * len(of.cells) + (FINALISTS + 1) * of.launches
 
@@ -637,12 +647,15 @@ def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_
             flags=lambda cell: [],
         )
 
-    found = [fastest.search_result(drawn()) for _ in range(500)]
-    wrong = [any(slower.low > 1 for slower in each.slower.values()) for each in found]
+    results = [fastest.search_result(drawn()) for _ in range(500)]
+    wrong = [any(slower.low > 1 for slower in result.slower.values()) for result in results]
     # Without the allowance for choosing one of three it is a tenth.
     assert 0.01 < np.mean(wrong) < 0.065
     # Three may be in a circle, each a little faster than the next.
-    assert np.mean([slower.ratio >= 1 for each in found for slower in each.slower.values()]) > 0.97
+    assert (
+        np.mean([slower.ratio >= 1 for result in results for slower in result.slower.values()])
+        > 0.97
+    )
 
 
 def test_a_search_starts_from_the_default_mode_as_installed_on_the_cores():
@@ -663,24 +676,24 @@ def search_with_failures(failing, how=WRONG):
     schedule, _ = search(of, seconds, fails, starts=starts, how=how)
     assert len(schedule.pairs()) == PAIRS
     assert schedule.launches_left() == 0
-    found = fastest.search_result(schedule)
-    return fast, found, fastest.lines(found, None)
+    result = fastest.search_result(schedule)
+    return fast, result, fastest.lines(result, None)
 
 
 @examples(5)
 @given(st.integers(-2, PAIRS - 1))
 def test_a_way_that_fails_parity_in_one_launch_is_out_and_the_others_keep_their_pairs(block):
-    liar, found, lines = search_with_failures(lambda at: at == block)
-    assert liar not in set(found.seconds)
+    liar, result, lines = search_with_failures(lambda at: at == block)
+    assert liar not in set(result.seconds)
     assert "No number from 1 configuration: it computed something else" in lines
 
 
 @pytest.mark.parametrize(("times", "stays"), [(2, True), (3, False)])
 def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times, stays):
-    fast, found, _ = search_with_failures(lambda at: 0 < at <= times, UNLIKELY)
-    assert (found.best == fast, found.schedule.without_number() == {}) == (stays, stays)
+    fast, result, _ = search_with_failures(lambda at: 0 < at <= times, UNLIKELY)
+    assert (result.best == fast, result.schedule.without_number() == {}) == (stays, stays)
     assert (
-        "failed_launches" in {flag.kind.name for flag in found.schedule.flags(found.best)}
+        "failed_launches" in {flag.kind.name for flag in result.schedule.flags(result.best)}
     ) is stays
 
 
@@ -688,7 +701,8 @@ def test_the_launches_of_a_race_take_turns_the_likeliest_first():
     of = search_plan()
     starts, grouping = search_starts(of, 4), Grouping(of, frozenset(of.cells), 10**15)
     alone, in_turns = (
-        HalvingSchedule(starts, of, (), None, each).wanted(0) for each in (None, grouping)
+        HalvingSchedule(starts, of, (), None, chosen_grouping).wanted(0)
+        for chosen_grouping in (None, grouping)
     )
     assert [len(group) for group in alone] == [1] * len(of.cells)
     assert len(of.cells) > MOST_MEMBERS >= max(map(len, in_turns)) > 1
@@ -726,10 +740,10 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
     of = search_plan(threads="1,2,4")
     first, second, *_ = search_starts(of, 4)
     schedule, _ = search(of, rising(of), lambda cell, block: cell == first)
-    found = fastest.search_result(schedule)
-    assert (found.schedule.starts[0], found.schedule.to_beat) == (first, second)
-    assert found.gain is not None or found.best == second
-    line = fastest.lines(found, None)[1]
+    result = fastest.search_result(schedule)
+    assert (result.schedule.starts[0], result.schedule.to_beat) == (first, second)
+    assert result.gain is not None or result.best == second
+    line = fastest.lines(result, None)[1]
     assert line.startswith(
         "The default, torch eager, installed, 4 threads, failed; the fastest is "
     )
@@ -740,10 +754,10 @@ def test_disturbed_pairs_are_left_out_and_others_take_their_place():
     first = pairs_begin(of)
     disturbed = lambda cell, block: block in (first, first + 3) and cell == of.cells[0]  # noqa: E731
     schedule, _ = search(of, rising(of), disturbed=disturbed, starts=search_starts(of, 2))
-    found = fastest.search_result(schedule)
-    assert of.cells[0] in set(found.seconds)
-    assert (next(iter(found.slower.values())).pairs, found.disturbed) == (PAIRS, 2)
-    assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(found, None)
+    result = fastest.search_result(schedule)
+    assert of.cells[0] in set(result.seconds)
+    assert (next(iter(result.slower.values())).pairs, result.disturbed) == (PAIRS, 2)
+    assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(result, None)
     always, _ = search(
         of, rising(of), disturbed=lambda cell, block: True, starts=search_starts(of, 2)
     )
@@ -762,14 +776,14 @@ def test_a_budget_keeps_time_for_the_pairs_and_the_rest_can_be_resumed():
         return runner.run()
 
     assert len(of.cells) == 12
-    found = searched(20.0)
-    assert found.tried() < len(of.cells)
-    assert len(found.pairs()) >= 3
+    ended = searched(20.0)
+    assert ended.tried() < len(of.cells)
+    assert len(ended.pairs()) >= 3
     assert launcher.time <= 20.0
-    assert found.launches_left() > 0
-    before = found.tried()
-    found = searched(None)
-    assert (len(found.pairs()), found.tried(), found.launches_left()) == (PAIRS, before, 0)
+    assert ended.launches_left() > 0
+    before = ended.tried()
+    ended = searched(None)
+    assert (len(ended.pairs()), ended.tried(), ended.launches_left()) == (PAIRS, before, 0)
     assert {record.side for record in store.records()} == {"search"}
 
 
@@ -803,11 +817,11 @@ def test_the_result_says_how_to_set_it_and_where_pairs_are_too_few():
     start = search_starts(of, 2)[0]
     _, records = search(of, lambda cell, block: 2.0 if cell == start else rising(of)(cell, block))
     few = [record for record in records if record.launch < pairs_begin(of) + 3]
-    found = fastest.search_result(HalvingSchedule(search_starts(of, 2), of, few))
-    lines = "\n".join(fastest.lines(found, None))
+    result = fastest.search_result(HalvingSchedule(search_starts(of, 2), of, few))
+    lines = "\n".join(fastest.lines(result, None))
     assert "times (3 pairs) as fast as" in lines
     assert "7 pairs are needed for an interval" in lines
-    assert fastest.data(found, None)["variables"]["OMP_NUM_THREADS"] == "2"
+    assert fastest.data(result, None)["variables"]["OMP_NUM_THREADS"] == "2"
 
 
 TARGET = {"precision": 0.02, "fewest": 5, "most": 20}
@@ -863,8 +877,8 @@ def test_steps_are_kalibera_and_jones_optimum():
     rng = np.random.default_rng(3)
     between, within, startup, sample = 0.03, 0.10, 8.0, 0.5
     # Launches in plenty, so that the estimates of both variances are the truth, nearly.
-    found = np.exp(rng.normal(0, math.sqrt(between**2 + math.pi / 2 * within**2 / 40), 4000))
-    chosen = samples_of_launch(launches_of(found, within, 40, sample, startup), 1, 1000)
+    medians = np.exp(rng.normal(0, math.sqrt(between**2 + math.pi / 2 * within**2 / 40), 4000))
+    chosen = samples_of_launch(launches_of(medians, within, 40, sample, startup), 1, 1000)
     assert chosen == pytest.approx(math.sqrt(startup / sample) * within / between, rel=0.1)
     counts = np.arange(1, 200)
     variance_for_a_second = (between**2 + within**2 / counts) * (startup + counts * sample)
@@ -876,7 +890,7 @@ def test_cells_that_deviate_alike_are_done_sooner_together_than_each_alone():
     cells = [launches_of(np.exp(rng.normal(0, 0.008, 3))) for _ in range(24)]
     together = spread_of(cells)
     needed = [
-        sum(launches_needed(each, 0.02, 3, 20, spread) for each in cells)
+        sum(launches_needed(launches, 0.02, 3, 20, spread) for launches in cells)
         for spread in (together, UNKNOWN)
     ]
     assert needed[0] < 0.25 * needed[1]
@@ -893,9 +907,9 @@ def test_a_run_ends_with_the_intervals_that_its_report_shows():
     shown = make_matrix(Results(tuple(store.records()), {})).cells.values()
     names = attrgetter("network", "framework", "mode", "threads")
     for cell in plan.cells:
-        (found,) = [each.seconds for each in shown if names(each.cell) == names(cell)]
+        (rival,) = [compared.seconds for compared in shown if names(compared.cell) == names(cell)]
         width = half_width(result.stats[cell], result.spread)
-        assert found.high / found.median - 1 == pytest.approx(width)
+        assert rival.high / rival.median - 1 == pytest.approx(width)
         assert width <= plan.interval
     assert len(store.records()) < 5 * len(plan.cells)
 

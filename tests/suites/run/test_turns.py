@@ -211,8 +211,8 @@ def test_alike_launches_are_compared_through_the_one_that_all_met(ratios, cycles
         observed = [QUIET._replace(round=number) for _, number in made]
         outcomes.append(outcome._replace(outside=outcome.outside._replace(turns=observed)))
     seconds = seconds_in_turns(outcomes)
-    found = [other / seconds[0] for other in seconds]
-    assert found == pytest.approx([ratio / ratios[0] for ratio in ratios], rel=1e-4)
+    relative = [other / seconds[0] for other in seconds]
+    assert relative == pytest.approx([ratio / ratios[0] for ratio in ratios], rel=1e-4)
 
 
 def test_the_standard_error_of_pairs_is_that_of_a_median_distance_from_the_anchor():
@@ -517,13 +517,13 @@ def test_what_a_launch_stood_still_for_is_no_part_of_its_samples(turns_made, lea
         place += count
     outcome = make.outcome([1.0], turns=turns_made, steps_per_sample=1)
     outcome = outcome._replace(samples_ns=samples, warmup_ns=[7, *lead_ins], starts_ns=begins)
-    found = without_pauses(outcome, pauses)
+    shortened = without_pauses(outcome, pauses)
     # A pause that begins in the instant in which a call does is counted with it, or before.
-    assert found.samples_ns == [100] * len(samples)
-    assert found.warmup_ns == [7, *[100] * len(lead_ins)]
-    paused = found.paused_ns or [0] * len(samples)
-    assert [own + stood for own, stood in zip(found.samples_ns, paused, strict=True)] == samples
-    assert found.starts_ns == []
+    assert shortened.samples_ns == [100] * len(samples)
+    assert shortened.warmup_ns == [7, *[100] * len(lead_ins)]
+    paused = shortened.paused_ns or [0] * len(samples)
+    assert [own + stood for own, stood in zip(shortened.samples_ns, paused, strict=True)] == samples
+    assert shortened.starts_ns == []
 
 
 # Standing still.
@@ -548,16 +548,16 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
     starting = f"import subprocess, sys; subprocess.run([sys.executable, {str(path)!r}])"
     root = subprocess.Popen([sys.executable, "-c", starting])
     try:
-        found = wait_until(
+        processes = wait_until(
             lambda: len(each := standstill.descendants(root.pid)) == 2 and each, "the helper"
         )
-        wait_until(lambda: standstill.cpu_time(found).used > 0.2, "work")
-        assert standstill.stop(found)
-        before = standstill.cpu_time(found)
+        wait_until(lambda: standstill.cpu_time(processes).used > 0.2, "work")
+        assert standstill.stop(processes)
+        before = standstill.cpu_time(processes)
         time.sleep(0.3)
-        assert standstill.cpu_time(found) == before
-        standstill.let_run(found)
-        wait_until(lambda: standstill.cpu_time(found).used > before.used + 0.1, "work again")
+        assert standstill.cpu_time(processes) == before
+        standstill.let_run(processes)
+        wait_until(lambda: standstill.cpu_time(processes).used > before.used + 0.1, "work again")
     finally:
         for process in reversed(psutil.Process(root.pid).children(recursive=True)):
             process.kill()
@@ -689,15 +689,15 @@ def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
         outside=outcome.outside._replace(turns=seen),
     )
     outcome = outcome._replace(calls_ns=list(range(10)))
-    found = without_growth(outcome)
-    assert found.calls_ns == [0, 1, 2, 3, 6, 7, 8, 9]
-    assert found.samples_ns == pytest.approx([80_000_000] * 3 + [120_000_000])
-    assert found.warmup_ns == pytest.approx([5, 900_000_000])
-    assert (found.turns, found.paused_ns) == ([2, 1, 1], [1, 2, 4, 5])
-    assert found.sample_counts == SampleCounts([1, 2, 3, 4], [0] * 4, [9, 8, 6, 5])
-    assert [turn.round for turn in found.outside.turns] == [0, 1, 2]
-    assert (found.timed_steps(), found.observed_steps()) == (8, 10)
-    assert without_growth(found) == found
+    steady = without_growth(outcome)
+    assert steady.calls_ns == [0, 1, 2, 3, 6, 7, 8, 9]
+    assert steady.samples_ns == pytest.approx([80_000_000] * 3 + [120_000_000])
+    assert steady.warmup_ns == pytest.approx([5, 900_000_000])
+    assert (steady.turns, steady.paused_ns) == ([2, 1, 1], [1, 2, 4, 5])
+    assert steady.sample_counts == SampleCounts([1, 2, 3, 4], [0] * 4, [9, 8, 6, 5])
+    assert [turn.round for turn in steady.outside.turns] == [0, 1, 2]
+    assert (steady.timed_steps(), steady.observed_steps()) == (8, 10)
+    assert without_growth(steady) == steady
 
 
 def test_a_launch_that_left_early_is_compared_over_the_rounds_that_it_had():
@@ -754,8 +754,8 @@ def test_turns_are_disturbed_by_longer_waiting_than_is_usual():
 def test_a_launch_that_waits_in_most_turns_is_disturbed_if_others_used_the_cpus(busy, said):
     outcome = in_turns([[0.02]] * 10, TurnObservation(0.1, 0.1, 0.02, busy_seconds=busy))
     outcome = outcome._replace(threads=make.threads(1, 1.0), contention=make.contention())
-    found = disturbances(make.record(result=outcome), Host("m", "two CPUs", 2, 2, 2.0))
-    assert ("17% of the time they wanted to run" in found) is said
+    texts = disturbances(make.record(result=outcome), Host("m", "two CPUs", 2, 2, 2.0))
+    assert ("17% of the time they wanted to run" in texts) is said
 
 
 def test_cpu_time_while_others_had_their_turns_is_implausible():
@@ -766,9 +766,11 @@ def test_cpu_time_while_others_had_their_turns_is_implausible():
         (0.4, "0.4 s of CPU time while other launches had their turns"),
     ):
         seen = outcome._replace(outside=outcome.outside._replace(stopped_cpu_seconds=seconds))
-        found = implausible(cell, network.network_of(network.cells[0]), seen, None, computes=False)
-        assert said in found
-        assert bool(found) is bool(said)
+        reasons = implausible(
+            cell, network.network_of(network.cells[0]), seen, None, computes=False
+        )
+        assert said in reasons
+        assert bool(reasons) is bool(said)
 
 
 # Real launches.
@@ -863,9 +865,9 @@ def test_all_have_the_same_cpus_in_a_round_and_other_ones_later(tmp_path):
 
 def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon(sockets=1, cores=4)))
-    found = standstill.places(cpu, 2)
-    assert len(found) == 3
-    for cpus in found:
+    places = standstill.places(cpu, 2)
+    assert len(places) == 3
+    for cpus in places:
         cores = {core for core in cpu.core_siblings for number in cpus if number in core}
         assert len(cpus) == len(cores) == 2
     assert standstill.places(cpu, 4) == standstill.places(cpu, 9) == standstill.places(cpu, 0) == []
@@ -969,7 +971,7 @@ def test_those_that_wait_for_the_machine_alternate_until_one_ends():
             time.sleep(0.002)
         turns.leave(number)
 
-    threads = [threading.Thread(target=member, args=each) for each in ((0, 3), (1, 6))]
+    threads = [threading.Thread(target=member, args=arguments) for arguments in ((0, 3), (1, 6))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -977,4 +979,4 @@ def test_those_that_wait_for_the_machine_alternate_until_one_ends():
     assert not any(thread.is_alive() for thread in threads)
     assert all(following != before for before, following in itertools.pairwise(order[:6]))
     assert order[6:] == [1, 1, 1]
-    assert all(len(each) == 1 for each in alone)
+    assert all(len(members) == 1 for members in alone)
