@@ -337,10 +337,9 @@ class FirstWorker:
         watch.begin()
         counter = evidence.SampleCounter(memory=protocol.trend)
         # Each worker of a team is bound to its part of the launch's CPUs.
+        cpus = evidence.cpus_allowed()
         if launch.cpus and team.needed(adapter, launch):
             cpus = sorted(launch.cpus)
-        else:
-            cpus = evidence.cpus_allowed()
         wanted = 0
         lead_in = False
         if launch.in_turns:
