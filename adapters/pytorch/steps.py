@@ -410,7 +410,7 @@ def training_losses(
             nn.utils.clip_grad_norm_(step.trainable, update.clip, foreach=True)
             optimizer.step()
             losses.append(loss.detach())
-        yield [float(each) for each in torch.stack(losses).cpu()]
+        yield [float(loss) for loss in torch.stack(losses).cpu()]
 
 
 # Data-parallel training. Where workers exchange at every step it is that of PyTorch's own engine,
@@ -431,18 +431,16 @@ def backend(on_cpu: bool) -> str:
 
 def workers_refusal(on_cpu: bool) -> str:
     """Return why this build of PyTorch cannot train with several workers; empty where it can."""
-    distributed, name = torch.distributed, backend(on_cpu)
-    there = distributed.is_available() and getattr(distributed, "is_%s_available" % name)()
-    return (
-        ""
-        if there
-        else "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
-    )
+    name = backend(on_cpu)
+    distributed = torch.distributed
+    if distributed.is_available() and getattr(distributed, "is_%s_available" % name)():
+        return ""
+    return "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
 
 
 def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     """Wait until all workers of this machine have met."""
-    # Else gloo looks up the machine's name, which may not resolve in a container.
+    # Otherwise gloo looks up the machine's name, which may not resolve in a container.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
     torch.distributed.init_process_group(
@@ -456,7 +454,7 @@ def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
 
 
 def describe_workers(on_cpu: bool, engine: str) -> Dict[str, Any]:
-    """Name the engine, and what carries its messages."""
+    """Return the engine, and the library that carries its messages."""
     nccl = {} if on_cpu else {"nccl": ".".join(str(part) for part in torch.cuda.nccl.version())}
     return {"engine": engine, "backend": backend(on_cpu), **nccl}
 
@@ -473,8 +471,9 @@ def _room(parameter: torch.Tensor) -> int:
 
 
 def move_into(flat: torch.Tensor, parameters: Iterable[nn.Parameter]) -> None:
-    """Move these parameters into a flat tensor, one after another, each in its own order in
-    memory.
+    """Move these parameters into a flat tensor, one after another.
+
+    Each keeps its own order in memory.
     """
     start = 0
     for parameter in parameters:
