@@ -23,12 +23,13 @@ from .protocol import (
     Cell,
 )
 
-# cells that differ in such an axis do different work: a matrix shows them in different blocks
+#: Cells that differ in such an axis do different work: a matrix shows them in different blocks.
 GROUP = "group"
 ROW = "row"  # ways to do the same work
 COLUMN = "column"  # resources of the work
 
-DEFAULT, NO_QUOTA = "default", "none"
+DEFAULT = "default"
+NO_QUOTA = "none"
 _WORDS: Dict[str, Dict[Any, str]] = {"threads": {0: DEFAULT}, "cpu_quota": {0.0: NO_QUOTA}}
 _WORKERS = (
     "xN: N workers train together, each on an equal part of the mini-batch: on the CPU with that "
@@ -50,12 +51,12 @@ class Axis(NamedTuple):
     short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
     long: str = "{}"  # an unusual value in a sentence
     order: Tuple[Any, ...] = ()  # values in the order of reports; others follow, sorted
-    goes_with: str = (
-        ""  # the axis that decides this one, which then has no option, and no place in a name
-    )
+    #: The axis that decides this one, which then has no option, and no place in a name.
+    goes_with: str = ""
     legend: str = ""  # explains an unusual value in the head of a column
 
 
+#: In the order of JSON keys and CSV columns.
 AXES = (
     Axis("network", GROUP),
     Axis("specification", GROUP, "", goes_with="network"),
@@ -75,12 +76,11 @@ AXES = (
     Axis("storage", GROUP, STORAGES[0], order=STORAGES),
     Axis("sync", GROUP, EVERY_STEP, order=(EVERY_STEP, ASYNC)),
     Axis("task", GROUP, TASKS[0], order=TASKS),
-)  # in the order of JSON keys and CSV columns
+)
 
 NAMES = tuple(axis.name for axis in AXES)
-BLANK = Cell(
-    "", "", "", "", "", 0, 0
-)  # no value of an axis that is always written, the usual one of all others
+#: No value of an axis that is always written, the usual one of all others.
+BLANK = Cell("", "", "", "", "", 0, 0)
 
 
 def of_role(*roles: str) -> Tuple[Axis, ...]:
@@ -89,14 +89,15 @@ def of_role(*roles: str) -> Tuple[Axis, ...]:
 
 
 def project(cell: Cell, names: Iterable[str]) -> Cell:
-    """Return the cell with these axes only: the others, and the adapter's folder, are as in
-    ``BLANK``.
+    """Return the cell with these axes only.
+
+    The others, and the adapter's folder, are as in ``BLANK``.
     """
     return BLANK._replace(**{name: getattr(cell, name) for name in names})
 
 
 def without(cell: Cell, *names: str) -> Cell:
-    """Return the cell without these axes, which cells that differ in them only have in common."""
+    """Return the cell without these axes: the same for cells that differ in them only."""
     return project(cell, [name for name in NAMES if name not in names])
 
 
@@ -105,14 +106,13 @@ def unusual(cell: Cell, *roles: str) -> List[Axis]:
 
     An unknown value is not: a name states nothing about it.
     """
-    return [
-        axis
-        for axis in AXES
-        if axis.usual is not None
-        and not axis.goes_with
-        and getattr(cell, axis.name) not in (axis.usual, UNKNOWN)
-        and (not roles or axis.role in roles)
-    ]
+    axes = []
+    for axis in AXES:
+        is_named = axis.usual is not None and not axis.goes_with
+        has_role = not roles or axis.role in roles
+        if is_named and has_role and getattr(cell, axis.name) not in (axis.usual, UNKNOWN):
+            axes.append(axis)
+    return axes
 
 
 def values(cell: Cell) -> Dict[str, Any]:
@@ -121,35 +121,40 @@ def values(cell: Cell) -> Dict[str, Any]:
 
 
 def word(name: str, value: Any) -> str:
-    """Return a value of an axis as options and suite files write it: "2", "default", "0.5",
-    "none".
-    """
+    """Return a value of an axis as options and suite files write it, such as "2" and "default"."""
     if value is None:
         return UNKNOWN
-    known = _WORDS.get(name, {}).get(value)
-    return known or ("%g" % value if isinstance(value, float) else str(value))
+    special = _WORDS.get(name, {}).get(value)
+    if special:
+        return special
+    return "%g" % value if isinstance(value, float) else str(value)
 
 
 def legends(cells: Iterable[Cell]) -> List[str]:
     """Return the legends of the axes that are unusual in one of these cells."""
     shown = list(cells)
-    found = [
-        axis.legend
-        for axis in AXES
-        if axis.legend and any(getattr(c, axis.name) != axis.usual for c in shown)
-    ]
-    default = "default: the number of threads that the framework chooses where none is set"
-    return ([default] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
+    legends = []
+    if any(cell.on_cpu and cell.threads == 0 for cell in shown):
+        legends.append(
+            "default: the number of threads that the framework chooses where none is set"
+        )
+    for axis in AXES:
+        if axis.legend and any(getattr(cell, axis.name) != axis.usual for cell in shown):
+            legends.append(axis.legend)
+    return legends
 
 
 def order_of(value: Any) -> Tuple[bool, Any]:
     """Return a sort key of an axis's value: unknown numbers come last."""
-    return value is None, 0 if value is None else value
+    if value is None:
+        return True, 0
+    return False, value
 
 
 def sort_key(cell: Cell) -> Tuple[Any, ...]:
-    """Return a key that puts cells in the order of the table: known values first, in their
-    order.
+    """Return a key that puts cells in the order of the table.
+
+    On an axis with an order its values come first.
     """
     key: List[Any] = []
     for axis in AXES:

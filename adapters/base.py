@@ -67,13 +67,14 @@ SAMPLING = ("boltzmann", "mcculloch_pitts")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
-    """Raised in ``prepare`` where a cell turns out to be impossible only there; the text is the
-    reason shown.
+    """Raised in ``prepare`` where a cell turns out to be impossible only then.
+
+    The text is the reason shown.
     """
 
 
 class Explained(Exception):  # noqa: N818 - a finding about the user's code
-    """Raised where the text says all there is to say: no traceback is printed."""
+    """Raised where the text explains everything: no traceback is printed."""
 
 
 def factors(size: int, count: int = 2) -> List[np.ndarray]:
@@ -83,8 +84,9 @@ def factors(size: int, count: int = 2) -> List[np.ndarray]:
 
 
 def slope_found(slope: float) -> Tuple[bool, str]:
-    """Return the answer of ``capabilities`` about gradients, from the framework's gradient of x * x
-    at 3.
+    """Return the answer of ``capabilities`` about gradients.
+
+    ``slope`` is the framework's gradient of x * x at 3.
     """
     return slope == 6.0, "the gradient of x * x at 3 is %g" % slope
 
@@ -105,8 +107,8 @@ class Adapter:
     #: have no embedding.
     cells: Tuple[str, ...] = ("lstm",)
     one_hot = False
-    #: Axes that it handles beside those of `COMMON_AXES`: any other value than the usual one is
-    #: refused for it.
+    #: Axes that it handles in addition to those of `COMMON_AXES`. On other axes any value but the
+    #: default is refused.
     further_axes: Tuple[str, ...] = ()
     #: Precisions on the CPU.
     precisions: Tuple[str, ...] = ("float32",)
@@ -119,7 +121,7 @@ class Adapter:
     #:
     #: Where ``further_axes`` has "sync", it knows other workers than those that average gradients
     #: at every step. With ``cell.local_steps`` each updates its own parameters, by the gradient of
-    #: its own part, and all average them after every such number of steps since ``reset``;
+    #: its own part, and all average them after every such number of steps since ``reset``. Then
     #: ``parameters`` are the first worker's. Asynchronous workers (``cell.sync`` is `ASYNC`) share
     #: parameters, and each adds its update to them whenever it has one, at the rate divided by the
     #: number of workers: a step of each moves as far as one of the whole mini-batch. ``last_loss``
@@ -142,13 +144,13 @@ class Adapter:
         """
 
     def import_modules(self) -> None:
-        """Import modules that the framework's own import leaves out; part of the seconds of a
-        launch's import.
+        """Import modules that the framework's own import leaves out.
+
+        This is a part of the seconds of a launch's import.
         """
 
     def refuses_family(self, network: Network) -> str:
-        """Return why this adapter cannot build the network's family, or its layers; empty where it
-        can.
+        """Return why this adapter cannot build the network's family or layers; empty where it can.
 
         Called before ``supports``, so that no adapter builds an unknown family as another one.
         """
@@ -165,19 +167,18 @@ class Adapter:
                 family.cell,
                 ", ".join(self.cells),
             )
-        return (
-            ""
-            if family.embedding or self.one_hot
-            else "embedding 0: this adapter takes no one-hot symbols"
-        )
+        if not family.embedding and not self.one_hot:
+            return "embedding 0: this adapter takes no one-hot symbols"
+        return ""
 
     def refuses_axes(self, cell: Cell) -> str:
         """Return why this adapter cannot run the cell: it ignores an axis; empty where it can."""
-        known = COMMON_AXES + self.further_axes
+        supported = COMMON_AXES + self.further_axes
         for axis in axes.unusual(cell):
-            if axis.name not in known:
-                words = "%s %s: this adapter supports only %s"
-                return words % (axis.name.replace("_", " "), getattr(cell, axis.name), axis.usual)
+            if axis.name not in supported:
+                name = axis.name.replace("_", " ")
+                value = getattr(cell, axis.name)
+                return "%s %s: this adapter supports only %s" % (name, value, axis.usual)
         if cell.placement in FED and not self.feeds:
             return "placement %s: this adapter keeps the mini-batch resident" % cell.placement
         if cell.placement in FED and cell.world_size > 1:
@@ -188,8 +189,7 @@ class Adapter:
         return ""
 
     def refuses_gpu(self) -> str:
-        """Return why this build of the framework cannot run the cell on its GPU; empty where it
-        can.
+        """Return why this build of the framework cannot run the cell on its GPU; empty if it can.
 
         Called by ``supports`` for every device but the CPU: a build without GPU code, one without
         kernels for this GPU, a driver too old, a precision or a placement that it does not know.
@@ -197,42 +197,52 @@ class Adapter:
         return "device %s: this adapter drives the CPU only" % self.cell.device
 
     def refuses(self, network: Network) -> str:
-        """Return why this framework cannot run the cell, apart from the checks of every adapter;
-        empty where it can.
+        """Return why this framework cannot run the cell; empty where it can.
+
+        These are the reasons beyond the checks of every adapter.
         """
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Return whether this framework can run the cell, and if not, why, for the reader of a
-        matrix.
+        """Return whether this framework can run the cell, and otherwise the reason.
 
-        On the CPU only ``precisions`` are supported; on a GPU ``refuses_gpu`` decides; on both
-        ``refuses`` does too.
+        The reason is for the reader of a matrix. On the CPU only ``precisions`` are supported; on a
+        GPU ``refuses_gpu`` decides; on both ``refuses`` does too.
         """
-        cell, reason = self.cell, ""
-        if not cell.on_cpu:
-            reason = self.refuses_gpu()
-        elif cell.precision not in self.precisions:
-            known = " and ".join(self.precisions)
-            reason = "precision %s: this adapter computes in %s only" % (cell.precision, known)
-        elif cell.placement in COPIED:
-            reason = "placement %s: on the CPU nothing is copied to a device" % cell.placement
-        asked = cell.precision, cell.placement, cell.world_size
-        if not reason and not network.family.trains and asked != ("float32", "resident", 1):
-            words = (
-                "precision %s, placement %s, world size %d: sampling runs in float32, resident, on "
-                "one worker only"
-            )
-            reason = words % asked
-        if not reason and cell.infers:
+        reason = self._refuses_device() or self._refuses_sampling(network)
+        if not reason and self.cell.infers:
             reason = self._refuses_inference(network)
-        if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
-            reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
+        if not reason and isinstance(network.family, Spiking) and self.cell.precision != "float32":
+            reason = (
+                "precision %s: whether a unit fires is decided in float32" % self.cell.precision
+            )
         reason = reason or self.refuses(network)
         return not reason, reason
 
+    def _refuses_device(self) -> str:
+        """Return why the cell cannot run on its device; empty where it can."""
+        cell = self.cell
+        if not cell.on_cpu:
+            return self.refuses_gpu()
+        if cell.precision not in self.precisions:
+            precisions = " and ".join(self.precisions)
+            return "precision %s: this adapter computes in %s only" % (cell.precision, precisions)
+        if cell.placement in COPIED:
+            return "placement %s: on the CPU nothing is copied to a device" % cell.placement
+        return ""
+
+    def _refuses_sampling(self, network: Network) -> str:
+        """Return why a network that samples cannot run in this cell; empty where it can."""
+        requested = (self.cell.precision, self.cell.placement, self.cell.world_size)
+        if network.family.trains or requested == ("float32", "resident", 1):
+            return ""
+        return (
+            "precision %s, placement %s, world size %d: sampling runs in float32, resident, on "
+            "one worker only" % requested
+        )
+
     def _refuses_inference(self, network: Network) -> str:
-        """Return why a forward pass alone has no meaning for a cell; empty where it has."""
+        """Return why a forward pass alone has no meaning for a cell; empty where it has one."""
         if not network.family.trains or isinstance(network.family, Spiking):
             return (
                 "task inference: a network of the family %s has no outputs to serve"
@@ -247,31 +257,31 @@ class Adapter:
             return "task inference: the loader is for training; give the placement fed"
         return ""
 
-    def chosen(self, setting: str, *known: str) -> str:
-        """Return the value of a setting, by default the first known one; raises ValueError for an
-        unknown one.
+    def chosen(self, setting: str, *choices: str) -> str:
+        """Return the value of a setting, by default the first of ``choices``.
+
+        Raises ValueError for another value.
         """
-        value = str(self.settings.get(setting, known[0]))
-        if value not in known:
+        value = str(self.settings.get(setting, choices[0]))
+        if value not in choices:
             raise ValueError(
-                "the setting %s is %r; it can be %s" % (setting, value, ", ".join(known))
+                "the setting %s is %r; it can be %s" % (setting, value, ", ".join(choices))
             )
         return value
 
     def join(self, worker: int, meeting: str) -> None:
-        """Become this worker, from 0, of the ``cell.world_size`` of a launch; return when all of
-        them are there.
+        """Become this worker, from 0, of the ``cell.world_size`` of a launch.
 
-        Called in each of their processes before ``prepare``, which is then given the worker's part
-        of the mini-batch, and only with `PROCESSES`. ``meeting`` is a file that is not there yet
-        and that all of them can reach. From then on ``step`` updates with the mean gradient of the
-        whole mini-batch, and ``last_loss`` returns its mean loss: both are called in every worker,
-        in the same order.
+        Return when all of them have joined. Called in each of their processes before ``prepare``,
+        which is then given the worker's part of the mini-batch, and only with `PROCESSES`.
+        ``meeting`` is a file that is not there yet and that all of them can reach. From then on
+        ``step`` updates with the mean gradient of the whole mini-batch, and ``last_loss`` returns
+        its mean loss: both are called in every worker, in the same order.
         """
         raise NotImplementedError
 
     def meet(self) -> None:
-        """Wait until all workers are here.
+        """Wait until all workers have arrived.
 
         Called in each of their processes, and only with `PROCESSES` and asynchronous workers, after
         each sample.
@@ -279,17 +289,17 @@ class Adapter:
         raise NotImplementedError
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the network with these weights (copied) and put the mini-batch where the cell's
-        placement says.
+        """Build the network with these weights (copied) and place the mini-batch.
 
-        With `ONE_PROCESS` it is the whole mini-batch, to be split equally among the workers. Shapes
-        and layouts are those of ``families`` and ``batches``. Keep nothing of ``weights``: the
-        worker drops it so that peak memory is the framework's own.
+        The mini-batch goes where the cell's placement says. With `ONE_PROCESS` it is the whole
+        mini-batch, to be split equally among the workers. Shapes and layouts are those of
+        ``families`` and ``batches``. Keep nothing of ``weights``: the worker drops it so that peak
+        memory is the framework's own.
         """
         raise NotImplementedError
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Put these weights and this mini-batch in the place of those that ``prepare`` was given.
+        """Replace the weights and the mini-batch that ``prepare`` was given by these.
 
         Shapes and types are the same, and so is the step: build, trace and compile nothing anew.
         The next step starts from these weights, whatever the earlier ones did. Copy what you keep:
@@ -300,25 +310,23 @@ class Adapter:
         raise NotImplementedError
 
     def hand_over(self, batch: Batch) -> Any:
-        """Return this mini-batch as the step reads it, in the framework's own arrays, on the cell's
-        device.
+        """Return this mini-batch as the step reads it.
 
-        In memory of its own, or that of ``batch``, which stays as it is. Called within the step or,
-        for the placement "prefetched", in a thread while the step before computes.
+        It is in the framework's own arrays, on the cell's device. They have memory of their own, or
+        that of ``batch``, which stays as it is. Called within the step or, for the placement
+        "prefetched", in a thread while the step before computes.
         """
         raise NotImplementedError
 
     def take(self, ready: Any) -> None:
-        """Let the next step read this mini-batch, which ``hand_over`` or ``load`` returned; part of
-        the timed step.
+        """Let the next step read this mini-batch, which ``hand_over`` or ``load`` returned.
 
-        Nothing is built, traced or compiled anew for it.
+        This is part of the timed step. Nothing is built, traced or compiled anew for it.
         """
         raise NotImplementedError
 
     def load(self, feed: "Feed") -> Iterator[Any]:
-        """Yield the mini-batches of the feed in their order, over and over, each as ``take`` reads
-        it.
+        """Yield the mini-batches of the feed in their order, over and over, as ``take`` reads them.
 
         Use the framework's own loader, with ``cell.loader_workers`` threads or processes that work
         while the step computes; 0: the step waits. This is a generator: closing it, after the last
@@ -327,8 +335,9 @@ class Adapter:
         raise NotImplementedError
 
     def step(self) -> None:
-        """Run forward, loss, backward and SGD update of one mini-batch; may return before the
-        device is done.
+        """Run forward, loss, backward and SGD update of one mini-batch.
+
+        It may return before the device is done.
         """
         raise NotImplementedError
 
@@ -342,12 +351,12 @@ class Adapter:
         statistics: Dict[str, np.ndarray],
         batch: Batch,
     ) -> None:
-        """Build the trained network for evaluation, as the framework's own guide recommends for
-        serving.
+        """Build the trained network for evaluation.
 
-        ``weights`` are as for ``prepare``; ``statistics`` the running means and variances of batch
-        normalisations, by their name and ".mean" or ".variance". They never change. The
-        mini-batch's labels are not used.
+        Do it as the framework's own guide recommends for serving. ``weights`` are as for
+        ``prepare``. ``statistics`` are the running means and variances of batch normalisations, by
+        their name and ".mean" or ".variance". They never change. The mini-batch's labels are not
+        used.
         """
         raise NotImplementedError
 
@@ -356,17 +365,17 @@ class Adapter:
         raise NotImplementedError
 
     def show(self, batch: Batch) -> None:
-        """Put this mini-batch in the place of the one before; its shapes are the same, and nothing
-        is built anew.
+        """Replace the mini-batch by this one.
+
+        Its shapes are the same, and nothing is built anew.
         """
         raise NotImplementedError
 
     def outputs(self) -> np.ndarray:
-        """Return the outputs of the last ``infer``: (batch, rows of an example, outputs), before
-        any softmax.
+        """Return the outputs of the last ``infer``, before any softmax.
 
-        An example has a row for each step of a sequence, and one otherwise; see
-        `batches.by_example`.
+        They have the shape (batch, rows of an example, outputs). An example has a row for each step
+        of a sequence, and one otherwise; see `batches.by_example`.
         """
         raise NotImplementedError
 
@@ -375,21 +384,21 @@ class Adapter:
         raise NotImplementedError
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step, as computed before its update; by default that is
-        ``loss``.
+        """Return the mean loss of the last step, as computed before its update.
+
+        By default that is ``loss``.
         """
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the current value of every parameter by its canonical name, in canonical layout, in
-        any order.
+        """Yield the current value of every parameter by its canonical name, in any order.
+
+        Values are in the canonical layout.
         """
         raise NotImplementedError
 
     def effective_threads(self) -> Optional[int]:
-        """Return the number of intra-op threads that the framework reports; None where it reports
-        none.
-        """
+        """Return the number of intra-op threads that the framework reports; None without one."""
         return None
 
     def describe(self) -> Dict[str, Any]:
@@ -407,8 +416,7 @@ class Adapter:
         return {}
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a call that does one synchronous (size, size) matrix product; None where there is
-        none.
+        """Return a call that does one synchronous (size, size) matrix product, or None.
 
         On the cell's device and at its precision. It is timed after the steps: as a sentinel of the
         machine's state, and as a candidate for its ceiling.
@@ -420,18 +428,18 @@ class Adapter:
         return self.cell.device
 
     def event(self) -> Any:
-        """Record an event in the device's work queue, without waiting, and return it; None where
-        there are none.
+        """Record an event in the device's work queue, without waiting, and return it.
 
-        The device notes the time when it reaches the event. Two of them around a sample show how
-        long the device took by its own clock, in addition to the wall clock. Never called on the
-        CPU.
+        None where there are no events. The device notes the time when it reaches the event. Two of
+        them around a sample show how long the device took by its own clock, in addition to the wall
+        clock. Never called on the CPU.
         """
         return None
 
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
-        """Return the nanoseconds of the device's clock between two of these events; called after
-        ``synchronize``.
+        """Return the nanoseconds of the device's clock between two of these events.
+
+        Called after ``synchronize``.
         """
         raise NotImplementedError
 
@@ -439,47 +447,44 @@ class Adapter:
         """Reset the peak of the framework's allocator on the device, where it can be."""
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return the most bytes that tensors took on the device since the last reset; None where it
-        is unknown.
+        """Return the most bytes that tensors took on the device since the last reset.
 
-        Where the framework cannot reset it: since the process began.
+        None where it is unknown. Where the framework cannot reset it: since the process began.
         """
         return None
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Return the probe of this name (see ``libraries/gpus.py``) on the cell's device; None
-        where there is none.
+        """Return the probe of this name on the cell's device; None where there is none.
 
-        The copies are of one array of ``size`` bytes, each between the same two, or into a new one
-        where the framework cannot copy into one that it is given (which then counts too); the
-        host's lies in page-locked memory where the name says pinned, and otherwise in ordinary
-        memory that was written to before: pages that were not may all be one. Decline ``operator``
-        where the cell's steps do not start their operators one by one (a captured graph). Called
-        after the timed steps of a launch on a GPU, once for each name. An exception is noted and
-        costs nothing but that number.
+        Names: see ``libraries/gpus.py``. The copies are of one array of ``size`` bytes, each
+        between the same two, or into a new one where the framework cannot copy into one that it is
+        given (which then counts too); the host's lies in page-locked memory where the name says
+        pinned, and otherwise in ordinary memory that was written to before: pages that were not may
+        all be one. Decline ``operator`` where the cell's steps do not start their operators one by
+        one (a captured graph). Called after the timed steps of a launch on a GPU, once for each
+        name. An exception is noted and costs nothing but that number.
         """
         return None
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run this many further steps under the framework's own profiler; return the profile, None
-        where it has none.
+        """Run this many further steps under the framework's own profiler.
 
-        Called after the timed steps, on the CPU too. An exception is noted and costs nothing but
-        the profile.
+        Return the profile, or None where the framework has no profiler. Called after the timed
+        steps, on the CPU too. An exception is noted and costs nothing but the profile.
         """
         return None
 
     def refuses_training(self, network: Network) -> str:
-        """Return why this adapter does not train this network on a text; empty where
-        ``train_on_text`` does.
+        """Return why this adapter does not train this network on a text.
+
+        Empty where ``train_on_text`` does.
         """
         return "no training on a text: this adapter times steps of one mini-batch only"
 
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        """Train the prepared network from these weights; yield the mean losses of each block's
-        steps.
+        """Train the prepared network from these weights; yield the mean losses of a block's steps.
 
         A step computes the loss and the gradients of its mini-batch, and then applies ``update`` at
         the block's rate; its loss is that before the update. Losses are read once a block, when all
@@ -489,9 +494,7 @@ class Adapter:
         raise NotImplementedError
 
     def error_text(self, error: BaseException) -> str:
-        """Return one line about this exception, where that is better than its type and first
-        line.
-        """
+        """Return a line about this exception, where it is better than its type and first line."""
         return ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
@@ -502,9 +505,7 @@ class Adapter:
 
 
 class EveryFamily(Adapter):
-    """An adapter that builds every family of networks that train, and every kind of recurrent
-    layer.
-    """
+    """An adapter that builds every family of networks that train, and every recurrent layer."""
 
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)

@@ -25,8 +25,9 @@ class Network(NamedTuple):
 
     @property
     def known_batch_size(self) -> int:
-        """Return the default mini-batch; raises ValueError for a user's own step, which alone knows
-        it.
+        """Return the default mini-batch.
+
+        Raises ValueError for a user's own step, which alone knows it.
         """
         if self.batch_size is None:
             raise ValueError("the mini-batch size of %s is not known" % self.name)
@@ -57,14 +58,12 @@ def digest_of(network: Network) -> str:
 
 
 def family_of(specified: Dict[str, Any]) -> Family:
-    """Read a specification; raises NumbersError where there is no such family, or where a number is
-    wrong.
-    """
-    name, numbers = specified.get("family"), specified.get("numbers")
+    """Read a specification; raises NumbersError for an unknown family or a wrong number."""
+    name = specified.get("family")
+    numbers = specified.get("numbers")
     if not isinstance(name, str) or name not in FAMILIES:
-        raise NumbersError(
-            "family", "no family of networks is named %r. Known: %s." % (name, ", ".join(FAMILIES))
-        )
+        text = "no family of networks is named %r. Known: %s." % (name, ", ".join(FAMILIES))
+        raise NumbersError("family", text)
     if not isinstance(numbers, dict):
         raise NumbersError("numbers", "they are missing, or no table.")
     reader = Numbers(numbers)
@@ -72,22 +71,19 @@ def family_of(specified: Dict[str, Any]) -> Family:
     reader.finish()
     count = family.parameter_count()
     if count > MOST_PARAMETERS:
-        text = "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (
-            count,
-            MOST_PARAMETERS,
-        )
-        raise NumbersError("family", text)
+        text = "these numbers make %.3g parameters, more than %.0e. Make them smaller."
+        raise NumbersError("family", text % (count, MOST_PARAMETERS))
     return family
 
 
 def to_data(network: Network) -> Dict[str, Any]:
     """Return the network as plain data, as ``cell.json`` carries it."""
-    named = {
-        "name": network.name,
-        "batch_size": network.batch_size,
-        "parity": dict(network.parity._asdict()),
-    }
-    return dict(specification(network.family), **named)
+    return dict(
+        specification(network.family),
+        name=network.name,
+        batch_size=network.batch_size,
+        parity=dict(network.parity._asdict()),
+    )
 
 
 def from_data(data: Dict[str, Any]) -> Network:

@@ -1,7 +1,7 @@
 """Messages between host and guest: the request of a launch, and its outcome.
 
 A launch is data in (``cell.json``) and data out (``outcome.json``). Both are plain JSON of the
-tuples below; raw samples are kept and no statistic is computed here. ``SCHEMA_VERSION`` rises
+tuples below. Raw samples are kept and no statistic is computed here. ``SCHEMA_VERSION`` rises
 whenever a reader of the old form would misread the new one.
 """
 
@@ -18,20 +18,21 @@ CELL_FILE = "cell.json"
 OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
 
-HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
-# Marks on it, in their order.
-WARM_UP, BEGIN, TURN, END, RESET, STEPS, READ = (
-    "warm-up",
-    "begin",
-    "turn",
-    "end",
-    "reset",
-    "steps",
-    "read",
-)
-# the variable with matrix products to add to each step, see launch/worker.py
+#: The variable with the file descriptor of the guest's line to the host.
+HOST_LINE = "DLBENCH_HOST"
+#: The marks on this line, in their order.
+WARM_UP = "warm-up"
+BEGIN = "begin"
+TURN = "turn"
+END = "end"
+RESET = "reset"
+STEPS = "steps"
+READ = "read"
+#: The variable with the matrix products to add to each step. See launch/worker.py.
 EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"
-PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
+#: Phases that begin with the measurement safe on disk.
+PROFILE = "profile"
+TRAINING = "training"
 
 
 class ProtocolError(Exception):
@@ -39,55 +40,43 @@ class ProtocolError(Exception):
 
 
 class Status(str, Enum):
-    """How a launch ended; every cell of a matrix carries one."""
+    """How a launch ended. Every cell of a matrix carries one."""
 
     OK = "ok"
-    UNSUPPORTED = "unsupported"  # the framework cannot run this cell; the reason says why
+    UNSUPPORTED = "unsupported"  # the framework cannot run this cell, and the reason says why
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     PARITY_FAILED = "parity_failed"  # timed, but its results differ from the reference's
     IMPLAUSIBLE = "implausible"  # timed, but the host's observation contradicts the number
-    SKIPPED = "skipped"  # never started, on purpose; the reason says why
+    SKIPPED = "skipped"  # never started, on purpose, and the reason says why
 
 
-#: The value of a text axis of a cell that another program measured and did not record; an unknown
-#: number is None.
+#: The value of a text axis that another program measured and did not record. An unknown number is
+#: None.
 UNKNOWN = "unknown"
-INSTALLED, TUNED = (
-    "installed",
-    "tuned",
-)  # none of a row's settings in force, or all; see ``tuning.py``
+#: None of a row's settings in force, or all of them. See ``tuning.py``.
+INSTALLED = "installed"
+TUNED = "tuned"
 BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
-PRECISIONS = (
-    "float32",
-    "tf32",
-    "bfloat16",
-    "float16",
-)  # of the arithmetic; those of 16 bits are mixed with float32
+#: Of the arithmetic. Those of 16 bits are mixed with float32.
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 LOADER = "loader"
-COPIED = (
-    "pinned",
-    "pageable",
-)  # placements of one mini-batch that each step copies to a GPU from such host memory
-FED = (
-    "fed",
-    "prefetched",
-    LOADER,
-)  # placements with another mini-batch for each step, see launch/feeds.py
-PLACEMENTS = ("resident", *COPIED, *FED)  # of the mini-batch; resident: one, on the device
-STORAGES = (
-    "cache",
-    "disk",
-)  # where a loader finds its file: in memory, as after a first reading, or on the disk
-EVERY_STEP, LOCAL, ASYNC = (
-    "step",
-    "local",
-    "async",
-)  # when workers exchange; the second is written "local:4"
+#: Placements of one mini-batch that each step copies to a GPU from such host memory.
+COPIED = ("pinned", "pageable")
+#: Placements with another mini-batch for each step. See launch/feeds.py.
+FED = ("fed", "prefetched", LOADER)
+#: Placements of the mini-batch. Resident: one, on the device.
+PLACEMENTS = ("resident", *COPIED, *FED)
+#: Where a loader finds its file: in memory, as after a first reading, or on the disk.
+STORAGES = ("cache", "disk")
+#: When workers exchange. The second is written "local:4".
+EVERY_STEP = "step"
+LOCAL = "local"
+ASYNC = "async"
 INFERENCE = "inference"
-#: What a step is: training updates the weights; inference is the forward pass of a network that is
+#: Kinds of steps. Training updates the weights. Inference is the forward pass of a network that is
 #: trained.
 TASKS = ("training", INFERENCE)
 #: Nanoseconds. The finest clocks count whole nanoseconds: in a shorter sample one tick is more than
@@ -101,9 +90,8 @@ _ASYNC_STEPS = 16
 class Cell(NamedTuple):
     """One point of the matrix."""
 
-    framework: (
-        str  # the row's name: "torch", or a name the user gave to a build of it, "torch-nightly"
-    )
+    #: The row's name: "torch", or a name the user gave to a build of it, "torch-nightly".
+    framework: str
     adapter: str  # the folder in adapters/ that drives it
     mode: str  # execution mode, e.g. "eager" or "compile"
     network: str
@@ -113,21 +101,19 @@ class Cell(NamedTuple):
     precision: str = "float32"
     placement: str = "resident"  # of the mini-batch when the step starts
     affinity: str = OVERSUBSCRIBED  # the CPUs that the threads may use: BOUND or OVERSUBSCRIBED
-    # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
+    #: Workers that train on equal parts of the mini-batch together, each with ``threads`` threads.
     world_size: int = 1
     tuning: str = TUNED  # the row's settings in force, as ``tuning.py`` writes them
-    specification: str = (
-        ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
-    )
-    # independent processes, each with all of this on CPUs of its own; their throughput counts
+    #: Digest of the network's numbers. Empty: one of the first six networks, as it was then.
+    specification: str = ""
+    #: Independent processes, each with all of this on CPUs of its own. Their throughput counts.
     instances: int = 1
-    cpu_quota: float = (
-        0.0  # CPUs that the kernel gives all processes of a launch together; 0: no quota
-    )
-    # of the placement "loader": threads or processes that load mini-batches; 0: the step waits
+    #: CPUs that the kernel gives all processes of a launch together. 0: no quota.
+    cpu_quota: float = 0.0
+    #: Of the placement "loader": threads or processes that load mini-batches. 0: the step waits.
     loader_workers: int = 0
     storage: str = "cache"  # of the placement "loader": where its file is, one of STORAGES
-    # when workers exchange: at every step, "local:H" every H steps, ASYNC without waiting
+    #: When workers exchange: at every step, "local:H" every H steps, ASYNC without waiting.
     sync: str = EVERY_STEP
     task: str = TASKS[0]  # of a step, one of TASKS
 
@@ -140,7 +126,7 @@ class Cell(NamedTuple):
 
     @property
     def on_cpu(self) -> bool:
-        """Return whether the CPU computes; with a GPU it only launches operators there."""
+        """Return whether the CPU computes. With a GPU it only launches operators there."""
         return self.device == "cpu"
 
     @property
@@ -150,32 +136,31 @@ class Cell(NamedTuple):
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether a GPU computes; this and `on_cpu` are both false where the device is not
-        known.
+        """Return whether a GPU computes.
+
+        This and `on_cpu` are both false where the device is not known.
         """
         return self.device not in ("cpu", UNKNOWN)
 
     @property
     def helpers(self) -> int:
-        """Return the threads or processes that get mini-batches ahead of the step, of all instances
-        together.
-        """
-        return (1 if self.placement == "prefetched" else self.loader_workers) * self.instances
+        """Return the threads or processes, of all instances, that get mini-batches ahead."""
+        helpers = 1 if self.placement == "prefetched" else self.loader_workers
+        return helpers * self.instances
 
     @property
     def all_threads(self) -> int:
-        """Return the intra-op threads requested for all workers of all instances together, and
-        their helpers.
-        """
-        return self.threads * self.world_size * self.instances + self.helpers if self.threads else 0
+        """Return the intra-op threads of all workers of all instances, and their helpers."""
+        if not self.threads:
+            return 0
+        return self.threads * self.world_size * self.instances + self.helpers
 
     @property
     def local_steps(self) -> int:
-        """Return the steps between two exchanges of parameters, H of "local:H"; 0 where workers
-        exchange otherwise.
-        """
+        """Return the steps between two exchanges of parameters: H of "local:H", otherwise 0."""
         kind, _, number = self.sync.partition(":")
-        return int(number) if kind == LOCAL and number.isdecimal() and len(number) < 10 else 0
+        is_local = kind == LOCAL and number.isdecimal() and len(number) < 10
+        return int(number) if is_local else 0
 
     @property
     def sample_steps(self) -> int:
@@ -188,25 +173,21 @@ class Cell(NamedTuple):
 
 
 class Protocol(NamedTuple):
-    """How one launch measures: warm-up, then timed samples until ``steps`` or ``seconds`` is
-    reached.
-    """
+    """How one launch measures: warm-up, then samples until ``steps`` or ``seconds`` is reached."""
 
-    # steps before the first timed one at least, the first step included; see launch/timing.py
+    #: Steps before the first timed one, at least, the first step included. See launch/timing.py.
     warmup_steps: int = 3
     steps: int = 20  # timed samples at most
     minimum_steps: int = 5  # timed samples at least, whatever they cost
     seconds: float = 10.0  # no further timed sample starts after this many seconds
-    maximum_warmup_steps: int = (
-        0  # warm-up grows up to this many samples while it shows a change; 0: never
-    )
+    #: Warm-up grows up to this many samples while it shows a change. 0: never.
+    maximum_warmup_steps: int = 0
     sample_seconds: float = 0.0  # steps shorter than this are timed several at a time
     curve_steps: int = 0  # steps of training on the launch's text after all that is timed; 0: none
-    # further steps after all that is timed, on one mini-batch, whose losses are kept; 0: none
+    #: Further steps after all that is timed, on one mini-batch, whose losses are kept. 0: none.
     loss_steps: int = 0
-    trend: bool = (
-        False  # a launch that is followed over minutes: the memory after each sample is kept too
-    )
+    #: A launch that is followed over minutes: the memory after each sample is kept too.
+    trend: bool = False
 
 
 class Launch(NamedTuple):
@@ -214,59 +195,48 @@ class Launch(NamedTuple):
 
     cell: Cell
     protocol: Protocol
-    settings: Dict[
-        str, Any
-    ]  # of the framework's mode, as its framework.toml or the suite gives them
+    #: Of the framework's mode, as its framework.toml or the suite gives them.
+    settings: Dict[str, Any]
     cache_directory: str  # for what an adapter derives at a cost; survives the launch
-    save_reference: Optional[str] = (
-        None  # write this launch's losses and updates here as the reference
-    )
+    #: Write this launch's losses and updates to this file as the reference.
+    save_reference: Optional[str] = None
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
     adapter_directory: Optional[str] = None  # the adapter's folder where it lies outside adapters/
-    only_capabilities: bool = (
-        False  # measure nothing: report the capabilities of this build of the framework
-    )
-    gpu: Optional[str] = (
-        None  # UUIDs of the GPUs that it sees, one a worker, with commas; None: it runs on the CPU
-    )
-    repeated_batch: Optional[int] = (
-        None  # the mini-batch is one of this size over and over; None: all distinct
-    )
-    label_sets: int = (
-        1  # equal parts, with different labels, of a repeated mini-batch that is normalised over
-    )
+    #: Measure nothing: report the capabilities of this build of the framework.
+    only_capabilities: bool = False
+    #: UUIDs of the GPUs that it sees, one a worker, with commas. None: it runs on the CPU.
+    gpu: Optional[str] = None
+    #: The mini-batch is one of this size over and over. None: all examples are distinct.
+    repeated_batch: Optional[int] = None
+    #: Equal parts, with different labels, of a repeated mini-batch that is normalised over.
+    label_sets: int = 1
     profiled_steps: int = 0  # steps to profile after the timed ones, at least; 0: none
-    profiled_seconds: float = (
-        0.0  # as many steps are profiled as take this long without the profiler
-    )
+    #: As many steps are profiled as take this long without the profiler.
+    profiled_seconds: float = 0.0
     network: Optional[Dict[str, Any]] = None  # the cell's network as `networks.to_data` writes it
-    queried_networks: Optional[List[Dict[str, Any]]] = (
-        None  # with only_capabilities: networks to accept or refuse
-    )
-    weights: Optional[str] = (
-        None  # folder with files of the network's large weights; None: all are drawn
-    )
+    #: With only_capabilities: networks to accept or refuse.
+    queried_networks: Optional[List[Dict[str, Any]]] = None
+    #: Folder with files of the network's large weights. None: all are drawn.
+    weights: Optional[str] = None
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
-    feed: Optional[str] = (
-        None  # folder with the files of the mini-batches that steps take; None: they are drawn
-    )
-    # threads or processes that load data beside those of the cell, as the user's own step declares
+    #: Folder with the files of the mini-batches that steps take. None: they are drawn.
+    feed: Optional[str] = None
+    #: Threads or processes that load data in addition to those of the cell, as the user's own step
+    #: declares.
     helpers: int = 0
-    in_turns: bool = (
-        False  # it takes turns with other launches; else its samples follow one another
-    )
+    #: It takes turns with other launches. Otherwise its samples follow one another.
+    in_turns: bool = False
 
     @property
     def all_threads(self) -> int:
-        """Return the threads of the cell and the helpers that a step declares; 0 where the cell
-        asks for no count.
-        """
+        """Return the cell's threads and the step's helpers; 0 where the cell asks for no count."""
         return self.cell.all_threads + self.helpers if self.cell.threads else 0
 
     @property
     def times_steps(self) -> bool:
-        """Whether it times steps at all: not where it reports capabilities alone, or makes a
-        reference.
+        """Return whether it times steps.
+
+        It does not where it reports capabilities alone, or makes a reference.
         """
         return not self.only_capabilities and self.save_reference is None
 
@@ -275,7 +245,7 @@ class Parity(NamedTuple):
     """Agreement of the launch with the float64 reference.
 
     Errors are relative: of a loss ``|loss - reference| / |reference|`` (a tenth of the first step's
-    reference, where that is larger), the largest over the parity steps; of an update ``||update -
+    reference, where that is larger), the largest over the parity steps. Of an update ``||update -
     reference|| / ||reference||`` over the sampled entries, the largest over the parameters. In
     inference the error is that of an example's outputs, ``||outputs - reference|| /
     ||reference||``, the largest over the examples.
@@ -290,51 +260,43 @@ class Parity(NamedTuple):
     loss_tolerance: float
     update_tolerance: float
     seconds: float  # the cost of the check, the parity steps themselves not counted
-    output_error: Optional[float] = (
-        None  # of inference; None: training, or not all outputs are finite
-    )
+    output_error: Optional[float] = None  # None: training, or not all outputs are finite
     output_tolerance: Optional[float] = None
-    outputs: List[
-        List[float]
-    ] = []  # of the user's own inference: some of the outputs of each of the first calls
+    #: Of the user's own inference: some of the outputs of each of the first calls.
+    outputs: List[List[float]] = []
 
 
 class ParitySample(NamedTuple):
-    """The parity check's result, for the host to judge; no record keeps it."""
+    """The parity check's result, for the host to judge. No record keeps it."""
 
-    losses: Optional[
-        List[float]
-    ]  # of each step of the last round, before its update; None: not all are finite
-    updates: Dict[
-        str, Optional[List[float]]
-    ]  # of each parameter's sampled entries; None: not all are finite
+    #: Of each step of the last round, before its update. None: not all are finite.
+    losses: Optional[List[float]]
+    #: Of each parameter's sampled entries. None: not all are finite.
+    updates: Dict[str, Optional[List[float]]]
     parameter_count: int  # as the framework itself counts them
-    moved: Optional[bool] = (
-        None  # whether any parameter changed in the timed steps; None: the loss is not finite
-    )
-    # Of inference: each example's sampled outputs, of the user's own each first call's; None: not
-    # all are finite.
+    #: Whether any parameter changed in the timed steps. None: the loss is not finite.
+    moved: Optional[bool] = None
+    #: Of inference: each example's sampled outputs. Of the user's own inference: each first call's.
+    #: None: not all are finite.
     outputs: Optional[List[List[float]]] = None
 
 
 class CpuEnergy(NamedTuple):
-    """Energy of the CPU packages between the marks around the timed samples, by their RAPL
-    counters.
-    """
+    """Energy of the CPU packages between the marks around the timed samples, by RAPL counters."""
 
-    joules: Optional[Dict[str, float]] = (
-        None  # of each package, all programs on it together; None: not measured
-    )
+    #: Of each package, all programs on it together. None: not measured.
+    joules: Optional[Dict[str, float]] = None
     reason: str = ""  # why it was not measured
 
 
 class QuotaUse(NamedTuple):
-    """Use of a CPU quota by all processes of a launch in the timed steps, by the kernel's account
-    of their group.
+    """Use of a CPU quota by a launch in the timed steps.
+
+    All its processes together, by the kernel's account of their group.
     """
 
     periods: int  # in which any of them ran; one lasts 0.1 s
-    throttled_periods: int  # of these, in which the quota ran out
+    throttled_periods: int  # those in which the quota ran out
     throttled_seconds: float  # for which they could not run, added up over CPUs
     cpu_seconds: Optional[float]  # None where this system does not count them
 
@@ -347,9 +309,8 @@ class TurnObservation(NamedTuple):
     waiting_seconds: float  # for a CPU, by the kernel's scheduler
     round: int = -1  # index of the round that it belongs to; -1: its place in the list
     slices: int = 1  # stretches that it ran in; other launches ran between them
-    busy_seconds: Optional[float] = (
-        None  # of all CPUs, by all programs but dlbench, counted in ticks; None: not read
-    )
+    #: Of all CPUs, by all programs but dlbench, counted in ticks. None: not read.
+    busy_seconds: Optional[float] = None
     grown_pages: int = 0  # by which the largest memory that its processes ever had in use grew
 
 
@@ -358,9 +319,7 @@ FAULT_NANOSECONDS = 1000  # of a page fault, about: 500 to 2,000 on virtual mach
 
 
 def growth_costs(pages: int, nanoseconds: int) -> bool:
-    """Return whether mapping so many more pages took a noticeable part of this time, a step's or a
-    turn's.
-    """
+    """Return whether mapping so many more pages took a noticeable part of this time."""
     return pages * FAULT_NANOSECONDS > GROWING_SHARE * nanoseconds
 
 
@@ -380,18 +339,15 @@ class HostObservation(NamedTuple):
     steps_cpu_seconds: float = 0.0
     read_seconds: float = 0.0  # to read the parameters afterwards
     read_cpu_seconds: float = 0.0
-    timed_waiting_seconds: float = (
-        0.0  # for a CPU, of its processes and of the host: meanwhile no sample proceeds
-    )
-    checks: int = (
-        1  # resetting and reading are those of this many checks, the steps those of the last one
-    )
+    #: For a CPU, of its processes and of the host: meanwhile no sample proceeds.
+    timed_waiting_seconds: float = 0.0
+    #: Resetting and reading are those of this many checks, the steps those of the last one.
+    checks: int = 1
     energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
     quota: Optional[QuotaUse] = None  # None without a CPU quota of the launch's own
     turns: List[TurnObservation] = []  # in order; empty: its samples were timed in a row
-    stopped_cpu_seconds: float = (
-        0.0  # CPU time that its processes used while other launches had their turns
-    )
+    #: CPU time that its processes used while other launches had their turns.
+    stopped_cpu_seconds: float = 0.0
 
     @property
     def checked_steps(self) -> int:
@@ -408,19 +364,15 @@ class ThreadEvidence(NamedTuple):
     cpu_seconds: float
     wall_seconds: float
     cpu_seconds_by_thread: Optional[List[float]]  # the busiest first, at most 64 of them
-    helpers: int = (
-        0  # of those requested, those that get mini-batches ahead of the step: they may rest
-    )
+    #: Those of the requested threads that get mini-batches ahead of the step: they may rest.
+    helpers: int = 0
 
 
 class Contention(NamedTuple):
-    """Disturbance by other programs in the timed region; None where this system does not report
-    it.
-    """
+    """Disturbance by other programs in the timed region; None where it is not reported."""
 
-    run_queue_seconds: Optional[
-        float
-    ]  # time this process's threads were runnable but not running, summed
+    #: Time this process's threads were runnable but not running, summed.
+    run_queue_seconds: Optional[float]
     involuntary_switches: Optional[int]
     voluntary_switches: Optional[int]
     pressure_seconds: Optional[float]  # PSI cpu "some" over the region, whole machine
@@ -428,22 +380,21 @@ class Contention(NamedTuple):
     steal_seconds: Optional[float]  # taken by the hypervisor, summed over CPUs
     throttled_seconds: Optional[float]  # cgroup quota
     major_faults: Optional[int]
-    others_cpu_seconds: Optional[float] = (
-        None  # CPU time of all other processes of this machine in the region
-    )
+    #: CPU time of all other processes of this machine in the region.
+    others_cpu_seconds: Optional[float] = None
 
 
 class SampleCounts(NamedTuple):
-    """The kernel's counts of events in each timed sample, in order; of the measuring process with
-    all its threads.
+    """The kernel's counts of events in each timed sample, in order.
+
+    They are those of the measuring process with all its threads.
     """
 
     minor_faults: List[int]  # pages of memory that it mapped without reading a disk
     voluntary_switches: List[int]  # of a thread that waited for something
     involuntary_switches: List[int]  # of a thread that lost its CPU to another
-    resident_bytes: List[
-        int
-    ] = []  # at the end of each sample, of a launch that is followed over minutes; else empty
+    #: At the end of each sample, of a launch that is followed over minutes. Otherwise empty.
+    resident_bytes: List[int] = []
 
 
 class DeviceCeilings(NamedTuple):
@@ -454,24 +405,22 @@ class DeviceCeilings(NamedTuple):
     to_device_pageable_bytes_per_second: Optional[float] = None
     from_device_pinned_bytes_per_second: Optional[float] = None
     from_device_pageable_bytes_per_second: Optional[float] = None
-    operator_start_seconds: Optional[float] = (
-        None  # the host's, for the smallest operator behind others
-    )
-    operator_finish_seconds: Optional[float] = (
-        None  # from its start on an idle device until the host sees its end
-    )
+    #: The host's, for the smallest operator behind others.
+    operator_start_seconds: Optional[float] = None
+    #: From its start on an idle device until the host sees its end.
+    operator_finish_seconds: Optional[float] = None
 
 
 class DeviceEvidence(NamedTuple):
-    """Readings of the framework's own instruments on the device in the timed steps; None where it
-    has none.
+    """Readings of the framework's own instruments on the device in the timed steps.
+
+    None where it has no such instrument.
     """
 
     name: str  # the framework's
     event_ns: Optional[List[int]] = None  # of every timed sample, from device events around it
-    busy_seconds: Optional[float] = (
-        None  # a step's: the device's operators and copies, from a profile after the timing
-    )
+    #: A step's: the device's operators and copies, from a profile after the timing.
+    busy_seconds: Optional[float] = None
     launches: Optional[float] = None  # operators started on the device, a step's
     peak_memory_bytes: Optional[int] = None  # of the framework's allocator, during the timed steps
     ceilings: Optional[DeviceCeilings] = None
@@ -488,9 +437,7 @@ class Operator(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Some steps after the timed ones in the framework's own profiler; profiled steps are
-    slower.
-    """
+    """Some steps after the timed ones in the framework's own profiler, which slows them."""
 
     profiler: str
     steps: int
@@ -518,80 +465,67 @@ class Outcome(NamedTuple):
     import_seconds: Optional[float] = None
     prepare_seconds: Optional[float] = None
     first_step_seconds: Optional[float] = None  # compilation included
-    warmup_ns: List[
-        int
-    ] = []  # a step's, of the warm-up between the first step and the timed samples, in order
+    #: A step's, of the warm-up between the first step and the timed samples, in order.
+    warmup_ns: List[int] = []
     samples_ns: List[int] = []  # every timed sample, in order; each of steps_per_sample steps
-    final_loss: Optional[float] = (
-        None  # after the timed steps; None when it is not finite or was not read
-    )
+    #: After the timed steps. None when it is not finite or was not read.
+    final_loss: Optional[float] = None
     final_loss_finite: Optional[bool] = None
-    peak_memory_bytes: Optional[int] = (
-        None  # resident, of all processes, from the first step's end on
-    )
+    #: Resident, of all processes, from the first step's end on.
+    peak_memory_bytes: Optional[int] = None
     parity: Optional[Parity] = None
     threads: Optional[ThreadEvidence] = None
     contention: Optional[Contention] = None
     software: Dict[str, Any] = {}  # versions, BLAS, execution settings: see Adapter.describe
     parameter_count: Optional[int] = None  # as the framework itself counts them
-    gemm_flops_per_second: Optional[float] = (
-        None  # the framework's own matrix product at these threads
-    )
+    #: The framework's own matrix product at these threads.
+    gemm_flops_per_second: Optional[float] = None
     steps_per_sample: int = 1
-    steady: Optional[bool] = (
-        None  # False: the samples still change after the longest warm-up; None: not looked for
-    )
+    #: False: the samples still change after the longest warm-up. None: not looked for.
+    steady: Optional[bool] = None
     cpus: Optional[List[int]] = None  # those that this process could run on
-    evidence_steps: Optional[int] = (
-        None  # steps that `threads` and `contention` span; None: the timed ones
-    )
+    #: Steps that `threads` and `contention` span. None: the timed ones.
+    evidence_steps: Optional[int] = None
     device: Optional[DeviceEvidence] = None  # None on the CPU
-    timed_between: Optional[List[float]] = (
-        None  # start and end of the timed samples on the system's monotonic clock, s
-    )
+    #: Start and end of the timed samples on the system's monotonic clock, in seconds.
+    timed_between: Optional[List[float]] = None
     profile: Optional[Profile] = None
     parity_sample: Optional[ParitySample] = None  # for the host alone, which makes ``parity`` of it
     outside: Optional[HostObservation] = None  # the host's; a guest leaves it out
-    curve: List[
-        List[float]
-    ] = []  # of training on a text: [steps so far, mean loss of the block that ends there]
+    #: Of training on a text: [steps so far, mean loss of the block that ends there].
+    curve: List[List[float]] = []
     test_loss: Optional[float] = None  # after it, on the part of the text that was kept
     curve_ended: str = ""  # why training ended early; empty: it did not
-    phases: Dict[
-        str, float
-    ] = {}  # when each phase of the launch began, in order; by the system's monotonic clock, s
-    losses: List[
-        List[float]
-    ] = []  # of `Protocol.loss_steps`: [steps so far, mean loss of the last, before its update]
-    statistics: Optional[SampleStatistics] = (
-        None  # of samples that were not kept; None: they are in ``samples_ns``
-    )
+    #: When each phase of the launch began, in order, by the system's monotonic clock, in seconds.
+    phases: Dict[str, float] = {}
+    #: Of `Protocol.loss_steps`: [steps so far, mean loss of the last, before its update].
+    losses: List[List[float]] = []
+    #: Of samples that were not kept. None: they are in ``samples_ns``.
+    statistics: Optional[SampleStatistics] = None
     sample_counts: Optional[SampleCounts] = None  # None: recorded before dlbench read them
-    faults_before: Dict[
-        str, int
-    ] = {}  # minor page faults of the process before each phase began, in order
-    fault_seconds: Optional[float] = (
-        None  # the cost of one minor page fault, measured after the timed samples
-    )
+    #: Minor page faults of the process before each phase began, in order.
+    faults_before: Dict[str, int] = {}
+    #: The cost of one minor page fault, measured after the timed samples.
+    fault_seconds: Optional[float] = None
     turns: List[int] = []  # samples of each turn, in order; empty: they were timed in a row
-    # The monotonic clock before each timed call in turns. The host needs it, and records do not
-    # keep it.
+    #: The monotonic clock before each timed call in turns. The host needs it, and records do not
+    #: keep it.
     starts_ns: List[int] = []
-    # How long the launch stood still within each sample; ``samples_ns`` leaves it out. Empty: no
-    # turn was cut.
+    #: How long the launch stood still within each sample. ``samples_ns`` leaves it out. Empty: no
+    #: turn was cut.
     paused_ns: List[int] = []
-    # Every call of inference in ``samples_ns``, in order, where samples are of several: under a CPU
-    # quota. Else empty.
+    #: Every call of inference in ``samples_ns``, in order, where samples are of several: under a
+    #: CPU quota. Otherwise empty.
     calls_ns: List[int] = []
 
     def step_seconds(self) -> List[float]:
-        # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
+        # A clock may give 0 ns for a step that does nothing, and a logarithm needs more.
         return [
             max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns
         ]
 
     def was_timed(self) -> bool:
-        """Tell whether there are samples, or statistics of samples that were not kept."""
+        """Return whether there are samples, or statistics of samples that were not kept."""
         return bool(self.samples_ns) or self.statistics is not None
 
     def median_seconds(self) -> Optional[float]:
@@ -608,20 +542,20 @@ class Outcome(NamedTuple):
         return self.statistics.median
 
     def too_short(self) -> bool:
-        """Tell whether the samples show the ticks of the clock: one lasts 0, or the median less
-        than `LEAST_SAMPLE_NS`.
+        """Return whether the samples show the ticks of the clock.
 
-        A clock that counts more coarsely than nanoseconds gives 0 to what lasts less than its tick.
+        They do where one lasts 0, or the median less than `LEAST_SAMPLE_NS`. A clock that counts
+        more coarsely than nanoseconds gives 0 to what lasts less than its tick.
         """
         if self.samples_ns:
             return min(self.samples_ns) == 0 or median(self.samples_ns) < LEAST_SAMPLE_NS
         if self.statistics is None:
             return False
-        shortest, middle = self.statistics.minimum, self.statistics.median
-        return shortest == 0 or middle * self.steps_per_sample * 1e9 < LEAST_SAMPLE_NS
+        median_ns = self.statistics.median * self.steps_per_sample * 1e9
+        return self.statistics.minimum == 0 or median_ns < LEAST_SAMPLE_NS
 
     def gives_a_number(self) -> bool:
-        """Tell whether there are plausible samples."""
+        """Return whether there are plausible samples."""
         return self.was_timed() and self.status is not Status.IMPLAUSIBLE
 
     def sample_count(self) -> int:
@@ -633,8 +567,9 @@ class Outcome(NamedTuple):
         return self.sample_count() * self.steps_per_sample
 
     def observed_steps(self) -> int:
-        """Return the number of steps that `threads` and `contention` span, warm-up found later
-        included.
+        """Return the number of steps that `threads` and `contention` span.
+
+        Warm-up that was recognised later is included.
         """
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
@@ -651,13 +586,13 @@ def to_dict(value: Any) -> Any:
 @lru_cache(maxsize=None)
 def _nested(kind: Any) -> Dict[str, Any]:
     """Return by field which tuple of this module it holds: alone, or None, or a list of them."""
-    hints = get_type_hints(kind).items()
-    types = [
-        (name, each)
-        for name, hint in hints
-        for each in (hint, *(getattr(hint, "__args__", None) or ()))
-    ]
-    return {name: each for name, each in types if hasattr(each, "_fields")}
+    nested = {}
+    for name, hint in get_type_hints(kind).items():
+        parameters = getattr(hint, "__args__", None) or ()
+        for candidate in (hint, *parameters):
+            if hasattr(candidate, "_fields"):
+                nested[name] = candidate
+    return nested
 
 
 def _build(kind: Any, data: Any, where: str) -> Any:
@@ -672,7 +607,7 @@ def _build(kind: Any, data: Any, where: str) -> Any:
         if isinstance(value, dict):
             fields[key] = _build(nested, value, where + "." + key)
         elif isinstance(value, list):
-            fields[key] = [_build(nested, each, where + "." + key) for each in value]
+            fields[key] = [_build(nested, item, where + "." + key) for item in value]
     if "status" in fields:
         fields["status"] = Status(fields["status"])
     try:
@@ -696,8 +631,9 @@ def write_json(path: str, content: Any) -> None:
 
 
 def read_json_object(path: str) -> Optional[Dict[str, Any]]:
-    """Return the object in a file of ``write_json``; None where there is no such file, or no object
-    in it.
+    """Return the object in a file of ``write_json``.
+
+    None where there is no such file, or no object in it.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -729,29 +665,28 @@ def _read(directory: str, name: str, kind: Any) -> Any:
 def write_launch(directory: str, launch: Launch) -> None:
     """Write ``cell.json`` into the control directory.
 
-    Axes with their usual values are left out, and what is not asked for: an older guest may not
-    know them.
+    Axes with their default values are left out, and whatever is not asked for: an older guest may
+    not know them.
     """
-    usual = Cell._field_defaults
-    cell = {
-        key: value
-        for key, value in launch.cell._asdict().items()
-        if key not in usual or value != usual[key]
-    }
-    fields = dict(_asked_for(launch), cell=cell, protocol=_asked_for(launch.protocol))
-    write_json(os.path.join(directory, CELL_FILE), dict(fields, schema_version=SCHEMA_VERSION))
+    defaults = Cell._field_defaults
+    axes = {}
+    for name, value in launch.cell._asdict().items():
+        if name not in defaults or value != defaults[name]:
+            axes[name] = value
+    fields = dict(_requested_fields(launch), cell=axes)
+    fields["protocol"] = _requested_fields(launch.protocol)
+    fields["schema_version"] = SCHEMA_VERSION
+    write_json(os.path.join(directory, CELL_FILE), fields)
 
 
-def _asked_for(found: Any) -> Dict[str, Any]:
-    """Return the fields of a named tuple, leaving out each default that is None, 0, False or
-    empty.
-    """
-    usual = found._field_defaults
-    return {
-        key: value
-        for key, value in found._asdict().items()
-        if value or key not in usual or value != usual[key]
-    }
+def _requested_fields(request: Any) -> Dict[str, Any]:
+    """Return the fields of a named tuple without the defaults that are None, 0, False or empty."""
+    defaults = request._field_defaults
+    fields = {}
+    for name, value in request._asdict().items():
+        if value or name not in defaults or value != defaults[name]:
+            fields[name] = value
+    return fields
 
 
 def read_launch(directory: str) -> Launch:
@@ -762,14 +697,14 @@ def read_launch(directory: str) -> Launch:
 
 def write_outcome(directory: str, outcome: Outcome) -> None:
     """Write ``outcome.json`` into the control directory."""
-    write_json(
-        os.path.join(directory, OUTCOME_FILE), dict(to_dict(outcome), schema_version=SCHEMA_VERSION)
-    )
+    fields = dict(to_dict(outcome), schema_version=SCHEMA_VERSION)
+    write_json(os.path.join(directory, OUTCOME_FILE), fields)
 
 
 def read_outcome(directory: str) -> Outcome:
-    """Read ``outcome.json``; raises ProtocolError, or OSError where there is none (the guest
-    crashed).
+    """Read ``outcome.json``.
+
+    Raises ProtocolError, or OSError where there is no such file (the guest crashed).
     """
     outcome: Outcome = _read(directory, OUTCOME_FILE, Outcome)
     return outcome

@@ -1,8 +1,8 @@
 """The machine: its hardware, its ceilings, and whether it is quiet.
 
-`probe` returns a `Machine` with a stable fingerprint; `measure` returns its `Ceilings`;
-`sentinel.take` returns the sentinel's `Reading`, whose `unquiet_reasons` say why the machine is not
-quiet now.
+`probe` returns a `Machine` with a stable fingerprint, and `measure` returns its `Ceilings`.
+`sentinel.take` returns the sentinel's `Reading`, whose `unquiet_reasons` explain why the machine is
+not quiet now.
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, Ceilings, ProbeError, measure

@@ -29,7 +29,7 @@ THREAD_VARIABLES = (
 )
 
 # Variables that restrict a BLAS to older instructions than the CPU has. Users may have reasons to
-# set them, but this measures the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with
+# set them, but this measures the machine. With OPENBLAS_CORETYPE=Haswell left in place, a CPU with
 # AVX-512 showed half its rate.
 RESTRAINING_VARIABLES = (
     "OPENBLAS_CORETYPE",
@@ -44,17 +44,16 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 class ProbeError(RuntimeError):
-    """A ceiling or the sentinel could not be measured; the message says why, and what to do."""
+    """A ceiling or the sentinel could not be measured; the message gives reason and remedy."""
 
 
 def run_worker(
     task: str, request: dict[str, Any], python: str | Path, timeout_seconds: float
 ) -> dict[str, Any]:
-    """Run ``python -I worker.py REQUEST.json RESULT.json`` in a folder of its own and return the
-    result.
+    """Run ``python -I worker.py REQUEST.json RESULT.json``, and return the result.
 
-    The request holds "threads" and "array_bytes" at least (see `worker`). Raises ProbeError, whose
-    text begins with the task.
+    It runs in a folder of its own. The request holds "threads" and "array_bytes" at least (see
+    `worker`). Raises ProbeError, whose text begins with the task.
     """
     environment = {
         name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES
@@ -64,10 +63,11 @@ def run_worker(
     environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
     try:
         with tempfile.TemporaryDirectory(prefix="dlbench-probe-") as folder:
-            request_path, result_path = Path(folder, "request.json"), Path(folder, "result.json")
+            request_path = Path(folder, "request.json")
+            result_path = Path(folder, "result.json")
             request_path.write_text(json.dumps(request))
             # Standard error goes through a pipe, so that this process sleeps in the kernel until
-            # the end; waiting with a time-out and no pipe would wake up again and again beside the
+            # the end. Waiting with a time-out and no pipe would wake up again and again during the
             # measurement.
             process = subprocess.run(
                 [str(python), "-I", str(WORKER), str(request_path), str(result_path)],
@@ -87,28 +87,26 @@ def run_worker(
             "anything. Stop other programs."
         ) from error
     except OSError as error:
-        what = (
-            f"{python} cannot be started"
-            if error.filename == str(python)
-            else "no temporary file can be written"
-        )
-        raise ProbeError(f"{task} failed: {what}: {error.strerror}.") from error
-    last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
-        "no message"
-    ]
+        failure = "no temporary file can be written"
+        if error.filename == str(python):
+            failure = f"{python} cannot be started"
+        raise ProbeError(f"{task} failed: {failure}: {error.strerror}.") from error
+    lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+    last_line = lines[-1] if lines else "no message"
     megabytes = 2 * request["array_bytes"] / 1e6
     raise ProbeError(
-        f"{task} failed (exit status {process.returncode}): {last_words[0]}. {python} needs NumPy "
-        f"and {megabytes:.0f} MB of memory."
+        f"{task} failed (exit status {process.returncode}): {last_line}. {python} needs NumPy and "
+        f"{megabytes:.0f} MB of memory."
     )
 
 
-# The share of the requested CPUs that must have been busy. A quiet machine reached 0.99; next to a
+# The share of the requested CPUs that must have been busy. A quiet machine reached 0.99. With a
 # neighbour that is always busy, fair sharing leaves two threads on two CPUs at most two thirds.
 _BUSY_ENOUGH = 0.85
 
 _LARGEST_ORDER = 8192
-_SMALLEST_ARRAY, _LARGEST_ARRAY = 64 * 1024**2, 1024**3
+_SMALLEST_ARRAY = 64 * 1024**2
+_LARGEST_ARRAY = 1024**3
 
 
 @dataclass(frozen=True)
@@ -146,13 +144,13 @@ class Ceiling:
         measured in a quieter hour would then seem to exceed the ceiling.
         """
         wanted = min(float(self.threads), self.cpus_available)
-        for what, busy in (
+        for phase, busy in (
             ("products", self.gemm_cpus_busy),
             ("bandwidth loop", self.bandwidth_cpus_busy),
         ):
             if busy < _BUSY_ENOUGH * wanted:
                 return (
-                    f"only {busy:.2g} of {wanted:g} CPUs were busy during the {what}: other "
+                    f"only {busy:.2g} of {wanted:g} CPUs were busy during the {phase}: other "
                     "programs used them, or not all threads were used; measure again on a quiet "
                     "machine"
                 )
@@ -167,20 +165,20 @@ class Ceilings(JsonRecord):
     """In ascending order of threads."""
 
     def gemm_flops_per_second(self, threads: int) -> float | None:
-        """Return the ceiling at `threads` in FLOP/s; None where nothing was measured at so few
-        threads.
+        """Return the ceiling at `threads` in FLOP/s; None where it was not measured at so few.
 
-        The maximum over all measured thread counts up to this one: a program may leave some of its
-        threads idle, so a ceiling never falls as threads are added.
+        It is the maximum over all measured thread counts up to this one: a program may leave some
+        of its threads idle, so a ceiling never falls as threads are added.
         """
-        return self._highest(threads, lambda each: each.gemm_flops_per_second)
+        return self._highest(threads, lambda ceiling: ceiling.gemm_flops_per_second)
 
     def bandwidth_bytes_per_second(self, threads: int) -> float | None:
         """Return the same for memory bandwidth, in bytes per second."""
-        return self._highest(threads, lambda each: each.bandwidth_bytes_per_second)
+        return self._highest(threads, lambda ceiling: ceiling.bandwidth_bytes_per_second)
 
     def _highest(self, threads: int, rate: Callable[[Ceiling], float]) -> float | None:
-        return max((rate(each) for each in self.measured if each.threads <= threads), default=None)
+        rates = [rate(ceiling) for ceiling in self.measured if ceiling.threads <= threads]
+        return max(rates, default=None)
 
 
 def measure(
@@ -192,14 +190,13 @@ def measure(
     largest_order: int | None = None,
     timeout_seconds: float = 120.0,
 ) -> Ceilings:
-    """Measure the ceilings of the CPUs that this process may use, one fresh process per number of
-    threads.
+    """Measure the ceilings of the CPUs that this process may use.
 
-    `python` is the interpreter, which needs NumPy; `seconds` is the time to measure each thread
-    count, on top of starting the process and creating the arrays (well under a second, more on
-    machines with very large caches). `array_bytes`, for each of two arrays, defaults to four times
-    all last-level caches together, and `largest_order`, of the matrices, to 8192; both to less
-    where memory is short.
+    There is one fresh process per number of threads. `python` is the interpreter, which needs
+    NumPy. `seconds` is the time to measure each thread count, in addition to starting the process
+    and creating the arrays (well under a second, more on machines with very large caches).
+    `array_bytes`, for each of two arrays, defaults to four times all last-level caches together,
+    and `largest_order`, of the matrices, to 8192. Both default to less where memory is short.
 
     Raises ValueError where a thread count is not positive or none is given, and ProbeError where
     the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one thread
@@ -213,12 +210,11 @@ def measure(
     memory = probe_memory()
     spare_bytes = min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4
     # Four times all last-level caches together, as STREAM's run rules ask. The upper bound keeps
-    # the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are still more
+    # the time bounded on servers with over 256 MiB of cache. Two arrays of 1 GiB are still more
     # than the caches hold there.
     wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * (cpu.last_level_cache_bytes or 0)))
-    order = max(
-        64, min(_LARGEST_ORDER, int((spare_bytes / (3 * 4)) ** 0.5))
-    )  # three matrices of float32
+    fitting_order = int((spare_bytes / (3 * 4)) ** 0.5)  # three matrices of float32
+    order = max(64, min(_LARGEST_ORDER, fitting_order))
     measured = []
     for threads in counts:
         request = {
@@ -227,15 +223,17 @@ def measure(
             "array_bytes": array_bytes or min(wanted, spare_bytes // 2),
             "largest_order": largest_order or order,
         }
-        result = run_worker(
-            f"Measuring the ceilings with {threads} threads", request, python, timeout_seconds
+        task = f"Measuring the ceilings with {threads} threads"
+        result = run_worker(task, request, python, timeout_seconds)
+        gemm_samples = tuple(result.pop("gemm_samples"))
+        bandwidth_samples = tuple(result.pop("bandwidth_samples"))
+        ceiling = Ceiling(
+            cpus_available=cpu.capacity_cpus,
+            gemm_flops_per_second=max(gemm_samples),
+            bandwidth_bytes_per_second=max(bandwidth_samples),
+            gemm_samples=gemm_samples,
+            bandwidth_samples=bandwidth_samples,
+            **result,
         )
-        samples: dict[str, Any] = {
-            name: tuple(result.pop(name)) for name in ("gemm_samples", "bandwidth_samples")
-        }
-        rates = {
-            "gemm_flops_per_second": max(samples["gemm_samples"]),
-            "bandwidth_bytes_per_second": max(samples["bandwidth_samples"]),
-        }
-        measured.append(Ceiling(cpus_available=cpu.capacity_cpus, **rates, **samples, **result))
+        measured.append(ceiling)
     return Ceilings(tuple(measured))

@@ -2,7 +2,7 @@
 
 Own reading rather than ``loky.cpu_count()``: loky looks only at the file of the topmost visible
 group and rounds the quota up to whole CPUs. A systemd slice or a nested container sets the limit
-further down, on the process's own group or one of its ancestors, where the tightest counts; and a
+further down, on the process's own group or one of its ancestors, where the tightest counts. And a
 quota of 1.5 CPUs is itself a finding. The tests use loky as the second opinion for the cases that
 it covers.
 
@@ -19,29 +19,27 @@ _NO_MEMORY_LIMIT = 1 << 60
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the CPUs' worth of time per period that the tightest quota allows this process (1.5 is
-    possible).
+    """Return the CPUs' worth of time per period that the tightest quota allows this process.
 
-    None means that no quota is set or that there are no control groups.
+    It may be 1.5. None means that no quota is set or that there are no control groups.
     """
-    quotas = (
-        _quota_v2(directory) or _quota_v1(directory) for directory in directories(root, "cpu")
-    )
-    return min((quota for quota in quotas if quota is not None), default=None)
+    quotas = []
+    for directory in directories(root, "cpu"):
+        quota = _quota_v2(directory) or _quota_v1(directory)
+        if quota is not None:
+            quotas.append(quota)
+    return min(quotas, default=None)
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
-    """Return the bytes of memory that the tightest group allows this process; None where there is
-    no limit.
-    """
-    names = ("memory.max", "memory.high", "memory.limit_in_bytes")
-    limits = (
-        read_int(directory / name) for directory in directories(root, "memory") for name in names
-    )
-    return min(
-        (limit for limit in limits if limit is not None and 0 < limit < _NO_MEMORY_LIMIT),
-        default=None,
-    )
+    """Return the bytes of memory that the tightest group allows; None without a limit."""
+    limits = []
+    for directory in directories(root, "memory"):
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+            limit = read_int(directory / name)
+            if limit is not None and 0 < limit < _NO_MEMORY_LIMIT:
+                limits.append(limit)
+    return min(limits, default=None)
 
 
 def _quota_v2(directory: Path) -> float | None:
@@ -61,10 +59,9 @@ def _quota_v1(directory: Path) -> float | None:
 
 
 def directories(root: Path, controller: str) -> Iterator[Path]:
-    """Yield this process's group and its visible ancestors in each mounted hierarchy that may limit
-    `controller`.
+    """Yield this process's group and its visible ancestors in each mounted hierarchy.
 
-    Versions 1 and 2 may be mounted at once.
+    These are hierarchies that may limit `controller`. Versions 1 and 2 may be mounted at once.
     """
     groups: dict[str, str] = {}  # by controller; the version 2 hierarchy has the key ""
     for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
@@ -72,7 +69,8 @@ def directories(root: Path, controller: str) -> Iterator[Path]:
         groups |= dict.fromkeys(controllers.split(","), path)
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
-        left, right = before.split(), after.split()
+        left = before.split()
+        right = after.split()
         if len(left) < 5 or not right:
             continue
         if right[0] == "cgroup2":
@@ -83,14 +81,16 @@ def directories(root: Path, controller: str) -> Iterator[Path]:
             continue
         mount = root / left[4].lstrip("/")
         directory = mount / _below_mount(groups.get(key, "/"), left[3])
-        yield from (each for each in (directory, *directory.parents) if each.is_relative_to(mount))
+        for group in (directory, *directory.parents):
+            if group.is_relative_to(mount):
+                yield group
 
 
 def _below_mount(group: str, mount_root: str) -> PurePosixPath:
     """Return the path of `group` below a mount point that shows the hierarchy from `mount_root` on.
 
     A container commonly sees its own group as the mount point, while /proc/self/cgroup may still
-    hold the path on the host; groups outside the mount (or above it, "/../..") cannot be seen: the
+    hold the path on the host. Groups outside the mount (or above it, "/../..") cannot be seen: the
     mount point is used.
     """
     path = PurePosixPath(group)

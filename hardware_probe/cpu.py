@@ -1,7 +1,7 @@
-"""The processors: what they are, what they can do, and how much of them this process may use.
+"""The processors: their kind, their abilities, and how much of them this process may use.
 
 Read from ``/proc`` and ``/sys`` directly. py-cpuinfo knows no topology, and on an AMD machine it
-gave /proc/cpuinfo's "cache size" (the second level) as the third level's; besides, py-cpuinfo and
+gave /proc/cpuinfo's "cache size" (the second level) as the third level's. Besides, py-cpuinfo and
 py-cpuinfo2, which pytest-benchmark requires, overwrite one another's package. ``lscpu`` and
 ``systemd-detect-virt`` are missing in small images.
 """
@@ -11,6 +11,7 @@ import platform
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dlbench.hardware_probe.cgroups import cpu_quota
 from dlbench.hardware_probe.files import (
@@ -25,29 +26,32 @@ from dlbench.hardware_probe.files import (
 # The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list
 # would make the fingerprint move with kernels that learn to name further flags of the same CPU.
 _SAME_NAME = (
-    *(
-        "sse4_2",
-        "avx",
-        "f16c",
-        "fma",
-        "avx2",
-        "avx_vnni",
-        "avx_vnni_int8",
-        "avx_ne_convert",
-        "avx512f",
-        "avx512bw",
-    ),
-    *(
-        "avx512dq",
-        "avx512vl",
-        "avx512_vnni",
-        "avx512_bf16",
-        "avx512_fp16",
-        "amx_tile",
-        "amx_int8",
-        "amx_bf16",
-    ),
-    *("amx_fp16", "neon", "i8mm", "bf16", "sve", "sve2", "sme", "sme2"),
+    "sse4_2",
+    "avx",
+    "f16c",
+    "fma",
+    "avx2",
+    "avx_vnni",
+    "avx_vnni_int8",
+    "avx_ne_convert",
+    "avx512f",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_int8",
+    "amx_bf16",
+    "amx_fp16",
+    "neon",
+    "i8mm",
+    "bf16",
+    "sve",
+    "sve2",
+    "sme",
+    "sme2",
 )
 KNOWN = {name: name for name in _SAME_NAME} | {
     "asimd": "neon",
@@ -74,8 +78,8 @@ _ARM_CORES: dict[tuple[str | None, str | None], str] = {
 }
 
 
-# What the firmware calls the machine, in lower case, and the hypervisor that this betrays. The
-# order counts: clouds name themselves as the vendor and sometimes KVM as the product. Amazon's
+# The firmware's name of the machine, in lower case, and the hypervisor that it betrays. The order
+# counts: clouds name themselves as the vendor and sometimes KVM as the product. Amazon's
 # "c6g.metal" is the hardware itself.
 _FIRMWARE_NAMES = {
     "amazon ec2": "Amazon Nitro",
@@ -108,50 +112,56 @@ _CONTAINER_FILES = {
 
 @dataclass(frozen=True)
 class Virtualisation:
-    """Where the CPUs that this process sees come from."""
+    """The origin of the CPUs that this process sees."""
 
     kind: str
-    """"none" (the kernel runs on the hardware itself) or "vm"; this much enters the fingerprint."""
+    """"none" (the kernel runs on the hardware itself) or "vm"; part of the fingerprint."""
     hypervisor: str | None
     container: str | None
     """"docker", "podman", "lxc", ... where this process runs in a container; None otherwise."""
 
 
 def _virtualisation(cpu_flags: frozenset[str], root: Path) -> Virtualisation:
-    """Judge from the CPU flag that x86 hypervisors set, the firmware's names, the clocks, the
-    device tree.
-    """
+    """Judge from the CPU flag of x86 hypervisors, the firmware, the clocks and the device tree."""
     hypervisor = _hypervisor(root)
+    container = _container(root)
     # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU
     # flag. Arm has no such flag, so there the name alone decides.
-    virtual = "hypervisor" in cpu_flags or ("fpu" not in cpu_flags and hypervisor is not None)
-    container = next(
-        (name for file, name in _CONTAINER_FILES.items() if (root / file).exists()), None
-    )
-    # systemd writes here what PID 1's environment says, readable to everyone.
-    container = container or read_text(root / "run/systemd/container")
-    return Virtualisation("vm" if virtual else "none", hypervisor if virtual else None, container)
+    is_virtual = "hypervisor" in cpu_flags or ("fpu" not in cpu_flags and hypervisor is not None)
+    if not is_virtual:
+        return Virtualisation("none", None, container)
+    return Virtualisation("vm", hypervisor, container)
+
+
+def _container(root: Path) -> str | None:
+    for file, name in _CONTAINER_FILES.items():
+        if (root / file).exists():
+            return name
+    # systemd copies the word from PID 1's environment to this file, readable to everyone.
+    return read_text(root / "run/systemd/container")
 
 
 def _hypervisor(root: Path) -> str | None:
     sys = root / "sys"
     if (read_text(sys / "hypervisor/type") or "").lower() == "xen":
         return "Xen"
-    names = (
-        read_text(sys / "class/dmi/id" / name) or ""
-        for name in ("sys_vendor", "product_name", "bios_vendor")
-    )
+    names = []
+    for file in ("sys_vendor", "product_name", "bios_vendor"):
+        names.append(read_text(sys / "class/dmi/id" / file) or "")
     firmware = " ".join(names).lower()
+    if ".metal" not in firmware:
+        for trace, hypervisor in _FIRMWARE_NAMES.items():
+            if trace in firmware:
+                return hypervisor
     clocks = read_text(sys / "devices/system/clocksource/clocksource0/available_clocksource") or ""
-    found = [
-        name
-        for trace, name in _FIRMWARE_NAMES.items()
-        if trace in firmware and ".metal" not in firmware
-    ]
-    found += [name for trace, name in _CLOCKS.items() if trace in clocks.split()]
+    for trace, hypervisor in _CLOCKS.items():
+        if trace in clocks.split():
+            return hypervisor
     compatible = read_text(root / "proc/device-tree/hypervisor/compatible") or ""
-    found += [name for trace, name in (("kvm", "KVM"), ("xen", "Xen")) if trace in compatible]
-    return found[0] if found else None
+    for trace, hypervisor in (("kvm", "KVM"), ("xen", "Xen")):
+        if trace in compatible:
+            return hypervisor
+    return None
 
 
 @dataclass(frozen=True)
@@ -195,8 +205,7 @@ class Cpu:
     threads_per_core: int
     """SMT siblings per core; the largest where the cores differ."""
     core_siblings: tuple[tuple[int, ...], ...]
-    """For each physical core the numbers of its logical CPUs: the masks to choose from when
-    binding."""
+    """For each physical core the numbers of its logical CPUs, from which masks are chosen."""
     numa_nodes: int
     caches: tuple[Cache, ...]
     """In the order L1d, L1i, L2, L3, ...; empty where they are unknown."""
@@ -208,23 +217,26 @@ class Cpu:
     quota_cpus: float | None
     """CPUs' worth of time that control groups allow (1.5 is possible); None without a quota."""
     core_places: tuple[dict[str, int], ...] = ()
-    """For each core in `core_siblings` its "socket", NUMA "node" and "kind" (0 for the fastest kind
-    of core, 1 for the next, and so on); empty in records of older versions."""
+    """For each core in `core_siblings` its "socket", NUMA "node" and "kind".
+
+    The kind is 0 for the fastest kind of core, 1 for the next, and so on. Empty in records of older
+    versions.
+    """
 
     @property
     def usable_physical_cores(self) -> int:
-        """Physical cores with at least one logical CPU in the affinity mask."""
+        """Return the number of physical cores with a logical CPU in the affinity mask."""
         allowed = set(self.affinity)
         return sum(1 for core in self.core_siblings if allowed.intersection(core))
 
     @property
     def capacity_cpus(self) -> float:
-        """CPUs' worth of time that this process can get: the smaller of affinity mask and quota."""
+        """Return the CPUs' worth of time for this process: the smaller of mask and quota."""
         return min(float(len(self.affinity)), self.quota_cpus or math.inf)
 
     @property
     def effective_cpus(self) -> int:
-        """`capacity_cpus` in whole CPUs, at least 1; a fraction rounds up, as loky and joblib do.
+        """Return `capacity_cpus` in whole CPUs, at least 1; rounded up, as loky and joblib do.
 
         With a quota of 1.5 this is 2: two threads can be kept running, but both will be throttled
         now and then.
@@ -233,13 +245,12 @@ class Cpu:
 
     @property
     def last_level_cache_bytes(self) -> int | None:
-        """All instances of the last level of cache together; None where caches are unknown."""
+        """Return the size of all last-level caches together; None where caches are unknown."""
         return self.caches[-1].total_bytes if self.caches else None
 
 
 def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | None:
-    """Return the logical CPUs to bind this many threads to; None with more threads than usable
-    CPUs.
+    """Return the logical CPUs for this many threads; None with more threads than usable CPUs.
 
     Ascending for one worker. For several, which have equal shares of the threads, they come worker
     by worker: each takes the first cores that it has threads for, and part of a core only where no
@@ -257,38 +268,62 @@ def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | No
     """
     if threads < 1:
         raise ValueError(f"{threads} threads cannot be bound; give 1 or more")
-    allowed = set(cpu.affinity)
-    places = cpu.core_places or ({"socket": 0, "node": 0, "kind": 0},) * cpu.physical_cores
-    cores = [
-        (place["kind"], place["socket"], place["node"], usable)
-        for place, core in zip(places, cpu.core_siblings, strict=True)
-        if (usable := sorted(allowed.intersection(core)))
-    ]
-    of_socket = Counter(core[:2] for core in cores)
-    of_node = Counter(core[:3] for core in cores)
-    cores.sort(
-        key=lambda core: (
-            core[0],
-            -of_socket[core[:2]],
-            core[1],
-            -of_node[core[:3]],
-            core[2],
-            core[3][0],
-        )
-    )
-    ordered = [core[3] for core in cores]
-    most = max((len(usable) for usable in ordered), default=0)
-    chosen = [
-        usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)
-    ][:threads]
+    cores = _cores_in_order(cpu)
+    most_siblings = max((len(core) for core in cores), default=0)
+    chosen: list[int] = []
+    for sibling in range(most_siblings):
+        chosen += [core[sibling] for core in cores if sibling < len(core)]
+    chosen = chosen[:threads]
     if threads > len(chosen):
         return None
     if workers == 1:
         return tuple(sorted(chosen))
-    left = [group for usable in ordered if (group := [cpu for cpu in usable if cpu in chosen])]
+    return _deal(cores, set(chosen), workers)
+
+
+class _UsableCore(NamedTuple):
+    kind: int
+    socket: int
+    node: int
+    cpus: list[int]
+
+
+def _cores_in_order(cpu: Cpu) -> list[list[int]]:
+    """Return the usable logical CPUs of each core, in the order in which threads are bound."""
+    allowed = set(cpu.affinity)
+    places = cpu.core_places or ({"socket": 0, "node": 0, "kind": 0},) * cpu.physical_cores
+    cores = []
+    for place, siblings in zip(places, cpu.core_siblings, strict=True):
+        usable = sorted(allowed.intersection(siblings))
+        if usable:
+            cores.append(_UsableCore(place["kind"], place["socket"], place["node"], usable))
+    cores_by_socket = Counter((core.kind, core.socket) for core in cores)
+    cores_by_node = Counter((core.kind, core.socket, core.node) for core in cores)
+
+    def rank(core: _UsableCore) -> tuple[int, ...]:
+        socket = core.kind, core.socket
+        node = core.kind, core.socket, core.node
+        return (
+            core.kind,
+            -cores_by_socket[socket],
+            core.socket,
+            -cores_by_node[node],
+            core.node,
+            core.cpus[0],
+        )
+
+    return [core.cpus for core in sorted(cores, key=rank)]
+
+
+def _deal(cores: list[list[int]], chosen: set[int], workers: int) -> tuple[int, ...]:
+    """Return the chosen CPUs worker by worker, whole cores first."""
+    left = [[cpu for cpu in core if cpu in chosen] for core in cores]
+    left = [core for core in left if core]
     dealt: list[int] = []
     for worker in range(workers):
-        while wanted := (worker + 1) * (threads // workers) - len(dealt):
+        end = (worker + 1) * (len(chosen) // workers)
+        while len(dealt) < end:
+            wanted = end - len(dealt)
             core = next((core for core in left if len(core) <= wanted), left[0])
             dealt += core[:wanted]
             del core[:wanted]
@@ -298,11 +333,16 @@ def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | No
 
 def node_mask(cpu: Cpu) -> tuple[int, ...]:
     """Return the usable logical CPUs of the NUMA node that has most of them, ascending."""
-    places = zip(cpu.core_siblings, cpu.core_places, strict=False)  # older records have no places
-    node_of = {number: place["node"] for core, place in places for number in core}
-    usable = Counter(node_of.get(number, 0) for number in cpu.affinity)
-    node = min(usable, key=lambda each: (-usable[each], each))
-    return tuple(number for number in sorted(cpu.affinity) if node_of.get(number, 0) == node)
+    nodes = {}
+    # Older records have no places.
+    for core, place in zip(cpu.core_siblings, cpu.core_places, strict=False):
+        nodes.update(dict.fromkeys(core, place["node"]))
+    cpus_by_node: dict[int, list[int]] = {}
+    for number in sorted(cpu.affinity):
+        cpus_by_node.setdefault(nodes.get(number, 0), []).append(number)
+    # The largest node, and of several the first.
+    largest = max(sorted(cpus_by_node), key=lambda node: len(cpus_by_node[node]))
+    return tuple(cpus_by_node[largest])
 
 
 def probe_cpu(root: Path = ROOT) -> Cpu:
@@ -313,9 +353,8 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
     first = parse_fields(cpuinfo.splitlines())  # On Arm some facts stand after the last processor.
     flags = frozenset((first.get("flags") or first.get("Features") or "").split())
     listed = sorted(int(number) for number in processors if number.isdecimal())
-    online = (
-        parse_cpu_list(read_text(root / "sys/devices/system/cpu/online")) or tuple(listed) or (0,)
-    )
+    online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online"))
+    online = online or tuple(listed) or (0,)
     cores = _core_siblings(root, online, processors)
     places = _core_places(root, cores, processors)
     status = parse_fields((read_text(root / "proc/self/status") or "").splitlines())
@@ -357,9 +396,8 @@ def _core_siblings(
     groups: dict[object, list[int]] = {}
     for cpu in online:
         # "core_cpus_list" is the newer name (Linux 5.3) of "thread_siblings_list".
-        siblings = _topology(root, cpu, "core_cpus_list") or _topology(
-            root, cpu, "thread_siblings_list"
-        )
+        siblings = _topology(root, cpu, "core_cpus_list")
+        siblings = siblings or _topology(root, cpu, "thread_siblings_list")
         fields = processors.get(str(cpu), {})
         key: object = cpu
         if siblings is not None:
@@ -371,7 +409,7 @@ def _core_siblings(
     return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
 
 
-# Below this share of the fastest core's capacity a core is of a slower kind; "favoured" cores
+# Below this share of the fastest core's capacity a core is of a slower kind. "Favoured" cores
 # differ by a few per cent.
 _SAME_KIND = 0.85
 
@@ -379,42 +417,42 @@ _SAME_KIND = 0.85
 def _core_places(
     root: Path, cores: tuple[tuple[int, ...], ...], processors: dict[str, dict[str, str]]
 ) -> tuple[dict[str, int], ...]:
-    nodes = {
-        cpu: node
-        for node in parse_cpu_list(read_text(root / "sys/devices/system/node/online"))
-        for cpu in parse_cpu_list(read_text(root / f"sys/devices/system/node/node{node}/cpulist"))
-    }
+    nodes: dict[int, int] = {}
+    for node in parse_cpu_list(read_text(root / "sys/devices/system/node/online")):
+        cpus = parse_cpu_list(read_text(root / f"sys/devices/system/node/node{node}/cpulist"))
+        nodes.update(dict.fromkeys(cpus, node))
     kinds = _kinds(root, tuple(core[0] for core in cores))
     places = []
     for cpu, *_ in cores:
-        package = _topology(root, cpu, "physical_package_id") or processors.get(str(cpu), {}).get(
-            "physical id", ""
-        )
+        fields = processors.get(str(cpu), {})
+        package = _topology(root, cpu, "physical_package_id") or fields.get("physical id", "")
         socket = int(package) if package.isdecimal() else 0
         places.append({"socket": socket, "node": nodes.get(cpu, 0), "kind": kinds.get(cpu, 0)})
     return tuple(places)
 
 
 def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
-    """Return the kind of core of each CPU, 0 the fastest, by Intel's drivers or else by the
-    kernel's capacities.
+    """Return the kind of core of each CPU, 0 the fastest.
+
+    Intel's drivers name the kinds. Elsewhere the kernel's capacities show them.
     """
-    devices = [
-        root / f"sys/devices/{name}/cpus" for name in ("cpu_core", "cpu_atom", "cpu_lowpower")
-    ]
-    named = {
-        cpu: kind for kind, path in enumerate(devices) for cpu in parse_cpu_list(read_text(path))
-    }
+    named: dict[int, int] = {}
+    for kind, device in enumerate(("cpu_core", "cpu_atom", "cpu_lowpower")):
+        listed = parse_cpu_list(read_text(root / f"sys/devices/{device}/cpus"))
+        named.update(dict.fromkeys(listed, kind))
     if named:
         return named
-    capacities = {
-        cpu: read_int(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") or 0 for cpu in cpus
-    }
+    capacities: dict[int, int] = {}
+    for cpu in cpus:
+        path = root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity"
+        capacities[cpu] = read_int(path) or 0
     kinds: dict[int, int] = {}
-    kind, fastest = -1, math.inf
+    kind = -1
+    fastest = math.inf
     for cpu in sorted(cpus, key=lambda cpu: -capacities[cpu]):
         if capacities[cpu] < _SAME_KIND * fastest:
-            kind, fastest = kind + 1, float(capacities[cpu])
+            kind += 1
+            fastest = capacities[cpu]
         kinds[cpu] = kind
     return kinds
 
@@ -422,42 +460,43 @@ def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
 def _architecture(root: Path, flags: frozenset[str]) -> str:
     if root == ROOT:
         return platform.machine() or "unknown"
-    # A recorded tree has no file with it; the flags distinguish the two that matter.
+    # A recorded tree has no file with it. The flags distinguish the two that matter.
     if "lm" in flags:
         return "x86_64"
     return "aarch64" if "asimd" in flags else "unknown"
 
 
 def _model(first: dict[str, str]) -> str:
-    implementer, part = first.get("CPU implementer"), first.get("CPU part")
-    arm = (
-        _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}")
-        if implementer
-        else None
-    )
-    name = (
-        first.get("model name") or arm or first.get("cpu") or first.get("uarch")
-    )  # the last two on POWER and RISC-V
+    name = first.get("model name")
+    implementer = first.get("CPU implementer")
+    if not name and implementer:
+        part = first.get("CPU part")
+        unknown = f"Arm implementer {implementer} part {part}"
+        name = _ARM_CORES.get((implementer, part), unknown)
+    # The last two on POWER and RISC-V.
+    name = name or first.get("cpu") or first.get("uarch")
     return " ".join(name.split()) if name else "unknown"
 
 
 def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
-    found: dict[tuple[int, str], dict[object, int]] = {}
+    sizes_by_kind: dict[tuple[int, str], dict[object, int]] = {}
     for cpu in online:
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache"
         for index in sorted(folder.glob("index[0-9]*")):
-            level, size = read_int(index / "level"), parse_size(read_text(index / "size"))
+            level = read_int(index / "level")
+            size = parse_size(read_text(index / "size"))
             if level is None or size is None:
                 continue
             suffix = {"Data": "d", "Instruction": "i"}.get(read_text(index / "type") or "", "")
             # CPUs that share an instance all list the same CPUs; without the list it counts as
             # private.
             instance = read_text(index / "shared_cpu_list") or cpu
-            found.setdefault((level, suffix), {})[instance] = size
-    return tuple(
-        Cache(f"L{level}{suffix}", max(sizes.values()), len(sizes), sum(sizes.values()))
-        for (level, suffix), sizes in sorted(found.items())
-    )
+            sizes_by_kind.setdefault((level, suffix), {})[instance] = size
+    caches = []
+    for (level, suffix), sizes_by_instance in sorted(sizes_by_kind.items()):
+        sizes = sizes_by_instance.values()
+        caches.append(Cache(f"L{level}{suffix}", max(sizes), len(sizes), sum(sizes)))
+    return tuple(caches)
 
 
 def _frequency(
@@ -467,15 +506,17 @@ def _frequency(
     folders = [system / f"cpu{cpu}/cpufreq" for cpu in online]
 
     def mhz(name: str) -> list[float]:
-        return [khz / 1000 for folder in folders if (khz := read_int(folder / name)) is not None]
+        rates = [read_int(folder / name) for folder in folders]
+        return [khz / 1000 for khz in rates if khz is not None]
 
     current = mhz("scaling_cur_freq")
     if not current:
-        # On a virtual machine this is the nominal rate that the host reports, not what the core
-        # does now.
+        # On a virtual machine this is the nominal rate that the host reports, not the core's
+        # present one.
         rates = [processor.get("cpu MHz", "") for processor in processors.values()]
         current = [float(rate) for rate in rates if rate.replace(".", "", 1).isdecimal()]
-    no_turbo, boost = read_int(system / "intel_pstate/no_turbo"), read_int(system / "cpufreq/boost")
+    boost = read_int(system / "cpufreq/boost")
+    no_turbo = read_int(system / "intel_pstate/no_turbo")
     if no_turbo is not None:
         boost = 1 - no_turbo
     governors = {read_text(folder / "scaling_governor") for folder in folders} - {None}

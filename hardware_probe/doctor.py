@@ -1,10 +1,10 @@
-"""The doctor: find what harms measurements on this machine and advise how to fix it, without
-changing anything.
+"""The doctor: find causes of bad measurements on this machine and advise how to fix them.
 
-`gather_facts` reads files of /proc and /sys under a root, so that recorded trees can stand in for
-other machines; `take_sample` watches the machine for a few seconds; `diagnose` judges both by a
-table of checks. Facts contain no user names and no paths. Address randomisation is left out on
-purpose: each launch has its own layout, and launches are the unit of statistics.
+It changes nothing. `gather_facts` reads files of /proc and /sys under a root, so that recorded
+trees can stand in for other machines. `take_sample` watches the machine for a few seconds.
+`diagnose` judges both by a table of checks. Facts contain no user names and no paths. Address
+randomisation is left out on purpose: each launch has its own layout, and launches are the unit of
+statistics.
 """
 
 import dataclasses
@@ -27,56 +27,49 @@ from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_cpu_list, read_
 from dlbench.hardware_probe.memory import Memory, probe_memory
 from dlbench.hardware_probe.sentinel import OTHERS_LIMIT, WAITING_LIMIT, Reading
 
-# Variables by which a shell changes how fast numerical programs run; a trailing * stands for any
+# Variables by which a shell changes how fast numerical programs run. A trailing * stands for any
 # ending.
 TELLING_VARIABLES = (
-    *(
-        "ATEN_CPU_CAPABILITY",
-        "BLIS_*",
-        "CUBLAS_*",
-        "CUDA_LAUNCH_BLOCKING",
-        "CUDA_VISIBLE_DEVICES",
-        "CUDNN_*",
-    ),
-    *(
-        "DNNL_*",
-        "GLIBC_TUNABLES",
-        "GOMP_*",
-        "GOTO_NUM_THREADS",
-        "JAX_*",
-        "KMP_*",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-    ),
-    *(
-        "MALLOC_*",
-        "MKLDNN_*",
-        "MKL_*",
-        "MXNET_*",
-        "NCCL_*",
-        "NPY_DISABLE_CPU_FEATURES",
-        "NUMEXPR_*",
-        "OMP_*",
-    ),
-    *(
-        "ONEDNN_*",
-        "OPENBLAS_*",
-        "PYTHONMALLOC",
-        "PYTHONPATH",
-        "PYTORCH_*",
-        "TF_DISABLE_*",
-        "TF_ENABLE_*",
-    ),
-    *(
-        "TF_FORCE_*",
-        "TF_GPU_*",
-        "TF_NUM_*",
-        "TF_USE_*",
-        "TF_XLA_FLAGS",
-        "TORCHDYNAMO_*",
-        "TORCHINDUCTOR_*",
-    ),
-    *("TORCH_*", "TRITON_*", "VECLIB_MAXIMUM_THREADS", "XLA_*"),
+    "ATEN_CPU_CAPABILITY",
+    "BLIS_*",
+    "CUBLAS_*",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDNN_*",
+    "DNNL_*",
+    "GLIBC_TUNABLES",
+    "GOMP_*",
+    "GOTO_NUM_THREADS",
+    "JAX_*",
+    "KMP_*",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "MALLOC_*",
+    "MKLDNN_*",
+    "MKL_*",
+    "MXNET_*",
+    "NCCL_*",
+    "NPY_DISABLE_CPU_FEATURES",
+    "NUMEXPR_*",
+    "OMP_*",
+    "ONEDNN_*",
+    "OPENBLAS_*",
+    "PYTHONMALLOC",
+    "PYTHONPATH",
+    "PYTORCH_*",
+    "TF_DISABLE_*",
+    "TF_ENABLE_*",
+    "TF_FORCE_*",
+    "TF_GPU_*",
+    "TF_NUM_*",
+    "TF_USE_*",
+    "TF_XLA_FLAGS",
+    "TORCHDYNAMO_*",
+    "TORCHINDUCTOR_*",
+    "TORCH_*",
+    "TRITON_*",
+    "VECLIB_MAXIMUM_THREADS",
+    "XLA_*",
 )
 _BOOST_FILES = (
     "sys/devices/system/cpu/intel_pstate/no_turbo",
@@ -88,7 +81,8 @@ _BUSY_SHARE = 0.02
 
 # Spread of readings within a few seconds, (largest - smallest) / median: the limit of a quiet
 # machine, and the one from which on nothing can be compared.
-_GEMM_SPREAD, _BANDWIDTH_SPREAD = (0.03, 0.10), (0.10, 0.30)
+_GEMM_SPREAD = (0.03, 0.10)
+_BANDWIDTH_SPREAD = (0.10, 0.30)
 _NAMES_SHOWN = 4
 _REST_CPUS = 0.1
 _GIB = 1024**3
@@ -96,11 +90,12 @@ _GIB = 1024**3
 # several copies (weights, gradients, an optimiser's and a parity check's) on top of its own
 # gigabyte or two.
 _ENOUGH_BYTES = 6 * _GIB
-# Swapped-out pages of sleeping programs seldom come back; more than this share of the memory may
+# Swapped-out pages of sleeping programs seldom come back. More than this share of the memory may
 # harm.
 _MUCH_SWAPPED = 0.01
 # Launches on virtual machines measured 0.5 to 2 us. A step of a framework has up to 90,000 faults.
-_CHEAP_FAULT_SECONDS, _FAULTS_SHOWN = 1e-6, 10_000
+_CHEAP_FAULT_SECONDS = 1e-6
+_FAULTS_SHOWN = 10_000
 _FREE_PAGE_REPORTING = 5
 _CONTAINERS_WITH_MASKS = ("docker", "podman")
 _WAIT = "Stop programs that you do not need, or wait until they are done"
@@ -118,9 +113,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding(JsonRecord):
-    """The result of one check: what was seen, why it matters to a measurement, and how to fix
-    it.
-    """
+    """The result of one check: the observation, its effect on measurements, and the remedy."""
 
     name: str
     """Stable, for scripts: "governor", "cpu_quota", ..."""
@@ -129,29 +122,28 @@ class Finding(JsonRecord):
     seen: str
     why: str
     advice: str = ""
-    """One sentence, which introduces the command if there is one; empty where nothing needs
-    fixing."""
+    """One sentence, which introduces the command if any; empty where nothing needs fixing."""
     command: str | None = None
     """A shell command, ready to run; None where no command fixes it."""
 
     @property
     def needs_root(self) -> bool:
-        """Whether the command needs root."""
+        """Return whether the command needs root."""
         return "sudo" in (self.command or "")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The machine's load over a few seconds; this process and the sentinel's do not count as
-    others.
+    """The machine's load over a few seconds.
+
+    This process and the sentinel's do not count as others.
     """
 
     seconds: float
     contention: dict[str, float | None]
     """As `sentinel.between` returns it."""
     processes: tuple[tuple[str, float], ...]
-    """Names of other processes, each with the CPUs that all of that name used together; the busiest
-    first."""
+    """Names of other processes, with the CPUs that all of that name used; the busiest first."""
     throttle_events: int | None
     readings: tuple[Reading, ...]
 
@@ -173,11 +165,9 @@ class Facts:
     load_average: tuple[float, float] | None
     """Over one and five minutes."""
     variables: dict[str, bool]
-    """Variables of this shell that change how fast numerical programs run; True where passed on to
-    the frameworks."""
+    """Variables of this shell that change the speed of programs; True: frameworks inherit them."""
     free_memory_returns: bool | None = None
-    """Whether this virtual machine returns free memory to its host; None where it has no balloon
-    device."""
+    """Whether this virtual machine returns free memory to its host; None: no balloon device."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
     fault_seconds: float | None = None
@@ -187,105 +177,118 @@ class Facts:
 def gather_facts(
     root: Path = ROOT, variables: Mapping[str, str] | None = None, passed_on: Collection[str] = ()
 ) -> Facts:
-    """Read the setup of this machine or a recorded one; `passed_on` names the variables that
-    frameworks inherit.
+    """Read the setup of this machine or a recorded one.
+
+    `passed_on` names the variables that frameworks inherit.
     """
     cpu = probe_cpu(root)
     system = root / "sys/devices/system/cpu"
     load = re.match(r"([\d.]+) ([\d.]+) ", read_text(root / "proc/loadavg") or "")
     telling = re.compile("|".join(map(fnmatch.translate, TELLING_VARIABLES)))
-    given = sorted(
-        name for name, value in (variables or {}).items() if value and telling.match(name)
-    )
+    telling_names = []
+    for name, value in sorted((variables or {}).items()):
+        if value and telling.match(name):
+            telling_names.append(name)
+    boost_files = [f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None]
     return Facts(
         cpu=cpu,
         memory=probe_memory(root),
-        boost_file=next(
-            (f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None), None
-        ),
+        boost_file=boost_files[0] if boost_files else None,
         smt_control=read_text(system / "smt/control") in ("on", "off"),
         isolated=parse_cpu_list(read_text(system / "isolated")),
         throttle_events=_throttle_events(root, cpu),
         swappiness=read_int(root / "proc/sys/vm/swappiness"),
         on_battery=_on_battery(root / "sys/class/power_supply"),
         load_average=(float(load[1]), float(load[2])) if load else None,
-        variables={name: name in passed_on for name in given},
+        variables={name: name in passed_on for name in telling_names},
         free_memory_returns=_free_memory_returns(root / "sys/bus/virtio/drivers/virtio_balloon"),
     )
 
 
 def _free_memory_returns(driver: Path) -> bool | None:
-    """Return whether a balloon device has negotiated free page reporting (the virtio
-    specification's feature 5).
+    """Return whether a balloon device has negotiated free page reporting.
+
+    It is the virtio specification's feature 5.
     """
-    features = [read_text(device / "features") or "" for device in sorted(driver.glob("virtio*"))]
-    return (
-        any(bits[_FREE_PAGE_REPORTING : _FREE_PAGE_REPORTING + 1] == "1" for bits in features)
-        if features
-        else None
-    )
+    devices = sorted(driver.glob("virtio*"))
+    if not devices:
+        return None
+    for device in devices:
+        bits = read_text(device / "features") or ""
+        if bits[_FREE_PAGE_REPORTING : _FREE_PAGE_REPORTING + 1] == "1":
+            return True
+    return False
 
 
 def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -> Sample:
-    """Take `count` sentinel readings, about half a second each, and watch this machine meanwhile.
+    """Take `count` sentinel readings, about half a second each, and watch this machine.
 
     Raises ProbeError where the sentinel cannot run.
     """
     cpu = probe_cpu(root)
-    heat, processes, before = _throttle_events(root, cpu), _process_times(), sentinel.snapshot(root)
+    events_before = _throttle_events(root, cpu)
+    times_before = _process_times()
+    before = sentinel.snapshot(root)
     readings: list[Reading] = []
     for _ in range(count):
         readings.append(sentinel.take())
         time.sleep(pause_seconds)
     after = sentinel.snapshot(root)
-    heat_after = _throttle_events(root, cpu)
-    # Processes by name; those that start and end within the sample are missed.
+    events_after = _throttle_events(root, cpu)
+    throttle_events: int | None = None
+    if events_before is not None and events_after is not None:
+        throttle_events = max(0, events_after - events_before)
+    # Processes by name. Those that start and end within the sample are missed.
     seconds = after.wall - before.wall
     shares: dict[str, float] = {}
-    for key, (name, spent) in _process_times().items():
-        shares[name] = (
-            shares.get(name, 0.0) + (spent - processes.get(key, (name, 0.0))[1]) / seconds
-        )
+    for process, (name, spent) in _process_times().items():
+        _, spent_before = times_before.get(process, (name, 0.0))
+        shares[name] = shares.get(name, 0.0) + (spent - spent_before) / seconds
     busy = [(name, share) for name, share in shares.items() if share >= _BUSY_SHARE]
     return Sample(
         seconds=seconds,
         contention=sentinel.between(before, after),
-        processes=tuple(sorted(busy, key=lambda process: (-process[1], process[0]))),
-        throttle_events=None if heat is None or heat_after is None else max(0, heat_after - heat),
+        processes=tuple(sorted(busy, key=_by_share)),
+        throttle_events=throttle_events,
         readings=tuple(readings),
     )
 
 
+def _by_share(process: tuple[str, float]) -> tuple[float, str]:
+    """Return a sort key: the busiest process first."""
+    name, share = process
+    return -share, name
+
+
 def _throttle_events(root: Path, cpu: Cpu) -> int | None:
-    """Return the thermal throttling events since boot, over cores and packages; None where nothing
-    counts them.
+    """Return the thermal throttling events since boot, over cores and packages.
+
+    It is None where nothing counts them.
     """
-    folders = [
-        root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings
-    ]
-    counts = [
-        read_int(folder / f"{part}_throttle_count")
-        for folder in folders
-        for part in ("core", "package")
-    ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    counts = []
+    for core in cpu.core_siblings:
+        folder = root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle"
+        for part in ("core", "package"):
+            count = read_int(folder / f"{part}_throttle_count")
+            if count is not None:
+                counts.append(count)
+    return sum(counts) if counts else None
 
 
 def _on_battery(folder: Path) -> bool | None:
     supplies = sorted(folder.iterdir()) if folder.is_dir() else []
-    # A mouse has a battery too: those have the scope "Device".
-    if not any(
-        read_text(one / "type") == "Battery" and read_text(one / "scope") != "Device"
-        for one in supplies
-    ):
+    if not any(_is_machine_battery(supply) for supply in supplies):
         return None
-    mains = [online for supply in supplies if (online := read_int(supply / "online")) is not None]
-    return (
-        not any(mains)
-        if mains
-        else any(read_text(supply / "status") == "Discharging" for supply in supplies)
-    )
+    states = [read_int(supply / "online") for supply in supplies]
+    mains = [online for online in states if online is not None]
+    if mains:
+        return not any(mains)
+    return any(read_text(supply / "status") == "Discharging" for supply in supplies)
+
+
+def _is_machine_battery(supply: Path) -> bool:
+    # A mouse has a battery too. Such batteries have the scope "Device".
+    return read_text(supply / "type") == "Battery" and read_text(supply / "scope") != "Device"
 
 
 def _process_times() -> dict[tuple[int, float], tuple[str, float]]:
@@ -294,11 +297,9 @@ def _process_times() -> dict[tuple[int, float], tuple[str, float]]:
     own = psutil.Process().pid
     for process in psutil.process_iter(["pid", "ppid", "create_time", "name", "cpu_times"]):
         facts = process.info
-        if (
-            own not in (facts["pid"], facts["ppid"])
-            and facts["cpu_times"] is not None
-            and facts["name"]
-        ):
+        if own in (facts["pid"], facts["ppid"]):
+            continue
+        if facts["cpu_times"] is not None and facts["name"]:
             spent = facts["cpu_times"].user + facts["cpu_times"].system
             times[facts["pid"], facts["create_time"]] = facts["name"], spent
     return times
@@ -315,8 +316,8 @@ def cpu_list(cpus: Iterable[int]) -> str:
     return ",".join("-".join(map(str, ends)) for ends in ranges)
 
 
-#: The result of a check: severity, what was seen, advice, command. None: there is nothing of the
-#: kind here.
+#: The result of a check: severity, observation, advice, command. None: it does not apply to this
+#: machine.
 _Result = tuple[Severity, str, str, str | None] | None
 
 
@@ -335,139 +336,169 @@ def _may_harm(seen: str, advice: str, command: str | None = None) -> _Result:
 def _graded(
     share: float, limit: float, seen: str, advice: str, command: str | None = None
 ) -> _Result:
-    """Judge a share of time, or of the CPUs: it harms from the limit on, and may harm from a fifth
-    of it on.
+    """Judge a share of time, or of the CPUs.
+
+    It harms from the limit on, and may harm from a fifth of it on.
     """
     if share < limit / 5:
         return _fine(seen)
-    return (_harms if share >= limit else _may_harm)(seen, advice, command)
+    if share < limit:
+        return _may_harm(seen, advice, command)
+    return _harms(seen, advice, command)
 
 
 def _unknown(facts: Facts | None = None) -> _Result:
-    hidden = facts is not None and facts.cpu.virtualisation.kind == "vm"
-    words = (
-        "hidden by the host of this virtual machine" if hidden else "not reported by this system"
-    )
+    words = "not reported by this system"
+    if facts is not None and facts.cpu.virtualisation.kind == "vm":
+        words = "hidden by the host of this virtual machine"
     return Severity.UNKNOWN, words, "", None
 
 
 def _load(facts: Facts) -> _Result:
-    return (Severity.UNKNOWN, facts.no_sample, "", None) if facts.sample is None else None
+    if facts.sample is None:
+        return Severity.UNKNOWN, facts.no_sample, "", None
+    return None
 
 
 def _others(facts: Facts) -> _Result:
-    if (sample := facts.sample) is None:
+    sample = facts.sample
+    if sample is None:
         return None
-    others, cpus = sample.contention["others_cpus"], facts.cpu.capacity_cpus
+    others = sample.contention["others_cpus"]
+    cpus = facts.cpu.capacity_cpus
     if others is None:
         return _unknown()
-    named = sample.processes[:_NAMES_SHOWN]
-    shown = [f"{name} {used:.2f}" for name, used in named]
+    busiest = sample.processes[:_NAMES_SHOWN]
+    shares = [f"{name} {used:.2f}" for name, used in busiest]
     # Processes that started or ended within the sample have no times to compare.
-    rest = others - sum(used for _, used in named)
-    if shown and rest >= _REST_CPUS:
-        shown.append(f"the rest {rest:.2f}")
-    seen = f"used {others:.2f} of {cpus:g} CPUs" + (f": {', '.join(shown)}" if shown else "")
+    rest = others - sum(used for _, used in busiest)
+    if shares and rest >= _REST_CPUS:
+        shares.append(f"the rest {rest:.2f}")
+    seen = f"used {others:.2f} of {cpus:g} CPUs"
+    if shares:
+        seen += f": {', '.join(shares)}"
     command = "ps -eo comm,pcpu --sort=-pcpu | head"
     return _graded(others / cpus, OTHERS_LIMIT, seen, f"{_WAIT}. To list the busiest:", command)
 
 
 def _waiting(facts: Facts) -> _Result:
-    if (sample := facts.sample) is None:
+    sample = facts.sample
+    if sample is None:
         return None
-    share = sample.contention["pressure_share"]
-    waits = [
-        reading.waiting_share for reading in sample.readings if reading.waiting_share is not None
-    ]
-    own = statistics.mean(waits) if waits else None
-    parts = [f"some program {share:.1%} of the time"] if share is not None else []
-    if own is not None:
+    shares = []
+    parts = []
+    pressure = sample.contention["pressure_share"]
+    if pressure is not None:
+        shares.append(pressure)
+        parts.append(f"some program {pressure:.1%} of the time")
+    readings = [reading.waiting_share for reading in sample.readings]
+    waits = [share for share in readings if share is not None]
+    if waits:
+        own = statistics.mean(waits)
+        shares.append(own)
         parts.append(f"the sentinel {own:.1%} of its own time")
     if not parts:
         return _unknown()
-    # Merely starting the sentinel makes some process wait now and then, so there is no "may harm"
-    # here.
-    harms = max(share or 0.0, own or 0.0) >= WAITING_LIMIT
-    return _harms(", ".join(parts), f"{_WAIT}.") if harms else _fine(", ".join(parts))
+    # Merely starting the sentinel makes some process wait now and then, so this check has no "may
+    # harm".
+    if max(shares) >= WAITING_LIMIT:
+        return _harms(", ".join(parts), f"{_WAIT}.")
+    return _fine(", ".join(parts))
 
 
 def _steal(facts: Facts) -> _Result:
     if facts.sample is None or facts.cpu.virtualisation.kind != "vm":
         return None
-    if (share := facts.sample.contention["steal_share"]) is None:
+    share = facts.sample.contention["steal_share"]
+    if share is None:
         return _unknown()
     advice = "Measure at another time, or use an instance with dedicated CPUs."
     return _graded(share, WAITING_LIMIT, f"{share:.1%} of the time wanted", advice)
 
 
 def _repeatability(facts: Facts) -> _Result:
-    if (sample := facts.sample) is None:
+    sample = facts.sample
+    if sample is None:
         return None
     gemm = [reading.gemm_flops_per_second for reading in sample.readings]
     bandwidth = [reading.bandwidth_bytes_per_second for reading in sample.readings]
-    spreads = [(max(rates) - min(rates)) / statistics.median(rates) for rates in (gemm, bandwidth)]
+    gemm_spread = _spread(gemm)
+    bandwidth_spread = _spread(bandwidth)
     seen = (
         f"{len(gemm)} readings: matrix products {statistics.median(gemm) / 1e9:.0f} GFLOP/s, "
-        f"spread {spreads[0]:.1%}; memory {statistics.median(bandwidth) / 1e9:.1f} GB/s, spread "
-        f"{spreads[1]:.1%}"
-    )
-    limits = (_GEMM_SPREAD, _BANDWIDTH_SPREAD)
-    worst = max(
-        sum(spread >= limit for limit in pair) for spread, pair in zip(spreads, limits, strict=True)
+        f"spread {gemm_spread:.1%}; memory {statistics.median(bandwidth) / 1e9:.1f} GB/s, spread "
+        f"{bandwidth_spread:.1%}"
     )
     advice = "Fix the other findings listed here, then check again."
-    return (_harms if worst == 2 else _may_harm)(seen, advice) if worst else _fine(seen)
+    if gemm_spread >= _GEMM_SPREAD[1] or bandwidth_spread >= _BANDWIDTH_SPREAD[1]:
+        return _harms(seen, advice)
+    if gemm_spread >= _GEMM_SPREAD[0] or bandwidth_spread >= _BANDWIDTH_SPREAD[0]:
+        return _may_harm(seen, advice)
+    return _fine(seen)
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return (max(rates) - min(rates)) / statistics.median(rates)
 
 
 def _load_average(facts: Facts) -> _Result:
     if facts.load_average is None:
         return None
-    minute, five, cpus = *facts.load_average, facts.cpu.logical_cpus
+    minute, five = facts.load_average
+    cpus = facts.cpu.logical_cpus
     seen = f"{minute:.2f} over 1 minute, {five:.2f} over 5, on {cpus} CPUs"
-    return _may_harm(seen, f"{_WAIT}.") if minute >= 0.5 * cpus else _fine(seen)
+    if minute < 0.5 * cpus:
+        return _fine(seen)
+    return _may_harm(seen, f"{_WAIT}.")
 
 
 def _cpu_quota(facts: Facts) -> _Result:
-    cpu, quota = facts.cpu, facts.cpu.quota_cpus
+    cpu = facts.cpu
+    quota = cpu.quota_cpus
     if quota is None:
         return _fine("none")
     seen = f"{quota:g} CPUs' worth of time on {len(cpu.affinity)} CPUs"
     if quota >= len(cpu.affinity):
         return _fine(seen)
     whole = max(1, math.floor(quota))
-    advice = (
-        "Give this container or job whole CPUs (a cpuset) instead of a quota; until then "
-        f"measure with at most {whole} thread{'' if whole == 1 else 's'}."
-    )
+    container = cpu.virtualisation.container
     command = None
-    if (container := cpu.virtualisation.container) in _CONTAINERS_WITH_MASKS:
+    if container in _CONTAINERS_WITH_MASKS:
         advice = (
             "On the container's host, give it whole CPUs instead of a share of CPU time (--cpus)."
         )
         command = f"{container} run --cpuset-cpus={cpu_list(cpu.affinity[:whole])} ..."
+    else:
+        advice = (
+            "Give this container or job whole CPUs (a cpuset) instead of a quota; until then "
+            f"measure with at most {whole} thread{'' if whole == 1 else 's'}."
+        )
     # A whole number of CPUs is harmless as long as no more threads than that ever run.
-    return (_may_harm if quota == whole else _harms)(seen, advice, command)
+    if quota == whole:
+        return _may_harm(seen, advice, command)
+    return _harms(seen, advice, command)
 
 
 def _affinity(facts: Facts) -> _Result:
     cpu = facts.cpu
     if len(cpu.affinity) >= cpu.logical_cpus:
         return _fine(f"all {cpu.logical_cpus}")
+    all_cpus = [sibling for core in cpu.core_siblings for sibling in core]
     return _may_harm(
         f"{len(cpu.affinity)} of {cpu.logical_cpus}: {cpu_list(cpu.affinity)}",
         "If the mask is not intended, allow this shell all CPUs; a container's mask is set on its "
         "host.",
-        _BIND.format(cpu_list(sibling for core in cpu.core_siblings for sibling in core)),
+        _BIND.format(cpu_list(all_cpus)),
     )
 
 
 def _isolated_cpus(facts: Facts) -> _Result:
     inside = set(facts.isolated) & set(facts.cpu.affinity)
     outside = [cpu for cpu in facts.cpu.affinity if cpu not in inside]
+    if not facts.isolated:
+        return _fine("none")
     if not inside:
-        return _fine(
-            cpu_list(facts.isolated) + ", outside this process's mask" if facts.isolated else "none"
-        )
+        return _fine(f"{cpu_list(facts.isolated)}, outside this process's mask")
     seen = f"{cpu_list(inside)}, within this process's mask"
     if outside:
         advice = (
@@ -475,11 +506,9 @@ def _isolated_cpus(facts: Facts) -> _Result:
             "without isolcpus=."
         )
         return _harms(seen, advice, _BIND.format(cpu_list(outside)))
-    return (
-        _fine(seen)
-        if len(inside) == 1
-        else _harms(seen, "Boot without isolcpus= to measure more than one thread.")
-    )
+    if len(inside) == 1:
+        return _fine(seen)
+    return _harms(seen, "Boot without isolcpus= to measure more than one thread.")
 
 
 def _virtual_machine(facts: Facts) -> _Result:
@@ -496,47 +525,46 @@ def _virtual_machine(facts: Facts) -> _Result:
 
 def _smt(facts: Facts) -> _Result:
     cpu = facts.cpu
-    virtual = cpu.virtualisation.kind == "vm"
+    is_virtual = cpu.virtualisation.kind == "vm"
+    if cpu.threads_per_core < 2 and is_virtual:
+        return Severity.UNKNOWN, "none shown, but a virtual CPU may be half a core", "", None
     if cpu.threads_per_core < 2:
-        hidden = "none shown, but a virtual CPU may be half a core"
-        return (Severity.UNKNOWN, hidden, "", None) if virtual else _fine("none")
+        return _fine("none")
     seen = f"{cpu.threads_per_core} threads on each of {cpu.physical_cores} cores"
-    used = [allowed for core in cpu.core_siblings if (allowed := set(core) & set(cpu.affinity))]
-    if all(len(allowed) == 1 for allowed in used):
+    usable = [set(core) & set(cpu.affinity) for core in cpu.core_siblings]
+    usable = [cpus for cpus in usable if cpus]
+    if all(len(cpus) == 1 for cpus in usable):
         return _fine(f"{seen}; the mask allows one thread of each core")
-    if facts.smt_control and not virtual:
-        way = "switch the siblings off until the next boot"
+    if facts.smt_control and not is_virtual:
+        remedy = "switch the siblings off until the next boot"
         command = "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     else:
-        way, command = (
-            "allow this shell one thread of each core",
-            _BIND.format(cpu_list(map(min, used))),
-        )
-    return _may_harm(seen, f"Measure with `--threads 1-cores`, or {way}.", command)
+        remedy = "allow this shell one thread of each core"
+        command = _BIND.format(cpu_list(map(min, usable)))
+    return _may_harm(seen, f"Measure with `--threads 1-cores`, or {remedy}.", command)
 
 
 def _core_kinds(facts: Facts) -> _Result:
     cpus: dict[int, list[int]] = {}
     for place, core in zip(facts.cpu.core_places, facts.cpu.core_siblings, strict=True):
         cpus.setdefault(place["kind"], []).extend(set(core) & set(facts.cpu.affinity))
-    kinds = [
-        (_KINDS_OF_CORES[min(kind, 2)], allowed)
-        for kind, allowed in sorted(cpus.items())
-        if allowed
-    ]
+    kinds = []
+    for kind, allowed in sorted(cpus.items()):
+        if allowed:
+            kinds.append((_KINDS_OF_CORES[min(kind, 2)], allowed))
     if len(cpus) < 2 or not kinds:
         return None
     seen = ", ".join(f"{name} {cpu_list(allowed)}" for name, allowed in kinds)
     if len(kinds) == 1:
         return _fine(seen)
     name, fastest = kinds[0]
-    return _harms(
-        seen, f"Restrict this shell to the {name} cores.", _BIND.format(cpu_list(fastest))
-    )
+    advice = f"Restrict this shell to the {name} cores."
+    return _harms(seen, advice, _BIND.format(cpu_list(fastest)))
 
 
 def _variables_passed_on(facts: Facts) -> _Result:
-    if not (kept := [name for name, passed_on in facts.variables.items() if passed_on]):
+    kept = [name for name, passed_on in facts.variables.items() if passed_on]
+    if not kept:
         return None
     advice = "Unset what the frameworks do not need, in the shell that starts dlbench."
     return _may_harm(_names(kept), advice, shlex.join(["unset", *kept]))
@@ -544,12 +572,16 @@ def _variables_passed_on(facts: Facts) -> _Result:
 
 def _variables(facts: Facts) -> _Result:
     dropped = [name for name, passed_on in facts.variables.items() if not passed_on]
-    return _fine(f"{_names(dropped)}: not passed on" if dropped else "none that matters")
+    if not dropped:
+        return _fine("none that matters")
+    return _fine(f"{_names(dropped)}: not passed on")
 
 
 def _names(names: Sequence[str]) -> str:
     more = len(names) - _NAMES_SHOWN
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMES_SHOWN])} and {more} more"
+    if more <= 0:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMES_SHOWN])} and {more} more"
 
 
 def _governor(facts: Facts) -> _Result:
@@ -559,18 +591,22 @@ def _governor(facts: Facts) -> _Result:
     if governor == "performance":
         return _fine(governor)
     command = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return _harms(
-        governor.replace(",", ", "), "Set it to `performance` until the next boot.", command
-    )
+    seen = governor.replace(",", ", ")
+    return _harms(seen, "Set it to `performance` until the next boot.", command)
 
 
 def _turbo(facts: Facts) -> _Result:
     frequency = facts.cpu.frequency
+    if frequency.boost is None:
+        return _unknown(facts)
     if not frequency.boost:
-        return _unknown(facts) if frequency.boost is None else _fine("off")
+        return _fine("off")
+    seen = "on"
+    if frequency.maximum_mhz is not None:
+        seen = f"on, up to {frequency.maximum_mhz:.0f} MHz"
     value = 1 if facts.boost_file and facts.boost_file.endswith("no_turbo") else 0
     return _may_harm(
-        "on" if frequency.maximum_mhz is None else f"on, up to {frequency.maximum_mhz:.0f} MHz",
+        seen,
         "For scaling curves, switch it off until the next boot; interleaved comparisons within "
         "one run may keep it.",
         f"echo {value} | sudo tee {facts.boost_file}",
@@ -578,18 +614,20 @@ def _turbo(facts: Facts) -> _Result:
 
 
 def _heat(facts: Facts) -> _Result:
-    since_start, sample = facts.throttle_events, facts.sample
-    if since_start is None:
+    since_boot = facts.throttle_events
+    sample = facts.sample
+    if since_boot is None:
         return _unknown(facts)
     now = sample.throttle_events if sample else None
     advice = "Let the machine cool down, clean its fans and vents, and pause between runs."
     if sample and now:
         return _harms(f"{now} times in {sample.seconds:.1f} s", advice)
-    if since_start:
-        return _may_harm(
-            f"{since_start} times since boot{'' if now is None else ', not now'}", advice
-        )
-    return _fine("never since boot")
+    if not since_boot:
+        return _fine("never since boot")
+    seen = f"{since_boot} times since boot"
+    if now is not None:
+        seen += ", not now"
+    return _may_harm(seen, advice)
 
 
 def _power(facts: Facts) -> _Result:
@@ -605,10 +643,12 @@ def _gib(size_bytes: float) -> str:
 def _memory(facts: Facts) -> _Result:
     memory = facts.memory
     seen = f"{_gib(memory.available_bytes)} of {_gib(memory.total_bytes)} available"
-    room, advice = memory.available_bytes, "Stop programs that use a lot of it"
+    room = memory.available_bytes
+    advice = "Stop programs that use a lot of it"
     if memory.limit_bytes is not None and memory.limit_bytes < memory.total_bytes:
         seen += f", limited to {_gib(memory.limit_bytes)} here"
-        room, advice = min(room, memory.limit_bytes), "Raise the limit of this container or job"
+        room = min(room, memory.limit_bytes)
+        advice = "Raise the limit of this container or job"
     if room >= _ENOUGH_BYTES:
         return _fine(seen)
     return _may_harm(seen, f"{advice}, or leave out the largest networks and mini-batches.")
@@ -619,14 +659,15 @@ def _swap(facts: Facts) -> _Result:
     if not memory.swap_total_bytes:
         return _fine("none")
     used = memory.swap_total_bytes - memory.swap_free_bytes
-    willing = "" if facts.swappiness is None else f", swappiness {facts.swappiness}"
-    seen = f"{_gib(used) if used else 'nothing'} of {_gib(memory.swap_total_bytes)} in use{willing}"
+    amount = _gib(used) if used else "nothing"
+    seen = f"{amount} of {_gib(memory.swap_total_bytes)} in use"
+    if facts.swappiness is not None:
+        seen += f", swappiness {facts.swappiness}"
     if used < _MUCH_SWAPPED * memory.total_bytes:
         return _fine(seen)
     if used < memory.available_bytes:
-        return _may_harm(
-            seen, "Load the pages back and keep swap off while measuring.", "sudo swapoff --all"
-        )
+        advice = "Load the pages back and keep swap off while measuring."
+        return _may_harm(seen, advice, "sudo swapoff --all")
     return _may_harm(
         seen,
         "Stop programs that use a lot of memory: the swapped-out pages do not fit into the rest.",
@@ -635,8 +676,10 @@ def _swap(facts: Facts) -> _Result:
 
 def _huge_pages(facts: Facts) -> _Result:
     setting = facts.memory.transparent_huge_pages
+    if setting is None:
+        return _unknown()
     if setting != "always":
-        return _unknown() if setting is None else _fine(setting)
+        return _fine(setting)
     command = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
     return _may_harm(setting, "Let each program choose, until the next boot.", command)
 
@@ -655,8 +698,10 @@ def _page_faults(facts: Facts) -> _Result:
 
 
 def _free_memory(facts: Facts) -> _Result:
+    if facts.free_memory_returns is None:
+        return None
     if not facts.free_memory_returns:
-        return None if facts.free_memory_returns is None else _fine("kept by this virtual machine")
+        return _fine("kept by this virtual machine")
     advice = (
         "Let freed memory stay with the process (keep_heap), or have the host switch free page "
         "reporting off."
@@ -665,11 +710,14 @@ def _free_memory(facts: Facts) -> _Result:
 
 
 def _numa_balancing(facts: Facts) -> _Result:
-    balancing, nodes = facts.memory.numa_balancing, facts.cpu.numa_nodes
+    balancing = facts.memory.numa_balancing
+    nodes = facts.cpu.numa_nodes
     if nodes < 2:
         return _fine("one node, nothing to balance")
+    if balancing is None:
+        return _unknown()
     if not balancing:
-        return _unknown() if balancing is None else _fine(f"off, {nodes} nodes")
+        return _fine(f"off, {nodes} nodes")
     return _may_harm(
         f"on, {nodes} nodes",
         "Switch it off, until the next boot.",
@@ -767,32 +815,37 @@ _CHECKS: dict[Callable[[Facts], _Result], str] = {
         "between nodes in the middle of a step."
     ),
 }
-_OF_THE_MOMENT = ("load", "others", "waiting", "steal", "repeatability", "load_average")
+#: Checks of the present load, which need a sample.
+_LOAD_CHECKS = ("load", "others", "waiting", "steal", "repeatability", "load_average")
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
-    """Judge the facts; return every finding, the worst first, in the order of the checks within a
-    severity.
+    """Judge the facts and return every finding, the worst first.
+
+    Within a severity they are in the order of the checks.
     """
     findings = []
     for check, text in _CHECKS.items():
-        if (result := check(facts)) is None:
+        result = check(facts)
+        if result is None:
             continue
         severity, seen, advice, command = result
         title, _, why = text.partition(". ")
-        finding = Finding(
-            check.__name__.removeprefix("_"), title, severity, seen, why, advice, command
-        )
+        name = check.__name__.removeprefix("_")
+        finding = Finding(name, title, severity, seen, why, advice, command)
         if finding.needs_root and facts.cpu.virtualisation.container:
             # A container sees the kernel's settings and cannot change them.
-            finding = dataclasses.replace(
-                finding, advice=f"{advice} Run this on the container's host."
-            )
+            advice = f"{advice} Run this on the container's host."
+            finding = dataclasses.replace(finding, advice=advice)
         findings.append(finding)
-    return tuple(sorted(findings, key=lambda finding: list(Severity).index(finding.severity)))
+    ranks = {severity: rank for rank, severity in enumerate(Severity)}
+    return tuple(sorted(findings, key=lambda finding: ranks[finding.severity]))
 
 
 def faults(facts: Facts) -> tuple[Finding, ...]:
     """Judge the settings alone, which takes no time, and return the findings that are not fine."""
-    findings = (finding for finding in diagnose(facts) if finding.name not in _OF_THE_MOMENT)
-    return tuple(finding for finding in findings if finding.severity is not Severity.FINE)
+    findings = []
+    for finding in diagnose(facts):
+        if finding.name not in _LOAD_CHECKS and finding.severity is not Severity.FINE:
+            findings.append(finding)
+    return tuple(findings)

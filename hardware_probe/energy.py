@@ -15,9 +15,9 @@ from dlbench.hardware_probe.files import ROOT, read_int, read_text
 
 SHORTEST_SECONDS = 0.1
 """A counter that grows once a millisecond shows the energy of such a time to 2 %."""
+# No package draws more: in the time in which this power would use up a counter's range, it wraps at
+# most once.
 MOST_WATTS = 1000.0
-"""No package draws more: in the time in which this power would use up a counter's range, it wraps
-at most once."""
 _POWERCAP = "sys/class/powercap"
 _NONE = "/sys/class/powercap has no CPU package; virtual machines and containers rarely show one"
 
@@ -41,10 +41,10 @@ class PackageCounters:
 
     def read(self) -> Microjoules | str:
         """Return every package's counter, or the reason why none can be read."""
-        found = {}
+        counters = {}
         for name, file in self._files.items():
             try:
-                found[name] = int(file.read_text())
+                counters[name] = int(file.read_text())
             except PermissionError:
                 return (
                     f"only root may read the energy counter of {name}; to let every user, until "
@@ -53,7 +53,7 @@ class PackageCounters:
                 )
             except (OSError, ValueError) as error:
                 return f"the energy counter of {name} cannot be read: {error}"
-        return found or _NONE
+        return counters or _NONE
 
     def spent(
         self, parts: Sequence[tuple[Microjoules | str, Microjoules | str]], seconds: float
@@ -69,26 +69,25 @@ class PackageCounters:
                 return None, before
             if isinstance(after, str):
                 return None, after
-            for name, range_of in self._ranges.items():
-                more = after[name] - before[name]
-                grown[name] += more if more >= 0 else more + range_of
+            for name, counter_range in self._ranges.items():
+                growth = after[name] - before[name]
+                if growth < 0:
+                    growth += counter_range
+                grown[name] += growth
         if seconds < SHORTEST_SECONDS:
-            return (
-                None,
-                (
-                    f"the timed steps lasted {seconds:.3f} s, too short for counters that grow "
-                    "once a millisecond"
-                ),
+            reason = (
+                f"the timed steps lasted {seconds:.3f} s, too short for counters that grow once a "
+                "millisecond"
             )
-        for name, range_of in self._ranges.items():
-            if 0 < range_of * 1e-6 < MOST_WATTS * seconds / max(1, len(parts)):
-                return (
-                    None,
-                    (
-                        f"in {seconds:.0f} s the energy counter of {name} may have wrapped more "
-                        "than once"
-                    ),
+            return None, reason
+        most_joules = MOST_WATTS * seconds / max(1, len(parts))
+        for name, counter_range in self._ranges.items():
+            if 0 < counter_range * 1e-6 < most_joules:
+                reason = (
+                    f"in {seconds:.0f} s the energy counter of {name} may have wrapped more than "
+                    "once"
                 )
+                return None, reason
             if grown[name] <= 0:
                 return None, f"the energy counter of {name} did not grow in {seconds:.1f} s"
         return {name: microjoules * 1e-6 for name, microjoules in grown.items()}, ""

@@ -55,9 +55,7 @@ def parse_cpu_list(text: str | None) -> tuple[int, ...]:
 
 
 def parse_size(text: str | None) -> int | None:
-    """Return the bytes of a size as sysfs writes it: ``"48K"`` is 49152; None where it is no
-    size.
-    """
+    """Return the bytes of a size as sysfs writes it: ``"48K"`` is 49152; None for other texts."""
     if not text:
         return None
     factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1].upper(), 1)
@@ -66,21 +64,20 @@ def parse_size(text: str | None) -> int | None:
 
 
 def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
-    """Return ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are
-    left out.
+    """Return ``key: value`` lines as a dictionary.
+
+    Of equal keys the first counts, and other lines are left out.
     """
     fields: dict[str, str] = {}
     for line in lines:
-        key, found, value = line.partition(separator)
-        if found:
+        key, has_separator, value = line.partition(separator)
+        if has_separator:
             fields.setdefault(key.strip(), value.strip())
     return fields
 
 
 def selected_option(text: str | None) -> str | None:
-    """Return the choice in brackets of a sysfs setting: ``"always [madvise] never"`` is
-    ``"madvise"``.
-    """
+    """Return the choice in brackets of a sysfs setting: of ``"always [madvise]"`` ``"madvise"``."""
     if not text or "[" not in text:
         return None
     return text.partition("[")[2].partition("]")[0] or None
@@ -102,10 +99,10 @@ class JsonRecord:
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Self:
-        """Read what `to_dict` wrote; unknown keys are ignored.
+        """Read a record that `to_dict` wrote; unknown keys are ignored.
 
         Raises ValueError (pydantic's ValidationError), which names every missing or wrong field.
         """
         kind: Any = cls
-        found: Self = _adapter(kind).validate_python(record)
-        return found
+        value: Self = _adapter(kind).validate_python(record)
+        return value

@@ -26,20 +26,18 @@ def in_use() -> Any:
     """
     if path := os.environ.get(VARIABLE, ""):
         return _stand_in(path)
-    import pynvml  # takes 60 ms, and most commands look at no GPU
+    import pynvml  # takes 60 ms, and most commands need no GPU
 
     return pynvml
 
 
-@functools.cache  # one object for a process: a stand-in may remember what it was asked
+@functools.cache  # one object for a process: a stand-in may remember its queries
 def _stand_in(path: str) -> Any:
     try:
         return runpy.run_path(path)["nvml"]
     except Exception as error:  # whatever the user's own code raises
-        reason = (
-            f"{VARIABLE}={path} cannot be used: "
-            f"{' '.join(str(error).split()) or type(error).__name__}"
-        )
+        words = " ".join(str(error).split()) or type(error).__name__
+        reason = f"{VARIABLE}={path} cannot be used: {words}"
 
         def refuse() -> None:
             raise RuntimeError(reason)
@@ -49,11 +47,13 @@ def _stand_in(path: str) -> Any:
 
 # NVML's numbers for two clock domains, and for its errors. They are part of its C interface, and so
 # not asked of the binding handed in.
-SM_CLOCK, MEMORY_CLOCK = 1, 2
-_NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13
-_GONE = frozenset(
-    {1, 9, 15, 16}
-)  # uninitialised, driver not loaded, GPU is lost, GPU requires reset
+SM_CLOCK = 1
+MEMORY_CLOCK = 2
+_NOT_SUPPORTED = 3
+_NO_PERMISSION = 4
+_FUNCTION_NOT_FOUND = 13
+# Uninitialised, driver not loaded, GPU is lost, GPU requires reset.
+_GONE = frozenset({1, 9, 15, 16})
 
 
 class GpuGoneError(Exception):
@@ -61,25 +61,27 @@ class GpuGoneError(Exception):
 
 
 class Queries:
-    """Queries NVML, never repeating a query that cannot be answered; `notes` lists other failures,
-    each once.
+    """Queries of NVML, which never repeat a query that cannot be answered.
 
-    ``watching`` is for a GPU that is asked again and again: one that is gone raises GpuGoneError,
-    and a query that this user may not make is no problem.
+    `notes` lists other failures, each once. ``watching`` is for a GPU that is asked again and
+    again: one that is gone raises GpuGoneError, and a query that this user may not make is no
+    problem.
     """
 
     def __init__(self, nvml: Any, watching: bool = False) -> None:
-        self._nvml, self._watching = nvml, watching
-        self._silent = {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND} | (
-            {_NO_PERMISSION} if watching else set()
-        )
+        self._nvml = nvml
+        self._watching = watching
+        self._silent = {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND}
+        if watching:
+            self._silent.add(_NO_PERMISSION)
         self._never: set[Hashable] = set()
         self._notes: dict[str, str] = {}
 
     @property
     def notes(self) -> list[str]:
-        """Each failure with the function that first met it: a GPU off the bus answers every query
-        alike.
+        """Return each failure with the function that first met it.
+
+        A GPU off the bus answers every query alike.
         """
         return [f"{function}: {error}" for error, function in self._notes.items()]
 
@@ -103,9 +105,11 @@ class Queries:
 
     def first(self, functions: Sequence[str], handle: Any) -> Any:
         """Return the answer of the first of these functions that has one, or None."""
-        return next(
-            (answer for name in functions if (answer := self.ask(name, handle)) is not None), None
-        )
+        for function in functions:
+            answer = self.ask(function, handle)
+            if answer is not None:
+                return answer
+        return None
 
     def text(self, function: str, *arguments: Any) -> str | None:
         """Return an answer that is text, which older bindings give as bytes."""
@@ -117,15 +121,14 @@ class Queries:
     def switch(self, function: str, handle: Any) -> bool | None:
         """Return whether a mode is on; of a (current, pending) pair the current one."""
         answer = self.ask(function, handle)
-        return (
-            None
-            if answer is None
-            else bool(answer[0] if isinstance(answer, list | tuple) else answer)
-        )
+        if isinstance(answer, list | tuple):
+            answer = answer[0]
+        return None if answer is None else bool(answer)
 
     def slices(self, gpu: Any) -> Iterator[Any]:
-        """Yield the handles of a GPU's MIG devices: most GPUs have none, and a slot may be
-        empty.
+        """Yield the handles of a GPU's MIG devices.
+
+        Most GPUs have none, and a slot may be empty.
         """
         for slot in range(self.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
             handle = Queries(self._nvml).ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
@@ -167,8 +170,7 @@ class Gpus:
     devices: tuple[Gpu, ...]
     driver_version: str | None
     cuda_driver_version: str | None
-    """The newest CUDA version that the driver supports, "12.4"; not that of any toolkit or
-    framework."""
+    """The newest CUDA version that the driver supports, "12.4"; not that of a toolkit."""
     reason: str | None
     """Why a GPU or a fact is missing; None when every GPU could be listed."""
 
@@ -183,27 +185,28 @@ def probe_gpus(nvml: Any = None) -> Gpus:
     try:
         nvml.nvmlInit()
     except Exception as error:  # The reason for so wide a catch is given at Queries.ask.
-        return Gpus(
-            (), None, None, f"no usable NVIDIA driver: {str(error) or type(error).__name__}"
-        )
+        words = str(error) or type(error).__name__
+        return Gpus((), None, None, f"no usable NVIDIA driver: {words}")
     try:
         system = Queries(nvml)
-        driver, cuda = (
-            system.text("nvmlSystemGetDriverVersion"),
-            system.ask("nvmlSystemGetCudaDriverVersion"),
-        )
-        cuda_version = (
-            None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
-        )  # 12040 is 12.4
+        driver = system.text("nvmlSystemGetDriverVersion")
+        cuda = system.ask("nvmlSystemGetCudaDriverVersion")
+        cuda_version: str | None = None
+        if cuda is not None:
+            cuda_version = f"{cuda // 1000}.{cuda % 1000 // 10}"  # 12040 is 12.4
         count = system.ask("nvmlDeviceGetCount")
         if count is None:
             why = ", ".join(system.notes) or "not supported"
             return Gpus((), driver, cuda_version, f"the driver did not count its GPUs: {why}")
-        devices, reasons = [], [] if count else ["the driver is installed, but finds no GPU"]
+        devices = []
+        reasons = []
+        if not count:
+            reasons.append("the driver is installed, but finds no GPU")
         for index in range(count):
             queries = Queries(nvml)
             devices.append(_probe_gpu(queries, index, nvml))
-            reasons += [f"GPU {index}: {', '.join(queries.notes)}"] if queries.notes else []
+            if queries.notes:
+                reasons.append(f"GPU {index}: {', '.join(queries.notes)}")
         return Gpus(tuple(devices), driver, cuda_version, "; ".join(reasons) or None)
     finally:
         with contextlib.suppress(Exception):
@@ -211,14 +214,20 @@ def probe_gpus(nvml: Any = None) -> Gpus:
 
 
 def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
-    """Return one GPU; one that cannot be reached is still listed, all None, so that the count stays
-    true.
+    """Return one GPU.
+
+    A GPU that cannot be reached is still listed, with None in all fields, so that the count is
+    right.
     """
     handle = queries.ask("nvmlDeviceGetHandleByIndex", index)
     memory = queries.ask("nvmlDeviceGetMemoryInfo", handle)
     capability = queries.ask("nvmlDeviceGetCudaComputeCapability", handle)
     milliwatts = queries.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
     mig = queries.switch("nvmlDeviceGetMigMode", handle)
+    mig_devices = []
+    if mig:
+        for mig_handle in queries.slices(handle):
+            mig_devices.append(_mig_device(Queries(nvml), mig_handle))
     return Gpu(
         index=index,
         name=queries.text("nvmlDeviceGetName", handle),
@@ -231,9 +240,7 @@ def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
         pcie_generation_max=queries.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
         pcie_width_max=queries.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         mig_enabled=mig,
-        mig_devices=tuple(_mig_device(Queries(nvml), each) for each in queries.slices(handle))
-        if mig
-        else (),
+        mig_devices=tuple(mig_devices),
         ecc_enabled=queries.switch("nvmlDeviceGetEccMode", handle),
         persistence_mode=queries.switch("nvmlDeviceGetPersistenceMode", handle),
     )
@@ -253,10 +260,10 @@ PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunnin
 
 
 def computing(nvml: Any = None) -> dict[str, int]:
-    """Return by UUID how many processes compute on each GPU now, MIG devices apart; empty without a
-    driver.
+    """Return by UUID how many processes compute on each GPU now; empty without a driver.
 
-    ``nvml`` is as for `probe_gpus`. Raises nothing: a GPU that does not answer is left out.
+    MIG devices are counted apart. ``nvml`` is as for `probe_gpus`. Raises nothing: a GPU that does
+    not answer is left out.
     """
     nvml = in_use() if nvml is None else nvml
     counts: dict[str, int] = {}
@@ -266,14 +273,12 @@ def computing(nvml: Any = None) -> dict[str, int]:
             for index in range(nvml.nvmlDeviceGetCount()):
                 gpu = Queries(nvml).ask("nvmlDeviceGetHandleByIndex", index)
                 for handle in (gpu, *Queries(nvml).slices(gpu)):
-                    # Asked anew: what a GPU cannot answer, its MIG devices may.
+                    # Anew: MIG devices may answer a query that their GPU cannot.
                     queries = Queries(nvml)
-                    uuid, listed = (
-                        queries.text("nvmlDeviceGetUUID", handle),
-                        queries.ask(PROCESSES[0], handle),
-                    )
-                    if uuid is not None and listed is not None:
-                        counts[uuid] = len(listed)
+                    uuid = queries.text("nvmlDeviceGetUUID", handle)
+                    processes = queries.ask(PROCESSES[0], handle)
+                    if uuid is not None and processes is not None:
+                        counts[uuid] = len(processes)
         finally:
             nvml.nvmlShutdown()
     return counts

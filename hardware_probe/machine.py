@@ -1,8 +1,8 @@
-"""The machine as one record: probed, written as JSON, identified by a fingerprint, described for
-people.
+"""The machine as one record.
 
-No record holds a host name, user name, path, serial number or network address, so that results may
-be published as they are.
+It is probed, written as JSON, identified by a fingerprint, and described for people. No record
+holds a host name, user name, path, serial number or network address, so that results may be
+published as they are.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlbench.hardware_probe.cpu import Cpu, Frequency, probe_cpu
+from dlbench.hardware_probe.cpu import Cpu, Frequency, Virtualisation, probe_cpu
 from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_fields, read_text
 from dlbench.hardware_probe.gpu import Gpu, Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
@@ -31,8 +31,7 @@ class OperatingSystem:
     distribution: str | None
     """With its version, as the distribution writes it."""
     libc: str | None
-    """The C library of the probing process, "glibc 2.36"; a container's may differ from its
-    host's."""
+    """The C library of the probing process, "glibc 2.36"; in a container it may be another one."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +45,29 @@ class Machine(JsonRecord):
 
     @property
     def fingerprint(self) -> str:
-        """12 hexadecimal digits that stay the same for the same hardware.
+        """Return 12 hexadecimal digits that stay the same for the same hardware.
 
         They depend on CPU model, sockets, cores, SMT, NUMA nodes, caches, instruction sets, memory
         size, the GPUs' names and memory, and whether the machine is virtual. They do not depend on
-        clock rates, free memory, current affinity and quota, or the state of the GPUs; nor on
-        kernel, driver and C library: after an upgrade it is the same machine with different
-        software, which a comparison can then report.
+        clock rates, free memory, current affinity and quota, or the state of the GPUs. Nor do they
+        depend on kernel, driver and C library: after an upgrade it is the same machine with
+        different software, which a comparison can then report.
         """
         identity = json.dumps(_identity(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record in JSON's types; the fingerprint is added for people, and is not read
-        back.
+        """Return the record in JSON's types.
+
+        The fingerprint is added for people, and is not read back.
         """
         return {"fingerprint": self.fingerprint, **super().to_dict()}
 
 
 def probe(root: Path = ROOT, nvml: Any = None) -> Machine:
-    """Probe this machine, or a tree recorded from another one. Takes milliseconds; starts no
-    process.
+    """Probe this machine, or a tree recorded from another one.
+
+    It takes milliseconds, and starts no process.
     """
     return Machine(
         cpu=probe_cpu(root),
@@ -114,10 +115,10 @@ def _identity(machine: Machine) -> dict[str, Any]:
 
 
 def _probe_operating_system(root: Path) -> OperatingSystem:
-    release = "\n".join(
-        read_text(root / name) or "" for name in ("etc/os-release", "usr/lib/os-release")
-    )
-    pretty_name = parse_fields(release.splitlines(), "=").get("PRETTY_NAME", "")
+    lines: list[str] = []
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        lines += (read_text(root / name) or "").splitlines()
+    pretty_name = parse_fields(lines, "=").get("PRETTY_NAME", "")
     return OperatingSystem(
         system="Linux",
         kernel=read_text(root / "proc/sys/kernel/osrelease") or platform.release(),
@@ -128,64 +129,76 @@ def _probe_operating_system(root: Path) -> OperatingSystem:
 
 def describe(machine: Machine) -> list[tuple[str, str]]:
     """Return the machine as (label, value) rows for a table; unknown facts have no row."""
-    cpu, memory, gpus, system = machine.cpu, machine.memory, machine.gpus, machine.operating_system
-    numbers = (("family", cpu.family), ("model", cpu.model_number), ("stepping", cpu.stepping))
-    smt = f"{cpu.threads_per_core} threads per core" if cpu.threads_per_core > 1 else "no SMT"
-    counts = (
-        (cpu.sockets, "socket"),
-        (cpu.physical_cores, "physical core"),
-        (cpu.logical_cpus, "logical CPU"),
-    )
-    quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
-    usable = (
-        f"affinity mask of {len(cpu.affinity)} on "
-        f"{_count(cpu.usable_physical_cores, 'physical core')}, {quota}"
-    )
-    virtual = cpu.virtualisation
-    host = (
-        f"virtual machine ({virtual.hypervisor or 'unknown hypervisor'})"
-        if virtual.kind == "vm"
-        else "none"
-    )
-    limit = f", limited to {_size(memory.limit_bytes)}" if memory.limit_bytes is not None else ""
-    cuda = f" (CUDA up to {gpus.cuda_driver_version})" if gpus.cuda_driver_version else ""
+    memory = machine.memory
+    system = machine.operating_system
     rows = [
         ("Fingerprint", machine.fingerprint),
-        ("CPU", cpu.model),
-        (
-            "Architecture",
-            ", ".join(
-                [cpu.architecture, *(f"{label} {value}" for label, value in numbers if value)]
-            ),
-        ),
-        ("Cores", f"{', '.join(_count(*count) for count in counts)} ({smt})"),
-        ("CPUs usable here", f"{cpu.effective_cpus} ({usable})"),
-        ("NUMA nodes", str(cpu.numa_nodes)),
-        (
-            "Caches",
-            ", ".join(
-                f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}"
-                for cache in cpu.caches
-            ),
-        ),
-        ("Instruction sets", " ".join(cpu.instruction_sets)),
-        ("Frequency", _frequency(cpu.frequency)),
-        ("Virtualisation", f"{host}, {virtual.container} container" if virtual.container else host),
-        (
-            "Memory",
-            f"{_size(memory.total_bytes)} ({_size(memory.available_bytes)} available){limit}",
-        ),
+        *_describe_cpu(machine.cpu),
+        ("Memory", _describe_memory(memory)),
         ("Swap", _size(memory.swap_total_bytes) if memory.swap_total_bytes else "none"),
         ("Transparent huge pages", memory.transparent_huge_pages or ""),
-        *((f"GPU {gpu.index}", _gpu(gpu)) for gpu in gpus.devices),
-        ("GPUs", "" if gpus.devices else "none"),
-        ("GPU driver", f"{gpus.driver_version}{cuda}" if gpus.driver_version else ""),
-        ("GPU note", gpus.reason or ""),
+        *_describe_gpus(machine.gpus),
         ("Operating system", system.distribution or system.system),
         ("Kernel", f"{system.system} {system.kernel}"),
         ("C library", system.libc or ""),
     ]
     return [(label, value) for label, value in rows if value]
+
+
+def _describe_cpu(cpu: Cpu) -> list[tuple[str, str]]:
+    architecture = _join_known(
+        ("{}", cpu.architecture),
+        ("family {}", cpu.family or None),
+        ("model {}", cpu.model_number or None),
+        ("stepping {}", cpu.stepping or None),
+    )
+    sockets = _count(cpu.sockets, "socket")
+    cores = _count(cpu.physical_cores, "physical core")
+    cpus = _count(cpu.logical_cpus, "logical CPU")
+    smt = f"{cpu.threads_per_core} threads per core" if cpu.threads_per_core > 1 else "no SMT"
+    usable_cores = _count(cpu.usable_physical_cores, "physical core")
+    quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
+    usable = f"affinity mask of {len(cpu.affinity)} on {usable_cores}, {quota}"
+    caches = [f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}" for cache in cpu.caches]
+    return [
+        ("CPU", cpu.model),
+        ("Architecture", architecture),
+        ("Cores", f"{sockets}, {cores}, {cpus} ({smt})"),
+        ("CPUs usable here", f"{cpu.effective_cpus} ({usable})"),
+        ("NUMA nodes", str(cpu.numa_nodes)),
+        ("Caches", ", ".join(caches)),
+        ("Instruction sets", " ".join(cpu.instruction_sets)),
+        ("Frequency", _describe_frequency(cpu.frequency)),
+        ("Virtualisation", _describe_virtualisation(cpu.virtualisation)),
+    ]
+
+
+def _describe_virtualisation(virtual: Virtualisation) -> str:
+    words = "none"
+    if virtual.kind == "vm":
+        words = f"virtual machine ({virtual.hypervisor or 'unknown hypervisor'})"
+    if virtual.container:
+        words += f", {virtual.container} container"
+    return words
+
+
+def _describe_memory(memory: Memory) -> str:
+    words = f"{_size(memory.total_bytes)} ({_size(memory.available_bytes)} available)"
+    if memory.limit_bytes is not None:
+        words += f", limited to {_size(memory.limit_bytes)}"
+    return words
+
+
+def _describe_gpus(gpus: Gpus) -> list[tuple[str, str]]:
+    driver = gpus.driver_version or ""
+    if driver and gpus.cuda_driver_version:
+        driver += f" (CUDA up to {gpus.cuda_driver_version})"
+    return [
+        *((f"GPU {gpu.index}", _describe_gpu(gpu)) for gpu in gpus.devices),
+        ("GPUs", "" if gpus.devices else "none"),
+        ("GPU driver", driver),
+        ("GPU note", gpus.reason or ""),
+    ]
 
 
 def _size(size_bytes: float) -> str:
@@ -200,29 +213,36 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def _known(*facts: tuple[str, object]) -> str:
+def _join_known(*facts: tuple[str, object]) -> str:
+    """Return the facts that are not None, each written by its format, with commas."""
     return ", ".join(words.format(value) for words, value in facts if value is not None)
 
 
-def _frequency(frequency: Frequency) -> str:
-    return _known(
+def _switch(state: bool | None) -> str | None:
+    if state is None:
+        return None
+    return "on" if state else "off"
+
+
+def _describe_frequency(frequency: Frequency) -> str:
+    return _join_known(
         ("min {:.0f} MHz", frequency.minimum_mhz),
         ("max {:.0f} MHz", frequency.maximum_mhz),
         ("now {:.0f} MHz", frequency.current_mhz),
         ("governor {}", frequency.governor),
-        ("boost {}", None if frequency.boost is None else "on" if frequency.boost else "off"),
+        ("boost {}", _switch(frequency.boost)),
     )
 
 
-def _gpu(gpu: Gpu) -> str:
+def _describe_gpu(gpu: Gpu) -> str:
     width = None if gpu.pcie_generation_max is None else gpu.pcie_width_max
-    return _known(
+    return _join_known(
         ("{}", gpu.name or "not reachable"),
         ("{}", None if gpu.memory_bytes is None else _size(gpu.memory_bytes)),
         ("compute capability {}", gpu.compute_capability),
         ("SM clock up to {} MHz", gpu.sm_clock_max_mhz),
         ("power limit {:g} W", gpu.power_limit_watts),
         (f"PCIe {gpu.pcie_generation_max} x{{}}", width),
-        ("ECC {}", None if gpu.ecc_enabled is None else "on" if gpu.ecc_enabled else "off"),
+        ("ECC {}", _switch(gpu.ecc_enabled)),
         ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
     )

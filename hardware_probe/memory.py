@@ -1,4 +1,4 @@
-"""The memory of the machine, and what the system does with it."""
+"""The memory of the machine, and the system's settings for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +12,15 @@ class Memory:
     """Main memory and swap; sizes in bytes, None where the system does not report them."""
 
     total_bytes: int
-    """What the kernel manages: the installed memory less the reservations of firmware and
-    kernel."""
+    """The installed memory less the reservations of firmware and kernel."""
     available_bytes: int
-    """What could be had without swapping at the moment of the probe."""
+    """The bytes available without swapping at the moment of the probe."""
     limit_bytes: int | None
     swap_total_bytes: int
     swap_free_bytes: int
     transparent_huge_pages: str | None
     numa_balancing: bool | None
-    """Whether the kernel migrates pages between NUMA nodes by itself, which adds noise to
-    timings."""
+    """Whether the kernel itself migrates pages between NUMA nodes, which adds noise to timings."""
 
 
 def probe_memory(root: Path = ROOT) -> Memory:
@@ -35,18 +33,17 @@ def probe_memory(root: Path = ROOT) -> Memory:
     if text is None:
         raise ValueError(f"{root} holds no readable proc/meminfo: record it with the tree")
     fields = parse_fields(text.splitlines())
-    names = ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
-    total, available, swap_total, swap_free = (
-        int(fields.get(name, "0").split()[0]) * 1024 for name in names
-    )
+
+    def size(name: str) -> int:
+        return int(fields.get(name, "0").split()[0]) * 1024
+
+    huge_pages = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
     return Memory(
-        total_bytes=total,
-        available_bytes=available,
+        total_bytes=size("MemTotal"),
+        available_bytes=size("MemAvailable"),
         limit_bytes=memory_limit(root),
-        swap_total_bytes=swap_total,
-        swap_free_bytes=swap_free,
-        transparent_huge_pages=selected_option(
-            read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
-        ),
+        swap_total_bytes=size("SwapTotal"),
+        swap_free_bytes=size("SwapFree"),
+        transparent_huge_pages=selected_option(huge_pages),
         numa_balancing=None if balancing is None else balancing > 0,
     )

@@ -1,11 +1,10 @@
-"""The sentinel: the same short work, repeated to see whether this machine is currently as fast as
-it can be.
+"""The sentinel: the same short work, repeated to see whether this machine is as fast as it can be.
 
 It runs matrix products and a loop over memory on one thread, in a fresh process, for about a third
-of a second. Their speed is one sign of neighbours; the growth of the kernel's counters meanwhile is
-the other. These count since boot; load averages and PSI's `avg10` look back many seconds, and would
-charge a benchmark's previous launch to the next. A counter that a system does not report is None,
-never a guess.
+of a second. Their speed is one sign of neighbours. The growth of the kernel's counters during that
+time is the other. These count since boot. Load averages and PSI's `avg10` look back many seconds,
+and would charge a benchmark's previous launch to the next. A counter that a system does not report
+is None, never a guess.
 """
 
 import os
@@ -28,8 +27,9 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Snapshot(NamedTuple):
-    """The kernel's counters at one moment, all in seconds but the share; None where the system does
-    not count.
+    """The kernel's counters at one moment, all in seconds but the share.
+
+    They are None where the system does not count.
     """
 
     wall: float
@@ -46,8 +46,9 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(root: Path = ROOT) -> Snapshot:
-    """Read the counters of the CPUs that this process may use, or of all CPUs of a recorded
-    tree.
+    """Read the counters of the CPUs that this process may use.
+
+    For a recorded tree they are those of all CPUs.
     """
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own_cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
@@ -60,69 +61,77 @@ def between(before: Snapshot, after: Snapshot) -> dict[str, float | None]:
 
     def growth(name: str) -> float | None:
         # A virtual machine that has moved to another host may see its counters fall.
-        first, last = getattr(before, name), getattr(after, name)
+        first = getattr(before, name)
+        last = getattr(after, name)
         return None if first is None or last is None else max(0.0, last - first)
 
-    wall, stalled, busy, stolen = (
-        after.wall - before.wall,
-        growth("stalled"),
-        growth("busy"),
-        growth("stolen"),
-    )
-    others = None
+    wall = after.wall - before.wall
+    stalled = growth("stalled")
+    busy = growth("busy")
+    stolen = growth("stolen")
+    others: float | None = None
     if busy is not None and wall > 0:
         # Ticks and run times are counted apart, so a little less than nothing can be left over.
         others = max(0.0, busy - (after.own_cpu - before.own_cpu)) / wall
-    wanted = (busy or 0.0) + (stolen or 0.0)
+    pressure: float | None = None
+    if stalled is not None and wall > 0:
+        pressure = min(1.0, stalled / wall)
+    steal: float | None = None
+    if stolen is not None:
+        wanted = (busy or 0.0) + stolen
+        steal = stolen / wanted if wanted > 0 else 0.0
     return {
-        "pressure_share": None if stalled is None or wall <= 0 else min(1.0, stalled / wall),
+        "pressure_share": pressure,
         "pressure_avg10": after.stalled_avg10,
-        "steal_share": None if stolen is None else (stolen / wanted if wanted > 0 else 0.0),
+        "steal_share": steal,
         "others_cpus": others,
     }
 
 
 def _stalled(root: Path) -> tuple[float | None, float | None]:
     """Return the `some` line of PSI: total in seconds, avg10 as a share."""
-    some = re.search(
-        r"^some avg10=([\d.]+) .*total=(\d+)$",
-        read_text(root / "proc/pressure/cpu") or "",
-        re.MULTILINE,
-    )
-    return (int(some[2]) * 1e-6, float(some[1]) / 100) if some else (None, None)
+    text = read_text(root / "proc/pressure/cpu") or ""
+    some = re.search(r"^some avg10=([\d.]+) .*total=(\d+)$", text, re.MULTILINE)
+    if some is None:
+        return None, None
+    return int(some[2]) * 1e-6, float(some[1]) / 100
 
 
 def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float | None]:
-    """Return busy and stolen seconds of these CPUs together, of all where there are none or
-    /proc/stat lacks one.
+    """Return busy and stolen seconds of these CPUs together.
+
+    They are those of all CPUs where none are named or /proc/stat lacks one.
     """
     times = {}
     for line in (read_text(root / "proc/stat") or "").splitlines():
         name, *fields = line.split() or [""]
-        if (
-            name.startswith("cpu")
-            and len(fields) >= 8
-            and all(field.isdecimal() for field in fields[:8])
-        ):
-            times[name] = [int(field) for field in fields[:8]]
+        ticks = fields[:8]
+        is_complete = len(ticks) == 8 and all(field.isdecimal() for field in ticks)
+        if name.startswith("cpu") and is_complete:
+            times[name] = [int(field) for field in ticks]
     names = [f"cpu{cpu}" for cpu in mask]
-    chosen = names if names and all(name in times for name in names) else ["cpu"]
-    if not all(name in times for name in chosen):
+    if not names or not all(name in times for name in names):
+        names = ["cpu"]
+    if not all(name in times for name in names):
         return None, None
-    # A guest's time is counted in user and nice already; of these eight, idle and waiting for a
-    # disk are not busy.
-    summed = [sum(times[name][place] for name in chosen) for place in range(8)]
-    user, nice, system, _idle, _iowait, interrupts, soft_interrupts, stolen = summed
-    return (
-        user + nice + system + interrupts + soft_interrupts
-    ) / _TICKS_PER_SECOND, stolen / _TICKS_PER_SECOND
+    busy_ticks = 0
+    stolen_ticks = 0
+    for name in names:
+        # A guest's time is counted in user and nice already. Of these eight, idle and waiting for a
+        # disk are not busy.
+        user, nice, system, _idle, _iowait, interrupts, soft_interrupts, stolen = times[name]
+        busy_ticks += user + nice + system + interrupts + soft_interrupts
+        stolen_ticks += stolen
+    return busy_ticks / _TICKS_PER_SECOND, stolen_ticks / _TICKS_PER_SECOND
 
 
 _TIMEOUT_SECONDS = 60.0
-# Both arrays together. Three times what the caches hold, so that memory is reached; no more than
-# what any machine can spare for a moment, so that processors with larger caches than a third of it
+# Of both arrays together: so many times the size of the caches, so that memory is reached.
+_CACHES = 3
+_SMALLEST = 32_000_000
+# Any machine can spare this much for a moment. Processors with larger caches than a third of it
 # show those instead.
-_CACHES, _SMALLEST, _LARGEST = 3, 32_000_000, 128_000_000
+_LARGEST = 128_000_000
 
 # The share of time spent waiting for a CPU, or without one that the host withholds, above which a
 # machine is not quiet.
@@ -143,61 +152,61 @@ class Reading(JsonRecord):
     waiting_share: float | None
     """Run-queue delay / (run-queue delay + CPU time) of the sentinel's thread, from 0 to 1."""
     steal_share: float | None
-    """Of the CPU time wanted, the share that the host of a virtual machine withheld; 0 on hardware
-    without a host."""
+    """Of the CPU time wanted, the share that a virtual machine's host withheld; otherwise 0."""
     pressure_share: float | None
     """Share of the reading in which some task of the machine waited for a CPU (PSI's `some`)."""
     pressure_avg10: float | None
     """PSI's own mean, which includes load from before the reading, the caller's own work too."""
     others_cpus: float | None
-    """CPUs' worth of time that programs other than this process and its children used meanwhile."""
+    """CPUs' worth of time that programs other than this process and its children used."""
     cpus: float
-    """CPUs in the affinity mask: others' time is counted on these alone; a quota reserves none of
-    them."""
+    """CPUs in the affinity mask, of which others' time is counted; a quota reserves none."""
     method: str
     """NumPy's version and the sizes measured; rates are comparable only where it is equal."""
     taken: str
 
 
 def unquiet_reasons(reading: Reading) -> list[str]:
-    """Return the signs in the kernel's counters that the machine is not quiet; unknown counts give
-    none.
+    """Return the signs in the kernel's counters that the machine is not quiet.
+
+    Unknown counts give none.
     """
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
         reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
-    for share, what in (
+    for share, event in (
         (reading.pressure_share, "programs waited for a CPU"),
         (reading.waiting_share, "the sentinel itself waited for a CPU"),
         (reading.steal_share, "the host of this virtual machine withheld the CPU"),
     ):
         if share is not None and share >= WAITING_LIMIT:
-            reasons.append(f"{what} {share:.0%} of the time (limit {WAITING_LIMIT:.0%})")
+            reasons.append(f"{event} {share:.0%} of the time (limit {WAITING_LIMIT:.0%})")
     return reasons
 
 
 def take() -> Reading:
-    """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far
-    too long.
+    """Take one reading.
+
+    Raises ProbeError where the process cannot be started, fails or takes far too long.
     """
     cpu = probe_cpu()
     # Depends on the machine alone, never on the memory that happens to be free.
     array_bytes = min(_LARGEST, max(_SMALLEST, _CACHES * (cpu.last_level_cache_bytes or 0))) // 2
+    request = {"threads": 1, "array_bytes": array_bytes}
     before = snapshot()
-    result = run_worker(
-        "The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, _TIMEOUT_SECONDS
-    )
-    counted = between(before, snapshot())
+    result = run_worker("The sentinel", request, sys.executable, _TIMEOUT_SECONDS)
+    load = between(before, snapshot())
     running, waiting = result["schedule"] or (0, 0)
+    waiting_share: float | None = None
+    if running + waiting > 0:
+        waiting_share = waiting / (running + waiting)
+    order = result["gemm_order"]
     return Reading(
         gemm_flops_per_second=statistics.median(result["gemm"]),
         bandwidth_bytes_per_second=statistics.median(result["bandwidth"]),
-        waiting_share=waiting / (running + waiting) if running + waiting > 0 else None,
-        **counted,
+        waiting_share=waiting_share,
+        **load,
         cpus=float(len(cpu.affinity)),
-        method=(
-            f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x "
-            f"{array_bytes} bytes"
-        ),
+        method=f"NumPy {result['numpy']}, {order} x {order}, 2 x {array_bytes} bytes",
         taken=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )

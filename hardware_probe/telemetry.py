@@ -1,42 +1,46 @@
-"""Telemetry of a GPU while a launch runs on it: a thread of this process queries NVML, and changes
-nothing.
+"""Telemetry of a GPU while a launch runs on it.
+
+A thread of this process queries NVML, and changes nothing.
 
     sampler = Sampler(uuid, nvml)
     sampler.start()
     ...                         # the launch
     telemetry = sampler.stop()
 
-``telemetry`` is plain JSON, raw readings in columns; they are interpreted on reading
-(``reports.results.gpu_evidence``). A column whose values are all equal is that one value; one that
-the GPU or the driver does not report is left out.
+``telemetry`` is plain JSON, raw readings in columns. They are interpreted on reading
+(``reports.results.gpu_evidence``). A column whose values are all equal is that one value. A column
+that the GPU or the driver does not report is left out.
 
-=====================
-================================================================================================
-``schema``             of this table: 1 ``period_seconds``     between two of ``samples``;
-``slow_period_seconds`` between two of ``slow_samples`` ``origin``             what the clock of
-``Outcome.timed_between`` showed at second 0 of every ``at`` in here ``launched_at``        when the
-launch began; null where the first sample was not there in time ``lost_at``            when the GPU
-stopped answering; null where it did not ``gpu``                ``uuid``, ``name``, ``driver``,
-``power_limit_watts``, ``part``: true where the launch has only
-                       part of it (MIG); clocks, power, temperature and ECC errors are then those of
-                       the whole GPU
-``samples``            ``at``, ``joules`` (the energy counter less its first reading), ``watts``,
-``sm_mhz``,
-                       ``memory_mhz``, ``temperature`` (Celsius), ``reasons`` (NVML's bit mask of
-                       clock event reasons), ``utilisation`` and ``memory_utilisation`` (per cent),
-                       ``used_bytes``
-``slow_samples``       ``at``, ``sent`` and ``received`` by the GPU over PCIe (bytes per second, of
-20 ms),
-                       ``corrected`` and ``uncorrected`` (ECC errors since the driver was loaded)
-``processes``          those that compute on the GPU, each ``whose`` (``own``: of this launch;
-``other``; ``unknown``),
-                       ``first`` and ``last`` (when it was seen), ``bytes``; null where they cannot
-                       be listed
-``notes``              sentences: what went wrong ``cpu_seconds``        CPU time of all this; null
-where the thread has not ended =====================
-================================================================================================
+``schema``
+    Of this table: 1.
+``period_seconds``
+    Between two of ``samples``. ``slow_period_seconds`` is the time between two of ``slow_samples``.
+``origin``
+    The reading of the clock of ``Outcome.timed_between`` at second 0 of every ``at`` in here.
+``launched_at``
+    When the launch began. Null where the first sample was not there in time.
+``lost_at``
+    When the GPU stopped answering. Null where it did not.
+``gpu``
+    ``uuid``, ``name``, ``driver``, ``power_limit_watts``, and ``part``: true where the launch has
+    only a part (MIG). Clocks, power, temperature and ECC errors are then those of the whole GPU.
+``samples``
+    ``at``, ``joules`` (the energy counter less its first reading), ``watts``, ``sm_mhz``,
+    ``memory_mhz``, ``temperature`` (Celsius), ``reasons`` (NVML's bit mask of clock event reasons),
+    ``utilisation`` and ``memory_utilisation`` (per cent), ``used_bytes``.
+``slow_samples``
+    ``at``, ``sent`` and ``received`` by the GPU over PCIe (bytes per second, over 20 ms),
+    ``corrected`` and ``uncorrected`` (ECC errors since the driver was loaded).
+``processes``
+    Those that compute on the GPU, each ``whose`` (``own``: of this launch, ``other`` or
+    ``unknown``), ``first`` and ``last`` (when it was seen), ``bytes``. Null where they cannot be
+    listed.
+``notes``
+    Sentences about failures.
+``cpu_seconds``
+    CPU time of all this. Null where the thread has not ended.
 
-The cost: eight queries per sample at 5 Hz, and once a second six more, two of which (PCIe) wait 20
+The cost: eight queries per sample at 5 Hz, and once a second six more. Two of these (PCIe) wait 20
 ms each while the driver counts. ``cpu_seconds`` is the CPU time that this took of a launch. Other
 processes are listed once a second: one that comes and goes in between is missed.
 """
@@ -47,7 +51,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -55,8 +59,9 @@ from dlbench.hardware_probe.gpu import MEMORY_CLOCK, PROCESSES, SM_CLOCK, GpuGon
 
 
 def descends_from_this_process(pid: int) -> bool | None:
-    """Return whether a process is this one or descends from it; None where no such process can be
-    seen.
+    """Return whether a process is this one or descends from it.
+
+    It is None where no such process can be seen.
     """
     try:
         if pid == os.getpid():
@@ -66,50 +71,64 @@ def descends_from_this_process(pid: int) -> bool | None:
         return None
 
 
-Sighting = tuple[int, float, bool, int | None, bool | None]
-"""A process in a list of NVML's: its number, when, whether before the launch, its bytes, whether it
-is the launch's."""
+class Sighting(NamedTuple):
+    """A process in a list of NVML's."""
+
+    number: int
+    moment: float
+    before_launch: bool
+    used_bytes: int | None
+    own: bool | None  # whether it is the launch's; None where this is not known
 
 
 def processes_of(seen: Iterable[Sighting], origin: float) -> list[dict[str, Any]]:
-    """Return the processes as plain JSON, their times in seconds after ``origin``, without their
-    numbers.
+    """Return the processes as plain JSON, without their numbers.
 
-    In a container NVML may report the host's process numbers: the launch's own are then not found,
-    and a number that is found may be another process's. So the numbers count only if one of the
-    launch's own is among them. If not, only processes that were there before the launch are known
-    to be others'.
+    Their times are in seconds after ``origin``. In a container NVML may report the host's process
+    numbers: the launch's own are then not found, and a number that is found may be another
+    process's. So the numbers count only if one of the launch's own is among them. If not, only
+    processes that were there before the launch are known to be others'.
     """
-    times: dict[int, list[Any]] = {}
-    for number, *sighting in seen:
-        times.setdefault(number, []).append(sighting)
-    own = {
-        number: next((each[3] for each in of if each[3] is not None), None)
-        for number, of in times.items()
-    }
+    sightings_by_number: dict[int, list[Sighting]] = {}
+    for sighting in seen:
+        sightings_by_number.setdefault(sighting.number, []).append(sighting)
+    own = {number: _is_own(sightings) for number, sightings in sightings_by_number.items()}
+    any_own = any(own.values())
     rows = []
-    for number, of in times.items():
+    for number, sightings in sightings_by_number.items():
         # One that was listed once and cannot be seen may have been a short one of the launch.
-        known = any(own.values()) and (own[number] is False or len(of) > 1)
-        whose = "own" if own[number] else "other" if of[0][1] or known else "unknown"
-        most = max((size for _, _, size, _ in of if size), default=None)
+        is_other = any_own and (own[number] is False or len(sightings) > 1)
+        if own[number]:
+            whose = "own"
+        elif sightings[0].before_launch or is_other:
+            whose = "other"
+        else:
+            whose = "unknown"
+        sizes = [sighting.used_bytes for sighting in sightings if sighting.used_bytes]
         rows.append(
             {
                 "whose": whose,
-                "first": _since(origin, of[0][0]),
-                "last": _since(origin, of[-1][0]),
-                "bytes": most,
+                "first": _since(origin, sightings[0].moment),
+                "last": _since(origin, sightings[-1].moment),
+                "bytes": max(sizes, default=None),
             }
         )
     return rows
 
 
+def _is_own(sightings: Iterable[Sighting]) -> bool | None:
+    for sighting in sightings:
+        if sighting.own is not None:
+            return sighting.own
+    return None
+
+
 SCHEMA = 1
 PERIOD_SECONDS = 0.2
 SLOW_PERIOD_SECONDS = 1.0
+# How long a launch waits for the first sample: without persistence mode the driver may take seconds
+# to wake up.
 START_SECONDS = 5.0
-"""How long a launch waits for the first sample: without persistence mode the driver may take
-seconds to wake up."""
 END_SECONDS = 2.0
 """How long the end of a launch waits for a query that does not return."""
 MOST_SAMPLES = 3000
@@ -117,20 +136,21 @@ MOST_SAMPLES = 3000
 
 # NVML's numbers, see `gpu`.
 _GPU_SENSOR = 0
-_SENT, _RECEIVED = 0, 1
-_CORRECTED, _UNCORRECTED, _SINCE_DRIVER_LOADED = 0, 1, 0
-_REASONS = (
-    "nvmlDeviceGetCurrentClocksEventReasons",
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-)  # new name, old name
+_SENT = 0
+_RECEIVED = 1
+_CORRECTED = 0
+_UNCORRECTED = 1
+_SINCE_DRIVER_LOADED = 0
+# New name, old name.
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 
 
 class Sampler:
-    """Samples one GPU, found by its UUID (of a whole GPU or of a MIG device), until it is stopped.
+    """Sampler of one GPU, found by its UUID (of a whole GPU or of a MIG device), until it stops.
 
     ``nvml`` is the pynvml module or a stand-in. ``own`` returns whether a process belongs to the
-    launch, None where no such process is visible. Nothing raises: what goes wrong is in the
-    telemetry's notes.
+    launch, None where no such process is visible. Nothing raises: failures are in the telemetry's
+    notes.
     """
 
     def __init__(
@@ -146,30 +166,28 @@ class Sampler:
         self._slow_every = max(1, round(SLOW_PERIOD_SECONDS / period_seconds))
         self._queries = Queries(nvml, watching=True)
         self._gpu: Any = None
-        self._part: Any = (
-            None  # what the launch has of it: the MIG device's handle, or the GPU's own
-        )
+        self._part: Any = None  # the launch's part: the MIG device's handle, or the GPU's own
         self._facts: dict[str, Any] = {"uuid": uuid, "part": False}
         self._fast: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
         self._slow: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
-        self._own, self._known = own, dict[int, bool | None]()
+        self._own = own
+        self._known_owners: dict[int, bool | None] = {}
         self._lists_processes = True
         self._seen: list[Sighting] | None = None
         self._notes: list[str] = []
         self._lost_at: float | None = None
         self._launched_at: float | None = None
         self._cpu_seconds: float | None = None
-        self._ready, self._launched, self._stopped = (
-            threading.Event(),
-            threading.Event(),
-            threading.Event(),
-        )
+        self._ready = threading.Event()
+        self._launched = threading.Event()
+        self._stopped = threading.Event()
         # A query that never returns must not keep this process from ending.
         self._thread = threading.Thread(target=self._run, name="gpu-telemetry", daemon=True)
 
     def start(self) -> None:
-        """Start sampling; return once the first sample is taken, so that it shows the state before
-        the launch.
+        """Start sampling, and return once the first sample is taken.
+
+        It thus shows the state before the launch.
         """
         self._thread.start()
         if self._ready.wait(START_SECONDS):
@@ -184,14 +202,10 @@ class Sampler:
         notes = [*self._notes, *self._queries.notes]
         if self._thread.is_alive():
             notes.append(f"NVML did not answer within {END_SECONDS:g} s of the launch's end")
-        # Copies, since the thread may still be there; a row is in them as a whole or not at all.
-        fast, slow = list(self._fast), list(self._slow)
+        # Copies, since the thread may still run. A row is in them as a whole or not at all.
+        fast = list(self._fast)
+        slow = list(self._slow)
         origin = fast[0]["at"] if fast else time.monotonic()
-        first = next((row["joules"] for row in fast if row["joules"] is not None), 0.0)
-        fast = [
-            row | {"joules": None if row["joules"] is None else round(row["joules"] - first, 3)}
-            for row in fast
-        ]
         return {
             "schema": SCHEMA,
             "period_seconds": self._period,
@@ -200,7 +214,7 @@ class Sampler:
             "launched_at": _since(origin, self._launched_at),
             "lost_at": _since(origin, self._lost_at),
             "gpu": dict(self._facts),
-            "samples": _columns(fast, origin),
+            "samples": _columns(_joules_from_first(fast), origin),
             "slow_samples": _columns(slow, origin),
             "processes": None if self._seen is None else processes_of(self._seen, origin),
             "notes": notes,
@@ -236,24 +250,26 @@ class Sampler:
         if self._part is None:
             self._notes.append(f"no GPU of this driver has the UUID {self._uuid}")
             return False
-        part = self._uuid.startswith("MIG-")
-        whole = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if part else None
+        is_part = self._uuid.startswith("MIG-")
+        whole = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if is_part else None
         self._gpu = self._part if whole is None else whole
         if whole is None and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
             # The launch has the first of its slices, and the lists of the whole GPU are about all
             # of them.
-            part, self._lists_processes = True, False
+            is_part = True
+            self._lists_processes = False
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
         self._facts.update(
             name=self._queries.text("nvmlDeviceGetName", self._part),
             driver=Queries(self._nvml).text("nvmlSystemGetDriverVersion"),
             power_limit_watts=None if limit is None else limit / 1000,
-            part=part,
+            part=is_part,
         )
         return True
 
     def _loop(self) -> None:
-        turn, due = 0, time.monotonic()
+        turn = 0
+        due = time.monotonic()
         ended = False
         while not ended:
             self._fast.append(self._take())
@@ -268,7 +284,8 @@ class Sampler:
         self._take_slowly(pcie=False)
 
     def _take(self) -> dict[str, Any]:
-        ask, gpu = self._queries.ask, self._gpu
+        ask = self._queries.ask
+        gpu = self._gpu
         now = time.monotonic()
         millijoules = ask("nvmlDeviceGetTotalEnergyConsumption", gpu)
         milliwatts = ask("nvmlDeviceGetPowerUsage", gpu)
@@ -287,31 +304,53 @@ class Sampler:
         }
 
     def _take_slowly(self, pcie: bool) -> None:
-        ask, gpu = self._queries.ask, self._gpu
+        ask = self._queries.ask
+        gpu = self._gpu
         row: dict[str, Any] = {"at": time.monotonic(), "sent": None, "received": None}
         for name, kind in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED)):
             row[name] = ask("nvmlDeviceGetTotalEccErrors", gpu, kind, _SINCE_DRIVER_LOADED)
-        if (
-            self._lists_processes
-            and (listed := self._queries.first(PROCESSES, self._part)) is not None
-        ):
-            self._seen, before = self._seen or [], not self._launched.is_set()
-            for each in listed:
-                if self._known.get(each.pid) is None:
-                    self._known[each.pid] = self._own(each.pid)
-                self._seen.append(
-                    (each.pid, row["at"], before, each.usedGpuMemory, self._known[each.pid])
-                )
-        for name, way in (("sent", _SENT), ("received", _RECEIVED)) if pcie else ():
-            kilobytes = ask("nvmlDeviceGetPcieThroughput", gpu, way)
-            row[name] = None if kilobytes is None else kilobytes * 1000
+        if self._lists_processes:
+            self._list_processes(row["at"])
+        if pcie:
+            for name, direction in (("sent", _SENT), ("received", _RECEIVED)):
+                kilobytes = ask("nvmlDeviceGetPcieThroughput", gpu, direction)
+                row[name] = None if kilobytes is None else kilobytes * 1000
         self._slow.append(row)
+
+    def _list_processes(self, moment: float) -> None:
+        processes = self._queries.first(PROCESSES, self._part)
+        if processes is None:
+            return
+        if self._seen is None:
+            self._seen = []
+        before_launch = not self._launched.is_set()
+        for process in processes:
+            number = process.pid
+            if self._known_owners.get(number) is None:
+                self._known_owners[number] = self._own(number)
+            own = self._known_owners[number]
+            self._seen.append(Sighting(number, moment, before_launch, process.usedGpuMemory, own))
+
+
+def _joules_from_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with the energy counter less its first reading."""
+    first: float | None = None
+    adjusted = []
+    for row in rows:
+        joules = row["joules"]
+        if joules is not None:
+            if first is None:
+                first = joules
+            joules = round(joules - first, 3)
+        adjusted.append(row | {"joules": joules})
+    return adjusted
 
 
 def _columns(rows: Sequence[dict[str, Any]], origin: float) -> dict[str, Any]:
     """Turn rows into columns; see the module."""
     columns: dict[str, Any] = {"at": [_since(origin, row["at"]) for row in rows]}
-    for name in list(rows[0])[1:] if rows else ():
+    names = list(rows[0])[1:] if rows else []
+    for name in names:
         values = [row[name] for row in rows]
         if any(value is not None for value in values):
             columns[name] = values[0] if all(value == values[0] for value in values) else values

@@ -3,7 +3,7 @@
 The thread variables are set before the start, because thread pools read them at import. Needs NumPy
 alone, and keeps to the syntax of Python 3.6, as it runs in the interpreters of old frameworks too.
 A request for ceilings holds "threads", "seconds" (of timing, in all), "array_bytes" (each of the
-two arrays of the bandwidth loop) and "largest_order" (of the matrices); the sentinel's holds
+two arrays of the bandwidth loop) and "largest_order" (of the matrices). The sentinel's holds
 "threads" (1) and "array_bytes".
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 MINIMUM_REPETITIONS = 3
 # One repetition should last at least this long, in seconds, to stand clear of timer and barrier.
 REPETITION_SECONDS = 0.04
-# The first round finds caches and threads cold; the second says how many passes make a repetition.
+# The first round finds caches and threads cold. The second shows how many passes make a repetition.
 CALIBRATION_ROUNDS = 2
 # Of the matrices, unless the request says less. On a loaded machine every product looks slow, and
 # the order that suits the time would be so small that threads spend it waiting for one another.
@@ -29,10 +29,10 @@ SMALLEST_ORDER = 1024
 
 
 def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
-    """Time C = A B in single precision: order n of the matrices, FLOP/s of each repetition, CPUs
-    busy.
+    """Time C = A B in single precision.
 
-    2 n^3 floating-point operations each. The first, small products start the thread pool and are
+    Return the order n of the matrices, the FLOP/s of each repetition, and the CPUs busy. A product
+    has 2 n^3 floating-point operations. The first, small products start the thread pool and are
     not counted.
     """
     order = min(256, largest_order)
@@ -47,16 +47,15 @@ def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
     times, cpus_busy = time_gemm(order, MINIMUM_REPETITIONS, seconds)
     return {
         "gemm_order": order,
-        "gemm_samples": [2 * order**3 / each for each in times],
+        "gemm_samples": [2 * order**3 / seconds for seconds in times],
         "gemm_cpus_busy": cpus_busy,
     }
 
 
 def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list[float], float]":
-    """Return the seconds of each product of two square matrices, and CPU seconds per second
-    meanwhile.
+    """Return the seconds of each product of two square matrices, and CPU seconds per second.
 
-    At least `repetitions` products, and until `seconds` have passed.
+    At least `repetitions` products are timed, and until `seconds` have passed.
     """
     block = np.random.RandomState(0).random_sample(4099).astype(np.float32)
     a = np.resize(block, (order, order))
@@ -73,8 +72,9 @@ def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list
 
 
 def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> None:
-    """Run `work` in as many threads as meet at the barrier, each given its number; raise the first
-    failure.
+    """Run `work` in as many threads as meet at the barrier, each given its number.
+
+    Raise the first failure.
     """
     failures = []  # type: list[BaseException]
 
@@ -85,9 +85,9 @@ def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> N
             failures.append(error)
             barrier.abort()  # or the others would wait for ever
 
-    workers = [
-        threading.Thread(target=guarded, args=(number,)) for number in range(barrier.parties)
-    ]
+    workers = []
+    for number in range(barrier.parties):
+        workers.append(threading.Thread(target=guarded, args=(number,)))
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -97,12 +97,12 @@ def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> N
 
 
 def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, object]":
-    """Time a += b over two float32 arrays, split among Python threads: bytes per second of each
-    round, CPUs busy.
+    """Time a += b over two float32 arrays, split among Python threads.
 
-    Three passes count: a and b read, a written. Each cache line written was read before, so all
-    traffic is counted; a copy, or STREAM's triad, into another array makes most CPUs read that one
-    too, uncounted. It is also the shape of an SGD update. NumPy releases the GIL in the loop.
+    Return the bytes per second of each round, and the CPUs busy. Three passes count: a and b read,
+    a written. Each cache line written was read before, so all traffic is counted. A copy, or
+    STREAM's triad, into another array makes most CPUs read that one too, uncounted. It is also the
+    shape of an SGD update. NumPy releases the GIL in the loop.
     """
     length = max(1024, array_bytes // 4 // threads)
     barrier = threading.Barrier(threads)
@@ -111,7 +111,9 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
     clocks = {"cpu": 0.0, "wall": 0.0}  # where the timed rounds begin
 
     def wall(index: int) -> float:
-        return max(each[index][1] for each in spans) - min(each[index][0] for each in spans)
+        starts = [spans_of_thread[index][0] for spans_of_thread in spans]
+        ends = [spans_of_thread[index][1] for spans_of_thread in spans]
+        return max(ends) - min(starts)
 
     def work(number: int) -> None:
         # Each thread makes its own chunk: the pages then lie on the NUMA node where it runs.
@@ -128,9 +130,8 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
             for _ in range(plan["passes"]):
                 np.add(a, b, out=a)
             spans[number].append((start, time.perf_counter()))
-            leader = (
-                barrier.wait() == 0
-            )  # all have written their spans; none goes on before the next barrier
+            # All have written their spans, and none continues before the next barrier.
+            leader = barrier.wait() == 0
             if leader and index == CALIBRATION_ROUNDS - 1:
                 single = wall(index)
                 passes = max(1, int(REPETITION_SECONDS / single + 1))
@@ -141,10 +142,9 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
     run_together(work, barrier)
     cpus_busy = (time.process_time() - clocks["cpu"]) / (time.perf_counter() - clocks["wall"])
     counted = 3 * 4 * length * threads * plan["passes"]
+    timed_rounds = range(CALIBRATION_ROUNDS, plan["rounds"])
     return {
-        "bandwidth_samples": [
-            counted / wall(index) for index in range(CALIBRATION_ROUNDS, plan["rounds"])
-        ],
+        "bandwidth_samples": [counted / wall(index) for index in timed_rounds],
         "bandwidth_cpus_busy": cpus_busy,
         "array_bytes": array_bytes,
     }
@@ -167,11 +167,12 @@ def blas() -> "dict[str, object]":
 
 
 # The sentinel does a fixed amount of work, however busy the machine: readings of one machine must
-# stay comparable. 3 MiB of matrices, in reach of a core's own caches; 0.27 GFLOP, some
-# milliseconds, so that a time slice lost to another program spoils a few products and not the
-# median.
+# stay comparable. Its matrices have 3 MiB, in reach of a core's own caches. A product has 0.27
+# GFLOP, some milliseconds, so that a time slice lost to another program spoils a few products and
+# not the median.
 SENTINEL_ORDER = 512
-SENTINEL_SECONDS, SENTINEL_REPETITIONS = 0.1, 5
+SENTINEL_SECONDS = 0.1
+SENTINEL_REPETITIONS = 5
 
 
 def sentinel_times(work: "Callable[[], object]") -> "list[float]":
@@ -187,12 +188,14 @@ def sentinel_times(work: "Callable[[], object]") -> "list[float]":
 
 
 def sentinel(array_bytes: int) -> "dict[str, object]":
-    """Return FLOP/s of products, bytes per second of passes of a += b, and how long this thread ran
-    and waited.
+    """Return FLOP/s of products, bytes per second of passes of a += b, and the schedule.
+
+    The schedule is how long this thread ran and waited.
     """
     order = SENTINEL_ORDER
     block = np.random.default_rng(0).random(4099, dtype=np.float32)
-    left, right = np.resize(block, (order, order)), np.resize(block[::-1], (order, order))
+    left = np.resize(block, (order, order))
+    right = np.resize(block[::-1], (order, order))
     out = np.empty((order, order), dtype=np.float32)
     products = sentinel_times(lambda: np.dot(left, right, out=out))
     a = np.ones(array_bytes // 4, dtype=np.float32)
@@ -204,8 +207,8 @@ def sentinel(array_bytes: int) -> "dict[str, object]":
     except (OSError, ValueError):
         schedule = None  # not reported by this system
     return {
-        "gemm": [2 * order**3 / each for each in products],
-        "bandwidth": [3 * a.nbytes / each for each in passes],
+        "gemm": [2 * order**3 / seconds for seconds in products],
+        "bandwidth": [3 * a.nbytes / seconds for seconds in passes],
         "schedule": schedule,
         "gemm_order": order,
     }

@@ -28,8 +28,9 @@ LOSS = "loss"
 
 
 def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
-    """Turn an LSTM's parameter from the canonical order of gates to Caffe's, and back; others
-    stay.
+    """Turn an LSTM's parameter from the canonical order of gates to Caffe's, and back.
+
+    Other parameters stay.
     """
     if not name.startswith("lstm"):
         return value
@@ -38,8 +39,9 @@ def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
 
 
 class CaffeFunctions(Functions):
-    """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that
-    name.
+    """Networks as layers of a net, whose tops are the values.
+
+    ``continues`` is the LSTM's input of that name.
     """
 
     activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
@@ -48,7 +50,8 @@ class CaffeFunctions(Functions):
     def __init__(self, family: Family, spec: Any, continues: Any, infers: bool = False) -> None:
         super().__init__(family, {})
         self.infers = infers
-        self.spec, self.continues = spec, continues
+        self.spec = spec
+        self.continues = continues
         self.places: Dict[str, Tuple[str, int]] = {}  # layer and number of its blob
 
     def _add(self, name: str, top: Any, *parts: str) -> Any:
@@ -67,9 +70,8 @@ class CaffeFunctions(Functions):
         return self._numbered(activation, self.activations[activation](values, in_place=True))
 
     def dense(self, name: str, values: Any) -> Any:
-        outputs = next(
-            each.shape[0] for each in self.family.parameters() if each.name == name + ".weight"
-        )
+        shapes = {parameter.name: parameter.shape for parameter in self.family.parameters()}
+        outputs = shapes[name + ".weight"][0]
         options = {"axis": 2} if self.family.time_major else {}
         return self._add(
             name, L.InnerProduct(values, num_output=outputs, **options), "weight", "bias"
@@ -134,8 +136,9 @@ def feeds_of(family: Family, batch: Batch, infers: bool = False) -> Dict[str, np
 def build(
     family: Family, batch: Batch, infers: bool = False
 ) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
-    """Return a net for mini-batches like this one, as a protocol buffer, and the places of its
-    parameters.
+    """Return a net for mini-batches like this one, and the places of its parameters.
+
+    The net is a protocol buffer.
     """
     spec: Any = NetSpec()
     tops = {}
@@ -153,7 +156,9 @@ def build(
 # A handle of the extension module finds the symbols of every library it depends on: libcaffe, and
 # Caffe's own BLAS.
 LINKED = ctypes.CDLL(caffe._caffe.__file__)
-_ROW_MAJOR, _NOT_TRANSPOSED = 101, 111  # CBLAS
+# CBLAS's numbers.
+_ROW_MAJOR = 101
+_NOT_TRANSPOSED = 111
 
 
 def _address(array: np.ndarray) -> ctypes.c_void_p:
@@ -161,13 +166,15 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 
 
 def blas_product(size: int) -> Callable[[], object]:
-    """Return a call of the BLAS routine that carries Caffe's dense layers and convolutions, on
-    square matrices.
+    """Return a call of the BLAS routine of Caffe's dense layers and convolutions.
+
+    It multiplies square matrices.
     """
-    left, right, out = (
-        np.full((size, size), value, dtype=np.float32) for value in (0.5, 0.25, 0.0)
-    )
-    one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+    left = np.full((size, size), 0.5, dtype=np.float32)
+    right = np.full((size, size), 0.25, dtype=np.float32)
+    out = np.full((size, size), 0.0, dtype=np.float32)
+    one = ctypes.c_float(1.0)
+    zero = ctypes.c_float(0.0)
 
     def multiply() -> np.ndarray:
         operands = _address(left), size, _address(right), size
@@ -190,12 +197,12 @@ def blas_product(size: int) -> Callable[[], object]:
 
 
 class CaffeAdapter(Adapter):
-    """Drives Caffe's SGD solver, whose ``step(1)`` is forward, loss, backward and update of one
-    mini-batch.
+    """An adapter of Caffe's SGD solver.
 
-    The mode chooses the build of OpenBLAS before this process starts; there are no settings. A
-    check that fails in Caffe's C++ (a failed allocation too) ends the process: the launch then
-    counts as crashed, with Caffe's message.
+    Its ``step(1)`` is forward, loss, backward and update of one mini-batch. The mode chooses the
+    build of OpenBLAS before this process starts; there are no settings. A check that fails in
+    Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with
+    Caffe's message.
     """
 
     one_hot = True
@@ -210,13 +217,15 @@ class CaffeAdapter(Adapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         net, self.places = build(network.family, batch)
         self.solver = _solver(net)
-        self.family, self.net = network.family, self.solver.net
+        self.family = network.family
+        self.net = self.solver.net
         self.loss = self.net.blobs[LOSS]
         self.reset(weights, batch)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy weights and mini-batch into the net's blobs; without momentum the solver keeps
-        nothing that counts.
+        """Copy weights and mini-batch into the net's blobs.
+
+        Without momentum the solver keeps nothing that counts.
         """
         for name, (layer, blob) in self.places.items():
             self.net.params[layer][blob].data[...] = reorder_gates(name, weights[name])
@@ -254,10 +263,9 @@ class CaffeAdapter(Adapter):
             self.net.blobs[name].data[...] = value
 
     def outputs(self) -> np.ndarray:
-        found = np.array(self.net.blobs[self.last].data)
-        return by_example(
-            self.family, found.reshape(-1, found.shape[-1]), self.cell.known_batch_size
-        )
+        outputs = np.array(self.net.blobs[self.last].data)
+        rows = outputs.reshape(-1, outputs.shape[-1])
+        return by_example(self.family, rows, self.cell.known_batch_size)
 
     def step(self) -> None:
         self.solver.step(1)

@@ -30,8 +30,9 @@ _FROM_CHAINER = [1, 2, 0, 3]
 
 
 def held(name: str, value: np.ndarray) -> np.ndarray:
-    """Return a copy of a parameter as Chainer has it: an LSTM's gates, (4, hidden, ...), side by
-    side in each cell.
+    """Return a copy of a parameter as Chainer has it.
+
+    An LSTM's gates, (4, hidden, ...), are side by side in each cell.
     """
     if not name.startswith("lstm"):
         return value.copy()
@@ -92,8 +93,10 @@ class ChainerFunctions(Functions):
         return output, memory
 
     def gru(self, output: Any, share: Any, product: Any) -> Any:
-        ours, theirs = F.split_axis(share, 3, 1), F.split_axis(product, 3, 1)
-        reset, update = [F.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+        ours = F.split_axis(share, 3, 1)
+        theirs = F.split_axis(product, 3, 1)
+        reset = F.sigmoid(ours[0] + theirs[0])
+        update = F.sigmoid(ours[1] + theirs[1])
         return F.linear_interpolate(update, output, F.tanh(ours[2] + reset * theirs[2]))
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
@@ -196,17 +199,18 @@ class ChainerAdapter(EveryFamily):
 
     def infer(self) -> None:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            self.found = self.forward(self.inputs)
+            self.result = self.forward(self.inputs)
 
     def show(self, batch: Batch) -> None:
         self.inputs, self.labels = in_rows(self.family, batch)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, np.array(self.found.array), self.cell.known_batch_size)
+        return by_example(self.family, np.array(self.result.array), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain
-        SGD keeps nothing.
+        """Copy the weights into the model, and the mini-batch.
+
+        Gradients are made anew, and plain SGD keeps nothing.
         """
         for name, parameter in self.by_name.items():
             parameter.array[...] = held(name, weights[name])  # NumPy's or iDeep's
@@ -229,11 +233,9 @@ class ChainerAdapter(EveryFamily):
             yield name, canonical(name, np.array(parameter.array))
 
     def effective_threads(self) -> Optional[int]:
-        return (
-            ideep_threads()
-            if self.ideep
-            else blas.openblas_threads(blas.loaded_openblas_of_numpy())
-        )
+        if self.ideep:
+            return ideep_threads()
+        return blas.openblas_threads(blas.loaded_openblas_of_numpy())
 
     def describe(self) -> Dict[str, Any]:
         available = bool(intel64.is_ideep_available())

@@ -36,8 +36,9 @@ def _as_it_is(value: np.ndarray) -> np.ndarray:
 
 
 def swap_gates(value: np.ndarray) -> np.ndarray:
-    """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own
-    inverse.
+    """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's.
+
+    It is its own inverse.
     """
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate((first, third, second, fourth))
@@ -59,8 +60,9 @@ def _over_channels(value: np.ndarray) -> np.ndarray:
 def padded(
     inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0
 ) -> Tuple[Any, bool]:
-    """Return the input of a window, and whether CNTK is to pad it itself, so that the padding is
-    symmetric.
+    """Return the input of a window, and whether CNTK has to pad it itself.
+
+    The padding is then symmetric.
 
     CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres
     in the middle of the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves
@@ -87,8 +89,9 @@ ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh}
 
 
 class CntkFunctions(Functions):
-    """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in
-    ``trained``.
+    """Networks by CNTK's operators and blocks.
+
+    Parameters are made where they are used, and kept in ``trained``.
     """
 
     activations = ACTIVATIONS
@@ -112,7 +115,8 @@ class CntkFunctions(Functions):
 
     def convolution(self, spec: Layer, values: Any) -> Any:
         values, automatic = padded(values, spec.kernel, spec.stride, spec.padding)
-        strides, padding = (spec.stride, spec.stride), [False, automatic, automatic]
+        strides = (spec.stride, spec.stride)
+        padding = [False, automatic, automatic]
         values = cntk.convolution(
             self.parameter(spec.name + ".weight"), values, strides, auto_padding=padding
         )
@@ -183,17 +187,16 @@ class CntkFunctions(Functions):
         return outputs
 
     def _gru(self, name: str, values: Any) -> Any:
-        """Return the outputs of a GRU by single operators: CNTK's own block resets the state before
-        its product.
+        """Return the outputs of a GRU by single operators.
+
+        CNTK's own block resets the state before its product.
         """
         hidden = self.family.hidden
         shares = cntk.times_transpose(
             values, self.parameter(name + ".input_weight")
         ) + self.parameter(name + ".bias")
-        weight, bias = (
-            self.parameter(name + ".hidden_weight"),
-            self.parameter(name + ".hidden_bias"),
-        )
+        weight = self.parameter(name + ".hidden_weight")
+        bias = self.parameter(name + ".hidden_bias")
 
         def gate(values: Any, number: int) -> Any:
             return cntk.slice(values, -1, number * hidden, (number + 1) * hidden)
@@ -237,11 +240,12 @@ def build(
 
 
 def values_of(spec: Family, batch: Batch) -> List[Any]:
-    """Return copies of inputs and labels; labels and tokens are sparse one-hot vectors, CNTK's form
-    of an index.
+    """Return copies of inputs and labels.
+
+    Labels and tokens are sparse one-hot vectors, CNTK's form of an index.
     """
     if isinstance(spec, Elman):
-        return [cntk.Value(np.array(each)) for each in batch]
+        return [cntk.Value(np.array(array)) for array in batch]
     labels = cntk.Value.one_hot(batch.labels.tolist(), spec.drawn_labels().below)
     if isinstance(spec, Recurrent) and spec.embedding:
         return [cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary), labels]
@@ -323,14 +327,14 @@ class CntkAdapter(Adapter):
         self.show(batch)
 
     def infer(self) -> None:
-        self.found = self.forward.eval(self.arguments, as_numpy=False)
+        self.result = self.forward.eval(self.arguments, as_numpy=False)
 
     def show(self, batch: Batch) -> None:
         self.arguments = {self.variable: values_of(self.family, batch)[0]}
 
     def outputs(self) -> np.ndarray:
         examples = self.cell.known_batch_size
-        return np.array(self.found.data.asarray(), dtype=np.float32).reshape(
+        return np.array(self.result.data.asarray(), dtype=np.float32).reshape(
             examples, -1, self.forward.shape[-1]
         )
 

@@ -28,8 +28,9 @@ PROJECTIONS = ("query", "key", "value")
 
 
 def held(name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
-    """Return the arrays held of a parameter: one each of the projections for attention, which are
-    one here.
+    """Return the arrays held of a parameter.
+
+    The projections for attention, which are one in dlbench, have an array each.
     """
     before, projections, after = name.partition("qkv.")
     if not projections:
@@ -58,8 +59,9 @@ def _with(make: Callable[[Any], Any], **values: Any) -> Any:
 
 
 class EquinoxFunctions(Functions):
-    """Networks of Equinox's layers; ``in_rows``: the logits of all steps of all examples are one
-    product.
+    """Networks of Equinox's layers.
+
+    ``in_rows``: the logits of all steps of all examples are one product.
     """
 
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
@@ -102,7 +104,7 @@ class EquinoxFunctions(Functions):
         options = {"eps": self.family.epsilon, "mode": "ema" if self.statistics else "batch"}
         made, state = nn.make_with_state(nn.BatchNorm)(values.shape[1], BATCH, **options)
         given = (self.w[name + ".gamma"], self.w[name + ".beta"])
-        layer = eqx.tree_at(lambda each: (each.weight, each.bias), made, given)
+        layer = eqx.tree_at(lambda norm: (norm.weight, norm.bias), made, given)
         if self.statistics:
             running = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
             layer, state = eqx.nn.inference_mode(layer), state.set(layer.ema_state_index, running)
@@ -159,7 +161,7 @@ class EquinoxFunctions(Functions):
         biases = {"use_%s_bias" % which: True for which in ("query", "key", "value", "output")}
         sizes = self.family.heads, self.family.width
         layer = _with(lambda key: nn.MultiheadAttention(*sizes, key=key, **biases), **projections)
-        return jax.vmap(lambda each: layer(each, each, each, mask=earlier))(values)
+        return jax.vmap(lambda example: layer(example, example, example, mask=earlier))(values)
 
     def positioned(self, tokens: Any) -> Any:
         return self.embedded("embedding", tokens) + self.embedded(

@@ -1,5 +1,6 @@
-"""Transformers as language models: embedding, causal self-attention and feedforward layers, a dense
-softmax.
+"""Transformers as language models.
+
+They have an embedding, causal self-attention and feedforward layers, and a dense softmax.
 """
 
 import math
@@ -22,7 +23,7 @@ class Attention(Family):
 
     x = embedding[token] + position[step]; in each layer x += attention(norm1(x)), then x +=
     lower(gelu(upper(norm2(x)))); logits = fc(norm(x)), whose weight is not the embedding's. A step
-    sees itself and the earlier ones; scores are divided by the root of a head's width; there is no
+    sees itself and the earlier ones. Scores are divided by the root of a head's width. There is no
     dropout. gelu is the approximation by tanh. ``epsilon`` is that of the layer normalisations.
     """
 
@@ -44,23 +45,27 @@ class Attention(Family):
             raise numbers.error("heads", text)
 
     def parameters(self) -> List[Parameter]:
-        """Return the embeddings, each layer's parameters, and those of the last normalisation and
-        dense layer.
+        """Return the embeddings, each layer's parameters, and those of the last two layers.
 
-        Rows of ``qkv`` are those of queries, then keys, then values; within each, one head after
-        another.
+        These are a normalisation and a dense layer. Rows of ``qkv`` are those of queries, then
+        keys, then values. Within each, one head follows another.
         """
-        width, hidden = self.width, self.feedforward
-        made = [
+        width = self.width
+        hidden = self.feedforward
+        parameters = [
             Parameter("embedding.weight", (self.vocabulary, width), 0.1),
             Parameter("position.weight", (self.steps, width), 0.1),
         ]
         for layer in range(1, self.layers + 1):
             name = "layer%d." % layer
-            made += norm_parameters(name + "norm1", width) + _dense(name + "qkv", 3 * width, width)
-            made += _dense(name + "project", width, width) + norm_parameters(name + "norm2", width)
-            made += _dense(name + "upper", hidden, width) + _dense(name + "lower", width, hidden)
-        return made + norm_parameters("norm", width) + _dense("fc", self.vocabulary, width)
+            parameters += norm_parameters(name + "norm1", width)
+            parameters += _dense(name + "qkv", 3 * width, width)
+            parameters += _dense(name + "project", width, width)
+            parameters += norm_parameters(name + "norm2", width)
+            parameters += _dense(name + "upper", hidden, width)
+            parameters += _dense(name + "lower", width, hidden)
+        parameters += norm_parameters("norm", width)
+        return parameters + _dense("fc", self.vocabulary, width)
 
     def multiply_adds(self) -> List[int]:
         weights = 4 * self.width * self.width + 2 * self.width * self.feedforward

@@ -20,8 +20,9 @@ from .family import (
 
 
 class Chain(Family):
-    """A chain of layers that ends in a dense one, the logits; loss: softmax cross-entropy, mean
-    over the batch.
+    """A chain of layers that ends in a dense one, the logits.
+
+    The loss is the softmax cross-entropy, a mean over the batch.
     """
 
     #: Half-width of the uniform distribution of the synthetic inputs.
@@ -38,23 +39,21 @@ class Chain(Family):
         return [layer for layer in self.layers if layer.kind == "convolution"]
 
     def parameters(self) -> List[Parameter]:
-        made = []
+        parameters = []
         for layer in self.layers:
             if layer.kind == "convolution":
-                made += [
-                    convolution_weight(layer),
-                    Parameter(layer.name + ".bias", (layer.outputs,), 0.01),
-                ]
+                parameters.append(convolution_weight(layer))
+                parameters.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
             elif layer.kind == "dense":
                 # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
                 fans = layer.inputs if layer.activation == "relu" else layer.inputs + layer.outputs
-                made += dense_parameters(
-                    layer.name, layer.outputs, layer.inputs, math.sqrt(6.0 / fans), 0.01
-                )
-        return made
+                bound = math.sqrt(6.0 / fans)
+                parameters += dense_parameters(layer.name, layer.outputs, layer.inputs, bound, 0.01)
+        return parameters
 
     def multiply_adds(self) -> List[int]:
-        products, side = [], self.input_shape[-1]
+        products = []
+        side = self.input_shape[-1]
         for layer in self.layers:
             places = 1
             if layer.slides:
@@ -67,7 +66,8 @@ class Chain(Family):
     @property
     def flattened(self) -> Tuple[int, int, int]:
         """Return height, width and channels of the images that are flattened."""
-        channels, side = self.input_shape[0], self.input_shape[-1]
+        channels = self.input_shape[0]
+        side = self.input_shape[-1]
         for layer in self.layers:
             if layer.slides:
                 side = output_side(side, layer.kernel, layer.stride, layer.padding)
@@ -101,10 +101,11 @@ class Chain(Family):
 
     def words(self) -> str:
         kinds = [layer.kind for layer in self.layers]
-        words = (("convolution", "conv"), ("pool", "pool"), ("dense", "dense"))
-        return ", ".join(
-            "%d %s" % (kinds.count(kind), word) for kind, word in words if kind in kinds
-        )
+        parts = []
+        for kind, word in (("convolution", "conv"), ("pool", "pool"), ("dense", "dense")):
+            if kind in kinds:
+                parts.append("%d %s" % (kinds.count(kind), word))
+        return ", ".join(parts)
 
 
 class Feedforward(Chain):
@@ -127,11 +128,13 @@ class Feedforward(Chain):
     def layers(self) -> Tuple[Layer, ...]:
         sizes = (self.inputs,) + self.hidden + (self.outputs,)
         activations = [self.activation] * len(self.hidden) + ["none"]
-        named = enumerate(zip(sizes, sizes[1:], activations), 1)
-        return tuple(
-            Layer("dense", "fc%d" % index, inputs, outputs, activation=activation)
-            for index, (inputs, outputs, activation) in named
-        )
+        layers = []
+        for index, activation in enumerate(activations):
+            name = "fc%d" % (index + 1)
+            inputs = sizes[index]
+            outputs = sizes[index + 1]
+            layers.append(Layer("dense", name, inputs, outputs, activation=activation))
+        return tuple(layers)
 
 
 _EXAMPLE = (
@@ -152,13 +155,13 @@ class Convolutional(Chain):
     input_scale: float = number(Numbers.real, usual=1.0, least=1e-6, most=1e6)
 
     def check(self, numbers: Numbers) -> None:
-        """Make layers of the tables of numbers, and read ``outputs``, the size of the last, fully
-        connected layer.
+        """Make layers of the tables of numbers, and read ``outputs``.
 
-        A layer is a table: of a convolution its number of outputs under ``convolution``, with
-        ``kernel`` and, where they are not usual, ``stride`` (1), ``padding`` (0) and ``activation``
-        ("relu"); of a pool its window's side under ``pool``, with ``stride`` (the side) and
-        ``padding`` (0); of a fully connected layer its size under ``dense``, and ``activation``.
+        ``outputs`` is the size of the last, fully connected layer. A layer is a table: of a
+        convolution its number of outputs under ``convolution``, with ``kernel`` and, where they are
+        not usual, ``stride`` (1), ``padding`` (0) and ``activation`` ("relu"); of a pool its
+        window's side under ``pool``, with ``stride`` (the side) and ``padding`` (0); of a fully
+        connected layer its size under ``dense``, and ``activation``.
         """
         tables: Any = self.layers
         self.layers = ()
@@ -168,10 +171,8 @@ class Convolutional(Chain):
                 text = "a layer has exactly one of these keys, as in %s." % _EXAMPLE
                 raise table.error("convolution, pool or dense", text)
             if kinds[0] == "dense":
-                size, activation = (
-                    table.whole("dense"),
-                    table.word("activation", _ACTIVATIONS, "relu"),
-                )
+                size = table.whole("dense")
+                activation = table.word("activation", _ACTIVATIONS, "relu")
                 table.finish()
                 self._add_dense(size, activation)
             else:
@@ -183,20 +184,21 @@ class Convolutional(Chain):
 
     def _add_window(self, table: Numbers, kind: str) -> None:
         size = table.whole(kind, example="32")
-        kernel = size if kind == "pool" else table.whole("kernel", example="3", most=1000)
-        stride = table.whole("stride", kernel if kind == "pool" else 1, most=1000)
         # A window must not lie in the padding alone.
-        padding = table.whole(
-            "padding", 0, least=0, most=(kernel - 1) if kind == "convolution" else kernel // 2
-        )
-        activation = (
-            table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
-        )
+        if kind == "convolution":
+            kernel = table.whole("kernel", example="3", most=1000)
+            stride = table.whole("stride", 1, most=1000)
+            padding = table.whole("padding", 0, least=0, most=kernel - 1)
+            activation = table.word("activation", _ACTIVATIONS, "relu")
+        else:
+            kernel = size
+            stride = table.whole("stride", kernel, most=1000)
+            padding = table.whole("padding", 0, least=0, most=kernel // 2)
+            activation = "none"
         table.finish()
         if any(layer.kind == "dense" for layer in self.layers):
-            raise table.error(
-                kind, "it comes after a fully connected layer. Put all dense layers last."
-            )
+            text = "it comes after a fully connected layer. Put all dense layers last."
+            raise table.error(kind, text)
         side, _, channels = self.flattened
         if kernel > side + 2 * padding:
             text = (
@@ -228,16 +230,19 @@ class Convolutional(Chain):
         for layer in self.layers[:-1]:
             if layer.kind == "flatten":
                 continue
-            pools = layer.kind == "pool"
-            usual = {
-                "stride": layer.kernel if pools else 1,
-                "padding": 0,
-                "activation": "none" if pools else "relu",
-            }
-            kept = {} if pools or layer.kind == "dense" else {"kernel": layer.kernel}
-            kept.update((key, getattr(layer, key)) for key in ("stride", "padding", "activation"))
-            kept = {key: value for key, value in kept.items() if value != usual.get(key)}
-            written.append(dict({layer.kind: layer.kernel if pools else layer.outputs}, **kept))
+            if layer.kind == "pool":
+                table: Dict[str, Any] = {"pool": layer.kernel}
+                usual = {"stride": layer.kernel, "padding": 0, "activation": "none"}
+            else:
+                table = {layer.kind: layer.outputs}
+                usual = {"stride": 1, "padding": 0, "activation": "relu"}
+            if layer.kind == "convolution":
+                table["kernel"] = layer.kernel
+            for key, usual_value in usual.items():
+                value = getattr(layer, key)
+                if value != usual_value:
+                    table[key] = value
+            written.append(table)
         return dict(super().data(), layers=written, outputs=self.layers[-1].outputs)
 
     @property

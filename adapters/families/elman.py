@@ -1,5 +1,4 @@
-"""Simple recurrent networks (Elman): one recurrent layer, a dense output at each step, float
-targets.
+"""Simple recurrent networks (Elman): one recurrent layer, a dense output at each step.
 
 As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within +-5, the gradients
 clipped together.
@@ -21,13 +20,14 @@ from .family import (
 
 
 class OneRecurrentLayer(Family):
-    """A recurrent layer called ``rnn`` and a dense one called ``out``; inputs are uniform within
-    +-``input_scale``.
+    """A recurrent layer called ``rnn`` and a dense one called ``out``.
+
+    Inputs are uniform within +-``input_scale``.
     """
 
     kind = "recurrent"
     time_major = True
-    #: Of the bounds of the layer's two weights: times the root of 3 over what goes into a unit.
+    #: Of the bounds of the layer's two weights: times the root of 3 over the inputs of a unit.
     gains: Tuple[float, float]
 
     inputs: int
@@ -43,18 +43,12 @@ class OneRecurrentLayer(Family):
         return ["rnn"]
 
     def parameters(self) -> List[Parameter]:
-        of_inputs, of_state = self.gains
+        input_gain, state_gain = self.gains
+        input_bound = input_gain * math.sqrt(3.0 / self.inputs)
+        state_bound = state_gain * math.sqrt(3.0 / self.hidden)
         return [
-            Parameter(
-                "rnn.input_weight",
-                (self.hidden, self.inputs),
-                of_inputs * math.sqrt(3.0 / self.inputs),
-            ),
-            Parameter(
-                "rnn.hidden_weight",
-                (self.hidden, self.hidden),
-                of_state * math.sqrt(3.0 / self.hidden),
-            ),
+            Parameter("rnn.input_weight", (self.hidden, self.inputs), input_bound),
+            Parameter("rnn.hidden_weight", (self.hidden, self.hidden), state_bound),
             Parameter("rnn.bias", (self.hidden,), 0.01),
             *dense_parameters("out", self.outputs, self.hidden, 1.0 / math.sqrt(self.hidden), 0.01),
         ]
@@ -64,12 +58,11 @@ class OneRecurrentLayer(Family):
 
 
 class Elman(OneRecurrentLayer):
-    """The recurrence h = (1 - alpha) h' + alpha phi(W_in x + W_rec h' + b) from a zero state, dense
-    outputs.
+    """The recurrence h = (1 - alpha) h' + alpha phi(W_in x + W_rec h' + b), and dense outputs.
 
-    Loss: squared error, mean over batch, steps and outputs. One bias in the recurrence. Where
-    ``alpha`` is below 1 the units are leaky; ``clip`` is the largest norm of all gradients together
-    (0: no limit); targets are drawn as inputs.
+    It starts from a zero state. Loss: squared error, mean over batch, steps and outputs. One bias
+    in the recurrence. Where ``alpha`` is below 1 the units are leaky. ``clip`` is the largest norm
+    of all gradients together (0: no limit). Targets are floats, drawn as inputs.
     """
 
     name = "elman"
@@ -87,7 +80,7 @@ class Elman(OneRecurrentLayer):
 
     def multiply_adds(self) -> List[int]:
         sides = (self.inputs * self.hidden, self.hidden * self.hidden, self.hidden * self.outputs)
-        return [self.steps * each for each in sides]
+        return [self.steps * products for products in sides]
 
     def drawn_labels(self) -> Drawn:
         return Drawn((self.steps, self.outputs), None, self.input_scale)
@@ -96,14 +89,19 @@ class Elman(OneRecurrentLayer):
         return self.activation == "relu"
 
     def parity(self) -> ParityRecipe:
-        return ParityRecipe(
-            2,
-            0.1 if self.clip else 1.0 / max(10, self.hidden),
-            max(3e-6, 6e-8 * self.hidden) if self.clip else 3e-6,
-            max(2e-3, 8e-7 * self.hidden) if self.clip else 7e-3,
+        if self.clip:
+            rate = 0.1
+            loss_tolerance = max(3e-6, 6e-8 * self.hidden)
+            update_tolerance = max(2e-3, 8e-7 * self.hidden)
+        else:
+            rate = 1.0 / max(10, self.hidden)
+            loss_tolerance = 3e-6
+            update_tolerance = 7e-3
+        why = (
             "learning rate 0.1, at most the norm of a clipped update; where nothing is clipped, "
-            "less for more units",
+            "less for more units"
         )
+        return ParityRecipe(2, rate, loss_tolerance, update_tolerance, why)
 
     def words(self) -> str:
         leak = "" if self.alpha == 1.0 else ", alpha %g" % self.alpha

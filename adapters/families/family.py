@@ -1,7 +1,7 @@
 """The interface of every family of networks.
 
 A family is a module of this folder. Its class holds the numbers of one network and everything that
-dlbench needs to know about it; an adapter builds the network from the numbers and never from a
+dlbench needs to know about it. An adapter builds the network from the numbers and never from a
 name.
 """
 
@@ -17,8 +17,9 @@ MOST_PARAMETERS = 10000000000
 
 
 class NumbersError(Exception):
-    """A number of a network that cannot be used: ``key`` names it, the text says what is wrong and
-    how to fix it.
+    """A number of a network that cannot be used.
+
+    ``key`` names it, and the text describes the mistake and how to fix it.
     """
 
     def __init__(self, key: str, text: str) -> None:
@@ -31,7 +32,7 @@ class Numbers:
 
     def __init__(self, data: Dict[str, Any], where: str = "") -> None:
         self._data = data
-        self._where = where  # what stands before a key in errors: "layers, table 2, "
+        self._where = where  # the text before a key in errors: "layers, table 2, "
         self._read: List[str] = []
 
     def error(self, key: str, text: str) -> NumbersError:
@@ -54,9 +55,8 @@ class Numbers:
         """Return a whole number from ``least`` to ``most``."""
         value = self._take(key, usual, example)
         if not _is_whole(value, least, most):
-            raise self.error(
-                key, "%s is not a whole number from %d to %d." % (_shown(value), least, most)
-            )
+            text = "%s is not a whole number from %d to %d."
+            raise self.error(key, text % (_shorten(value), least, most))
         return int(value)
 
     def wholes(
@@ -65,52 +65,39 @@ class Numbers:
         """Return a list of whole numbers from 1 on."""
         value = self._take(key, None, example)
         right = isinstance(value, (list, tuple)) and shortest <= len(value) <= longest
-        if not right or not all(_is_whole(each, 1, LARGEST) for each in value):
-            raise self.error(
-                key,
+        if not right or not all(_is_whole(item, 1, LARGEST) for item in value):
+            text = (
                 "%s is not a list of %d to %d whole numbers from 1 to %d. Write it as in %s = %s."
-                % (_shown(value), shortest, longest, LARGEST, key, example),
             )
-        return tuple(int(each) for each in value)
+            shown = _shorten(value)
+            raise self.error(key, text % (shown, shortest, longest, LARGEST, key, example))
+        return tuple(int(item) for item in value)
 
     def real(self, key: str, usual: float, least: float, most: float) -> float:
         value = self._take(key, usual, "")
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not least <= value <= most
-        ):
-            raise self.error(
-                key, "%s is not a number from %g to %g." % (_shown(value), least, most)
-            )
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most:
+            text = "%s is not a number from %g to %g."
+            raise self.error(key, text % (_shorten(value), least, most))
         return float(value)
 
     def word(self, key: str, known: Sequence[str], usual: Any = None) -> str:
         value = self._take(key, usual, '"%s"' % known[0])
         if value not in known:
-            raise self.error(
-                key,
-                "%s is not one of %s."
-                % (_shown(value), ", ".join('"%s"' % each for each in known)),
-            )
+            words = ", ".join('"%s"' % word for word in known)
+            raise self.error(key, "%s is not one of %s." % (_shorten(value), words))
         return str(value)
 
     def tables(self, key: str, example: str) -> "List[Numbers]":
         value = self._take(key, None, example)
-        if (
-            not isinstance(value, (list, tuple))
-            or not value
-            or not all(isinstance(each, dict) for each in value)
-        ):
-            raise self.error(
-                key,
-                "%s is not a list of tables. Write it as in %s = %s."
-                % (_shown(value), key, example),
-            )
+        is_list = isinstance(value, (list, tuple)) and bool(value)
+        if not is_list or not all(isinstance(table, dict) for table in value):
+            text = "%s is not a list of tables. Write it as in %s = %s."
+            raise self.error(key, text % (_shorten(value), key, example))
         where = self._where + key
         return [
-            Numbers(each, "%s, table %d, key " % (where, place))
-            for place, each in enumerate(value, 1)
+            Numbers(table, "%s, table %d, key " % (where, place))
+            for place, table in enumerate(value, 1)
         ]
 
     def finish(self) -> None:
@@ -124,7 +111,7 @@ def _is_whole(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -148,9 +135,10 @@ def number(read: Callable[..., Any], **options: Any) -> Any:
 class Layer(NamedTuple):
     """A layer of a chain, or a convolution of a residual network.
 
-    ``kind``: "dense", ``activation(inputs @ weight.T + bias)``; "convolution", square, with
-    symmetric zero padding; "pool", the maxima of square windows, sizes round down; or "flatten",
-    (batch, channels, height, width) to (batch, channels * height * width).
+    The ``kind`` is "dense", ``activation(inputs @ weight.T + bias)``. Or it is "convolution",
+    square, with symmetric zero padding. Or it is "pool", the maxima of square windows, sizes round
+    down. Or it is "flatten", (batch, channels, height, width) to (batch, channels * height *
+    width).
     """
 
     kind: str
@@ -165,7 +153,7 @@ class Layer(NamedTuple):
 
     @property
     def slides(self) -> bool:
-        """Whether it moves a window over images."""
+        """Return whether it moves a window over images."""
         return self.kernel > 0
 
 
@@ -173,8 +161,9 @@ ACTIVATIONS = ("relu", "sigmoid", "tanh")
 
 
 class Parameter(NamedTuple):
-    """A tensor of the step: uniform in [-bound, bound] at the start, or constant where ``constant``
-    is given.
+    """A tensor of the step.
+
+    At the start it is uniform in [-bound, bound], or constant where ``constant`` is given.
     """
 
     name: str
@@ -191,23 +180,27 @@ def output_side(side: int, kernel: int, stride: int, padding: int) -> int:
 
 
 def convolution_weight(layer: Layer) -> Parameter:
-    """Return a convolution's weight: He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform
-    distribution.
+    """Return a convolution's weight.
+
+    It follows He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform distribution.
     """
     shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
-    return Parameter(
-        layer.name + ".weight", shape, math.sqrt(6.0 / (layer.inputs * layer.kernel**2))
-    )
+    bound = math.sqrt(6.0 / (layer.inputs * layer.kernel**2))
+    return Parameter(layer.name + ".weight", shape, bound)
 
 
 def dense_parameters(
     name: str, outputs: int, inputs: int, bound: float, bias: Optional[float] = None
 ) -> List[Parameter]:
-    """Return a fully connected layer's weight, and its bias with its own bound where one is
-    given.
+    """Return a fully connected layer's weight and bias.
+
+    ``bias`` is the bias's bound where it is another one.
     """
-    weight = Parameter(name + ".weight", (outputs, inputs), bound)
-    return [weight, Parameter(name + ".bias", (outputs,), bound if bias is None else bias)]
+    bias_bound = bound if bias is None else bias
+    return [
+        Parameter(name + ".weight", (outputs, inputs), bound),
+        Parameter(name + ".bias", (outputs,), bias_bound),
+    ]
 
 
 def norm_parameters(name: str, size: int, gamma: float = 1.0) -> List[Parameter]:
@@ -218,14 +211,14 @@ def norm_parameters(name: str, size: int, gamma: float = 1.0) -> List[Parameter]
     ]
 
 
-#: Of the timed steps; a parity recipe has another rate.
+#: Of the timed steps. A parity recipe has another rate.
 LEARNING_RATE = 0.01
 
-#: Largest number of symbols in a text; networks that are trained on one take so many.
+#: Largest number of symbols in a text. Networks that are trained on a text take so many.
 ALPHABET = 96
 
-#: Names for tables, by a family's ``loss``; each is a mean over the mini-batch and, where there are
-#: any, steps.
+#: Names for tables, by a family's ``loss``. A loss is a mean over the mini-batch and, where there
+#: are any, steps.
 LOSSES = {
     "cross_entropy": "cross-entropy",
     "squares": "mean squared error",
@@ -238,13 +231,11 @@ class Drawn(NamedTuple):
     """An example's part of a synthetic mini-batch, see ``launch/batches.py``."""
 
     shape: Tuple[int, ...]  # of one example
-    below: Optional[int] = (
-        None  # whole numbers from 0 to less than this; None: uniform within +-scale
-    )
+    #: Whole numbers from 0 to less than this. None: uniform within +-scale.
+    below: Optional[int] = None
     scale: float = 1.0
-    one_hot: bool = (
-        False  # each whole number as a float32 vector of zeros and a one, along the last axis
-    )
+    #: Each whole number as a float32 vector of zeros and a one, along the last axis.
+    one_hot: bool = False
     probabilities: bool = False  # uniform between 0 and 1 instead, and neither of them
 
 
@@ -266,18 +257,18 @@ class ParityRecipe(NamedTuple):
 class Family:
     """A family with the numbers of one network, each declared by `number`.
 
-    Numbers at their usual value are left out of `data`, so that a number which a family is given
-    later changes no digest where its usual value means what was so before.
+    Numbers at their usual value are left out of `data`. A number that a family is given later thus
+    changes no digest where its usual value stands for the earlier behaviour.
     """
 
-    #: What suites call it.
+    #: Its name in suites.
     name = ""
-    #: What it demands of a framework, for tables: "dense", "convolutional", "recurrent",
-    #: "attention" or "sampling".
+    #: Its demand on a framework, for tables: "dense", "convolutional", "recurrent", "attention" or
+    #: "sampling".
     kind = ""
     #: How the last layer's outputs are compared with the labels, a key of `LOSSES`.
     loss = "cross_entropy"
-    #: Largest norm of the gradients of all parameters together, to which a step scales them down;
+    #: Largest norm of the gradients of all parameters together, to which a step scales them down.
     #: 0: no limit.
     clip: float = 0.0
     #: Whether adapters turn a mini-batch so that the steps come first and the examples second.
@@ -285,42 +276,46 @@ class Family:
     #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need
     #: equal parts.
     normalises = False
-    #: Whether a step updates its parameters by gradients; a sampling machine's moves the states of
+    #: Whether a step updates its parameters by gradients. A sampling machine's moves the states of
     #: its chains.
     trains = True
-    #: Whether its mathematics is known. Where it is not, launches are compared with one another;
-    #: see `Own`.
+    #: Whether its mathematics is known. Where it is not, launches are compared with one another.
+    #: See `Own`.
     specified = True
-    #: Its numbers; and the names of those that are lists themselves.
+    #: Its numbers.
     fields: "Dict[str, partial[Any]]" = {}
+    #: The names of those that are lists themselves.
     lists: Tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.fields = {
-            name: value for name, value in vars(cls).items() if isinstance(value, partial)
-        }
-        cls.lists = tuple(
-            name
-            for name, field in cls.fields.items()
-            if field.func in (Numbers.wholes, Numbers.tables)
-        )
+        cls.fields = {}
+        lists = []
+        for name, field in vars(cls).items():
+            if isinstance(field, partial):
+                cls.fields[name] = field
+                if field.func in (Numbers.wholes, Numbers.tables):
+                    lists.append(name)
+        cls.lists = tuple(lists)
 
     def __init__(self, *values: Any, **named: Any) -> None:
         """Take the numbers in the order of their declarations, or by name."""
         given = dict(zip(self.fields, values), **named)
         needed = {name for name, field in self.fields.items() if "usual" not in field.keywords}
         if len(values) > len(self.fields) or not needed <= set(given) <= set(self.fields):
-            raise TypeError(
-                "%s takes %s, not %s" % (type(self).__name__, ", ".join(self.fields), given)
-            )
-        for name in self._in_order():
+            names = ", ".join(self.fields)
+            raise TypeError("%s takes %s, not %s" % (type(self).__name__, names, given))
+        for name in self._ordered_names():
             setattr(self, name, given[name] if name in given else self.usual(name))
 
     @classmethod
-    def _in_order(cls) -> List[str]:
+    def _ordered_names(cls) -> List[str]:
         """Return the numbers' names, those last whose usual value depends on others."""
-        return sorted(cls.fields, key=lambda name: callable(cls.fields[name].keywords.get("usual")))
+
+        def depends_on_others(name: str) -> bool:
+            return callable(cls.fields[name].keywords.get("usual"))
+
+        return sorted(cls.fields, key=depends_on_others)
 
     def usual(self, name: str) -> Any:
         """Return the value of a number that is left out; None where it must be given."""
@@ -334,32 +329,35 @@ class Family:
         return hash((type(self), *(getattr(self, name) for name in self.fields)))
 
     def __repr__(self) -> str:
-        return "%s(%s)" % (
-            type(self).__name__,
-            ", ".join("%s=%r" % item for item in vars(self).items()),
-        )
+        numbers = ", ".join("%s=%r" % item for item in vars(self).items())
+        return "%s(%s)" % (type(self).__name__, numbers)
 
     def _replace(self, **changed: Any) -> "Family":
         return type(self)(**dict(vars(self), **changed))
 
     @property
     def learns_inputs(self) -> bool:
-        """Whether a step needs the gradient by the mini-batch's inputs, as where these are looked
-        up in a weight.
+        """Return whether a step needs the gradient by the mini-batch's inputs.
+
+        It does where these are looked up in a weight.
         """
         return False
 
     @property
     def alphabet(self) -> int:
-        """Number of symbols in a text to train on; 0: the network takes no symbols."""
+        """Return the number of symbols in a text to train on; 0: the network takes no symbols."""
         return int(getattr(self, "vocabulary", 0))
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
         family = cls.__new__(cls)
-        for name in cls._in_order():
-            usual = {"usual": family.usual(name)} if "usual" in cls.fields[name].keywords else {}
-            setattr(family, name, cls.fields[name](numbers, name, **usual))
+        for name in cls._ordered_names():
+            field = cls.fields[name]
+            if "usual" in field.keywords:
+                value = field(numbers, name, usual=family.usual(name))
+            else:
+                value = field(numbers, name)
+            setattr(family, name, value)
         family.check(numbers)
         return family
 
@@ -367,12 +365,12 @@ class Family:
         """Raise NumbersError where numbers do not go together."""
 
     def data(self) -> Dict[str, Any]:
-        held = {name: getattr(self, name) for name in self.fields}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in held.items()
-            if value != self.usual(name)
-        }
+        data = {}
+        for name in self.fields:
+            value = getattr(self, name)
+            if value != self.usual(name):
+                data[name] = list(value) if isinstance(value, tuple) else value
+        return data
 
     def parameters(self) -> List[Parameter]:
         """Return every trainable tensor, in forward order, in canonical layout."""
@@ -387,8 +385,9 @@ class Family:
         return []
 
     def multiply_adds(self) -> List[int]:
-        """Return the multiply-adds of one example's forward pass by layer: matrix products and
-        convolutions only.
+        """Return the multiply-adds of one example's forward pass by layer.
+
+        Only matrix products and convolutions count.
         """
         raise NotImplementedError
 
@@ -400,12 +399,12 @@ class Family:
         steps: Any = getattr(self, "steps", 0)
         return Drawn((steps,), self.alphabet)
 
-    #: Largest relative error of an example's outputs in inference, in float32; the errors seen:
+    #: Largest relative error of an example's outputs in inference, in float32. The errors seen:
     #: adapters/README.md.
     output_tolerance = 2e-5
 
     def kinked(self) -> bool:
-        """Tell whether rounding can flip a unit of the network: ReLUs and maxima."""
+        """Return whether rounding can flip a unit of the network: ReLUs and maxima."""
         return False
 
     def parity(self) -> ParityRecipe:
@@ -425,19 +424,16 @@ class Family:
 
     def batch_bytes(self, batch_size: int) -> int:
         """Return the bytes of a mini-batch, inputs and labels, with 4 bytes for each number."""
-        return (
-            4
-            * batch_size
-            * sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
-        )
+        inputs = reduce(mul, self.drawn_inputs().shape, 1)
+        labels = reduce(mul, self.drawn_labels().shape, 1)
+        return 4 * batch_size * (inputs + labels)
 
     def least_bytes(self, batch_size: int, workers: int = 1, inference: bool = False) -> int:
-        """Return a lower bound for the memory of a step in any framework, in bytes of float32;
-        ``inference`` or not.
+        """Return a lower bound for the memory of a step in any framework, in bytes of float32.
 
-        The weights of each worker, in training their gradients, and the mini-batch. Activations
-        depend on the framework and are not counted: a network beyond this never fits, one below may
-        not fit either.
+        It counts the weights of each worker, in training their gradients, and the mini-batch.
+        Activations depend on the framework and are not counted: a network beyond this never fits,
+        one below may not fit either.
         """
         copies = 2 if self.trains and not inference else 1
         return 4 * copies * workers * self.parameter_count() + self.batch_bytes(batch_size)
@@ -447,15 +443,16 @@ class Family:
         return self.forward_flops(batch_size) if inference else self.training_flops(batch_size)
 
     def forward_flops(self, batch_size: int) -> int:
-        """Return the floating-point operations of one forward pass, counted as in
-        `training_flops`.
+        """Return the floating-point operations of one forward pass.
+
+        They are counted as in `training_flops`.
         """
         return 2 * sum(self.multiply_adds()) * batch_size
 
     def training_flops(self, batch_size: int) -> int:
         """Return the floating-point operations of one step (a multiply-add is two).
 
-        Forward, gradient by the weights and gradient by the inputs cost the same each; the first
+        Forward, gradient by the weights and gradient by the inputs cost the same each. The first
         layer needs no gradient by its inputs unless these are learnt. Element-wise work, pooling,
         normalisation and the update are not counted: the figure is for comparison with a
         matrix-product ceiling.

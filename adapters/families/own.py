@@ -6,8 +6,8 @@ from ..protocol import UNKNOWN
 from .family import LEARNING_RATE, Drawn, Family, Parameter, ParityRecipe
 
 LOSS_TOLERANCE = 1e-3
+#: The folder of the adapter that drives a user's file.
 ADAPTER = "own_step"
-"""The folder of the adapter that drives a user's file."""
 
 
 class Own(Family):

@@ -1,6 +1,4 @@
-"""Language models: embedded or one-hot symbols, stacked recurrent layers, a dense softmax at each
-step.
-"""
+"""Language models: embedded or one-hot symbols, stacked recurrent layers, dense softmax."""
 
 import math
 from typing import List, Tuple
@@ -12,14 +10,19 @@ CELLS = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
 class Recurrent(Family):
-    """Stacked recurrent layers from a zero state, dense softmax at each step; loss: mean over batch
-    and steps.
+    """Stacked recurrent layers from a zero state, with a dense softmax at each step.
 
-    Of a step's inputs x and the state h before it, with weights W (of x), U (of h) and biases b, c:
+    The loss is a mean over batch and steps. Of a step's inputs x and the state h before it, with
+    weights W (of x), U (of h) and biases b, c:
 
-    ``lstm``  gates i, f, g, o: m' = s(f) m + s(i) tanh(g); h' = s(o) tanh(m'); no forget-gate
-    offset ``gru``   gates r, z, n: n = tanh(W x + b + r (U h + c)), reset after the product; h' =
-    (1 - z) n + z h ``rnn``   h' = tanh(W x + U h + b)
+    ``lstm``
+        Gates i, f, g, o: m' = s(f) m + s(i) tanh(g); h' = s(o) tanh(m'). There is no forget-gate
+        offset.
+    ``gru``
+        Gates r, z, n: n = tanh(W x + b + r (U h + c)), reset after the product; h' = (1 - z) n +
+        z h.
+    ``rnn``
+        h' = tanh(W x + U h + b).
 
     Where ``embedding`` is 0 symbols are given as one-hot vectors.
     """
@@ -41,54 +44,53 @@ class Recurrent(Family):
 
     @property
     def width(self) -> int:
-        """Inputs of the first layer at each step."""
+        """Return the inputs of the first layer at each step."""
         return self.embedding or self.vocabulary
 
     @property
     def parts(self) -> Tuple[str, ...]:
-        """Names of a layer's parameters, behind the layer's and a dot.
+        """Return the names of a layer's parameters, behind the layer's and a dot.
 
         One bias for each gate, but in the GRU, whose reset gate weighs one of two. Frameworks that
         have two everywhere keep the second one of the others at zero.
         """
-        return ("input_weight", "hidden_weight", "bias") + (
-            ("hidden_bias",) if self.cell == "gru" else ()
-        )
+        if self.cell == "gru":
+            return ("input_weight", "hidden_weight", "bias", "hidden_bias")
+        return ("input_weight", "hidden_weight", "bias")
 
     def layer_names(self) -> List[str]:
         """Return the recurrent layers' names, the first one's first."""
         return ["%s%d" % (self.cell, layer) for layer in range(1, self.layers + 1)]
 
     def parameters(self) -> List[Parameter]:
-        """Return the embedding, where there is one, each layer's weights and biases, and the last
-        layer's.
+        """Return the embedding, if any, each recurrent layer's parameters, and the dense layer's.
 
         One-hot networks start as those of Karpathy et al. 2015, arXiv 1506.02078, do: uniform
         within +-0.08.
         """
-        bound = 1.0 / math.sqrt(self.hidden) if self.embedding else 0.08
-        made = (
-            [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)]
-            if self.embedding
-            else []
-        )
-        rows, inputs = CELLS[self.cell] * self.hidden, self.width
+        parameters = []
+        bound = 0.08
+        if self.embedding:
+            bound = 1.0 / math.sqrt(self.hidden)
+            shape = (self.vocabulary, self.embedding)
+            parameters.append(Parameter("embedding.weight", shape, 0.1))
+        rows = CELLS[self.cell] * self.hidden
+        inputs = self.width
         for name in self.layer_names():
             shapes = {"input_weight": (rows, inputs), "hidden_weight": (rows, self.hidden)}
-            made += [
-                Parameter("%s.%s" % (name, part), shapes.get(part, (rows,)), bound)
-                for part in self.parts
-            ]
+            for part in self.parts:
+                shape_of_part = shapes.get(part, (rows,))
+                parameters.append(Parameter("%s.%s" % (name, part), shape_of_part, bound))
             inputs = self.hidden
-        return made + dense_parameters("fc", self.vocabulary, self.hidden, bound)
+        return parameters + dense_parameters("fc", self.vocabulary, self.hidden, bound)
 
     def multiply_adds(self) -> List[int]:
         unit = self.steps * CELLS[self.cell] * self.hidden
-        products = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (
-            self.layers - 1
-        )
-        if not self.embedding:
-            products[:1] = [unit * self.width, unit * self.hidden]
+        if self.embedding:
+            products = [unit * (self.width + self.hidden)]
+        else:
+            products = [unit * self.width, unit * self.hidden]
+        products += [unit * 2 * self.hidden] * (self.layers - 1)
         return products + [self.steps * self.vocabulary * self.hidden]
 
     def drawn_inputs(self) -> Drawn:
@@ -103,9 +105,14 @@ class Recurrent(Family):
         has come through, so their rate is higher: at 10 the errors of three LSTM layers of 64 units
         were seven times as large.
         """
-        rate, loss, update = 10.0, 3e-6, 2e-3 if self.steps <= 32 else 5e-3
-        if not self.embedding:
-            rate, loss, update = float(min(100, max(10, self.steps))), 8e-6, 3e-3
+        if self.embedding:
+            rate = 10.0
+            loss = 3e-6
+            update = 2e-3 if self.steps <= 32 else 5e-3
+        else:
+            rate = float(min(100, max(10, self.steps)))
+            loss = 8e-6
+            update = 3e-3
         why = (
             "learning rate %g: at 0.01 the update of a mean loss is below float32 resolution and "
             "would hide a mistake"
@@ -113,11 +120,6 @@ class Recurrent(Family):
         return ParityRecipe(2, rate, loss, update, why % rate)
 
     def words(self) -> str:
-        given = "embedding" if self.embedding else "one-hot"
-        return "%s, %d %s of %d, %d steps" % (
-            given,
-            self.layers,
-            self.cell.upper(),
-            self.hidden,
-            self.steps,
-        )
+        symbols = "embedding" if self.embedding else "one-hot"
+        sizes = (symbols, self.layers, self.cell.upper(), self.hidden, self.steps)
+        return "%s, %d %s of %d, %d steps" % sizes

@@ -19,16 +19,15 @@ from .family import (
     output_side,
 )
 
-# a block has this many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
+#: A block has this many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1).
 _EXPANSION = 4
 
 
 class Bottleneck(NamedTuple):
-    """One residual block: convolutions of 1x1 (with the stride), 3x3 and 1x1, each with batch
-    normalisation.
+    """One residual block: convolutions of 1x1 (with the stride), 3x3 and 1x1.
 
-    ReLU after the first two and after the addition; ``shortcut`` is a strided 1x1 convolution with
-    batch normalisation, or None for the identity.
+    Each has batch normalisation, and ReLU follows the first two and the addition. ``shortcut`` is a
+    strided 1x1 convolution with batch normalisation, or None for the identity.
     """
 
     name: str
@@ -37,9 +36,7 @@ class Bottleneck(NamedTuple):
 
 
 def _normalised(name: str, norm: str, inputs: int, outputs: int, kernel: int, stride: int) -> Layer:
-    """Return a convolution with half a kernel of zeros around it, and batch normalisation behind
-    it.
-    """
+    """Return a convolution with half a kernel of zeros around it, and batch normalisation."""
     return Layer("convolution", name, inputs, outputs, kernel, stride, kernel // 2, norm=norm)
 
 
@@ -47,32 +44,35 @@ def _normalised(name: str, norm: str, inputs: int, outputs: int, kernel: int, st
 def _bottlenecks(
     inputs: int, blocks: Tuple[int, ...], widths: Tuple[int, ...]
 ) -> Tuple[Bottleneck, ...]:
-    made = []
+    bottlenecks = []
     for stage, (count, width) in enumerate(zip(blocks, widths), 1):
+        outputs = _EXPANSION * width
         for index in range(count):
-            stride, outputs = 2 if index == 0 and stage > 1 else 1, _EXPANSION * width
+            stride = 2 if index == 0 and stage > 1 else 1
             name = "stage%d.%d" % (stage, index)
-            sizes = ((inputs, width, 1, stride), (width, width, 3, 1), (width, outputs, 1, 1))
-            body = [
-                _normalised("%s.conv%d" % (name, place), "%s.norm%d" % (name, place), *size)
-                for place, size in enumerate(sizes, 1)
-            ]
-            shortcut = _normalised(
-                name + ".project", name + ".project_norm", inputs, outputs, 1, stride
+            body = (
+                _normalised(name + ".conv1", name + ".norm1", inputs, width, 1, stride),
+                _normalised(name + ".conv2", name + ".norm2", width, width, 3, 1),
+                _normalised(name + ".conv3", name + ".norm3", width, outputs, 1, 1),
             )
-            made.append(Bottleneck(name, tuple(body), None if index else shortcut))
+            shortcut: Optional[Layer] = None
+            if index == 0:
+                shortcut = _normalised(
+                    name + ".project", name + ".project_norm", inputs, outputs, 1, stride
+                )
+            bottlenecks.append(Bottleneck(name, body, shortcut))
             inputs = outputs
-    return tuple(made)
+    return tuple(bottlenecks)
 
 
 class Residual(Family):
-    """ResNet v1: stem 7x7/2 + norm + ReLU + max-pool 3/2 pad 1, bottlenecks, global average, dense
-    to logits.
+    """ResNet v1: a stem, bottlenecks, the global average, and a dense layer to logits.
 
-    Every stage but the first begins with a stride of 2; ``blocks`` and ``widths`` are those of each
-    stage. Batch normalisation uses batch statistics with biased variance (training mode);
-    convolutions have no bias. Images are square, with a side of ``side``, and uniform within
-    +-``input_scale``; the gamma of each block's last normalisation starts at ``last_gamma``.
+    The stem is 7x7/2 + norm + ReLU + max-pool 3/2 pad 1. Every stage but the first begins with a
+    stride of 2, and ``blocks`` and ``widths`` are those of each stage. Batch normalisation uses
+    batch statistics with biased variance (training mode). Convolutions have no bias. Images are
+    square, with a side of ``side``, and uniform within +-``input_scale``. The gamma of each block's
+    last normalisation starts at ``last_gamma``.
     """
 
     name = "residual"
@@ -90,13 +90,11 @@ class Residual(Family):
     input_scale: float = number(Numbers.real, usual=1.0, least=1e-6, most=1e6)
 
     def check(self, numbers: Numbers) -> None:
-        stages, blocks = len(self.blocks), sum(self.blocks)
+        stages = len(self.blocks)
+        blocks = sum(self.blocks)
         if len(self.widths) != stages:
-            text = "there are %d, and %d stages in blocks. Give one for each stage." % (
-                len(self.widths),
-                stages,
-            )
-            raise numbers.error("widths", text)
+            text = "there are %d, and %d stages in blocks. Give one for each stage."
+            raise numbers.error("widths", text % (len(self.widths), stages))
         if blocks > 1000:
             raise numbers.error("blocks", "%d blocks are more than 1000. Give fewer." % blocks)
 
@@ -118,30 +116,34 @@ class Residual(Family):
         return _EXPANSION * self.widths[-1]
 
     def convolutions(self) -> List[Layer]:
-        found = [self.stem]
+        layers = [self.stem]
         for block in self.bottlenecks:
-            found += [*block.body, *([block.shortcut] if block.shortcut else [])]
-        return found
+            layers += block.body
+            if block.shortcut is not None:
+                layers.append(block.shortcut)
+        return layers
 
     def parameters(self) -> List[Parameter]:
         last = {block.body[-1].norm for block in self.bottlenecks}
-        found: List[Parameter] = []
+        parameters: List[Parameter] = []
         for layer in self.convolutions():
             gamma = self.last_gamma if layer.norm in last else 1.0
-            found += [convolution_weight(layer), *norm_parameters(layer.norm, layer.outputs, gamma)]
+            parameters.append(convolution_weight(layer))
+            parameters += norm_parameters(layer.norm, layer.outputs, gamma)
         bound = math.sqrt(6.0 / (self.features + self.classes))
-        return found + dense_parameters("fc", self.classes, self.features, bound, 0.01)
+        return parameters + dense_parameters("fc", self.classes, self.features, bound, 0.01)
 
     def statistics(self) -> List[Parameter]:
-        """Return running means around 0 and variances around 1, as of activations that training has
-        normalised.
+        """Return running means around 0 and variances around 1.
+
+        Activations that training has normalised have such statistics.
         """
-        found: List[Parameter] = []
+        statistics: List[Parameter] = []
         for layer in self.convolutions():
             shape = (layer.outputs,)
-            found.append(Parameter(layer.norm + ".mean", shape, 0.1))
-            found.append(Parameter(layer.norm + ".variance", shape, 0.25, centre=1.0))
-        return found
+            statistics.append(Parameter(layer.norm + ".mean", shape, 0.1))
+            statistics.append(Parameter(layer.norm + ".variance", shape, 0.25, centre=1.0))
+        return statistics
 
     def multiply_adds(self) -> List[int]:
         sides = {"stem": output_side(self.side, 7, 2, 3)}
@@ -149,13 +151,10 @@ class Residual(Family):
         for block in self.bottlenecks:
             side = output_side(side, 1, block.body[0].stride, 0)
             sides[block.name] = side
-        products = [
-            layer.outputs
-            * layer.inputs
-            * layer.kernel**2
-            * sides[layer.name.rpartition(".")[0] or layer.name] ** 2
-            for layer in self.convolutions()
-        ]
+        products = []
+        for layer in self.convolutions():
+            side = sides[layer.name.rpartition(".")[0] or layer.name]
+            products.append(layer.outputs * layer.inputs * layer.kernel**2 * side**2)
         return [*products, self.features * self.classes]
 
     def drawn_inputs(self) -> Drawn:
@@ -168,14 +167,11 @@ class Residual(Family):
         return True
 
     def parity(self) -> ParityRecipe:
-        return ParityRecipe(
-            1,
-            LEARNING_RATE,
-            1e-5,
-            1e-1,
+        why = (
             "last gamma 0.2 and one step: with gamma 1 float32 conditioning swamps the comparison "
-            "in every framework",
+            "in every framework"
         )
+        return ParityRecipe(1, LEARNING_RATE, 1e-5, 1e-1, why)
 
     def words(self) -> str:
         return "%d conv in %d blocks, 1 dense" % (len(self.convolutions()), len(self.bottlenecks))

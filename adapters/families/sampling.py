@@ -1,10 +1,10 @@
-"""Machines of units that are 0 or 1, which are sampled rather than trained: Boltzmann and
-McCulloch-Pitts machines.
+"""Machines of units that are 0 or 1: Boltzmann and McCulloch-Pitts machines.
 
-An example of the mini-batch is a chain: its random numbers are the inputs, the states that it
-starts from the labels. Random numbers are data so that every framework takes the same decisions,
-and a step is compared like any other. A step uses the same numbers each time, as a training step
-here uses the same mini-batch: that is for timing and comparing.
+They are sampled rather than trained. An example of the mini-batch is a chain: its random numbers
+are the inputs, the states that it starts from the labels. Random numbers are data so that every
+framework takes the same decisions, and a step is compared like any other. A step uses the same
+numbers each time, as a training step of dlbench uses the same mini-batch: that is for timing and
+comparing.
 """
 
 import math
@@ -18,8 +18,8 @@ ORDERS = ("sequential", "synchronous", "bipartite")
 class Machine(Family):
     """A machine of ``units`` at the temperature ``tau``; its weights stay as they are.
 
-    Its parameter ``activity`` is the sum over the steps of what a step shows of each unit, a mean
-    over the chains.
+    Its parameter ``activity`` is the sum over the steps of the values that a step shows of the
+    units, each a mean over the chains.
     """
 
     kind = "sampling"
@@ -40,7 +40,7 @@ class Machine(Family):
 
     @property
     def decisions(self) -> int:
-        """Decisions of a step in each chain."""
+        """Return the decisions of a step in each chain."""
         raise NotImplementedError
 
     def drawn_labels(self) -> Drawn:
@@ -60,10 +60,12 @@ class Boltzmann(Machine):
     gap = W x + b; p = 1 / (1 + exp(-gap / tau)); a unit becomes 1 where its random number is below
     its p. By ``order``:
 
-    ``sequential``  one unit after another, the gaps of all kept up to date: exact ``synchronous``
-    all at once from one product: Little's dynamics, whose stationary law is another one
-    ``bipartite``  two halves, one after the other, without weights within a half: exact, a
-    restricted machine
+    ``sequential``
+        One unit after another, the gaps of all kept up to date: exact.
+    ``synchronous``
+        All at once from one product: Little's dynamics, whose stationary law is another one.
+    ``bipartite``
+        Two halves, one after the other, without weights within a half: exact, a restricted machine.
 
     A step is a sweep; it shows the p of each unit, and its loss is their mean. W is symmetric with
     a zero diagonal; of a bipartite machine it is (units of the first half, units of the second).
@@ -90,17 +92,16 @@ class Boltzmann(Machine):
         return self.units
 
     def multiply_adds(self) -> List[int]:
-        return (
-            [self.halves[0] * self.halves[1]] * 2
-            if self.order == "bipartite"
-            else [self.units * self.units]
-        )
+        if self.order == "bipartite":
+            first, second = self.halves
+            return [first * second, first * second]
+        return [self.units * self.units]
 
     def drawn_inputs(self) -> Drawn:
         return Drawn((self.units,), probabilities=True)
 
     def words(self) -> str:
-        return "%d units, %s sweep" % (self.units, self.order) + _at(self.tau)
+        return "%d units, %s sweep" % (self.units, self.order) + _temperature(self.tau)
 
 
 class McCullochPitts(Machine):
@@ -134,14 +135,15 @@ class McCullochPitts(Machine):
         return [self.transitions * self.units]
 
     def drawn_inputs(self) -> Drawn:
-        """Return the numbers that choose units, in the order of the transitions, and behind them
-        those of the times.
+        """Return the numbers that choose units, and behind them those of the times.
+
+        They are in the order of the transitions.
         """
         return Drawn((2 * self.transitions,), probabilities=True)
 
     def words(self) -> str:
-        return "%d units, %d transitions" % (self.units, self.transitions) + _at(self.tau)
+        return "%d units, %d transitions" % (self.units, self.transitions) + _temperature(self.tau)
 
 
-def _at(tau: float) -> str:
+def _temperature(tau: float) -> str:
     return "" if tau == 1.0 else ", tau %g" % tau

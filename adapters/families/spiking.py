@@ -7,12 +7,11 @@ from .family import Drawn, Numbers, ParityRecipe, number
 
 
 class Spiking(OneRecurrentLayer):
-    """One recurrent layer of units that fire at a potential above 1, from a zero state; a dense
-    layer of their rates.
+    """One recurrent layer of units that fire at a potential above 1, and a dense layer of rates.
 
-    v = beta v' (1 - s') + W_in x + W_rec s' + b; s = 1 where v > 1, else 0; logits = W_out (mean of
-    s over steps) + b. Backwards the step has the slope 1 / (1 + 10 |v - 1|)^2, and the reset (1 -
-    s') is a constant. Loss: mean over the mini-batch.
+    The layer starts from a zero state. v = beta v' (1 - s') + W_in x + W_rec s' + b; s = 1 where v
+    > 1, else 0; logits = W_out (mean of s over steps) + b. Backwards the step has the slope 1 / (1
+    + 10 |v - 1|)^2, and the reset (1 - s') is a constant. Loss: mean over the mini-batch.
     """
 
     name = "lif"

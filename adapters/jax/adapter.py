@@ -26,15 +26,16 @@ from .sampling import JaxSampler
 
 def _scaled(gradients: Dict[str, Any], clip: float) -> Any:
     """Return the factor that scales gradients whose common norm is beyond ``clip`` down to it."""
-    norm = jnp.sqrt(sum(jnp.vdot(each, each) for each in gradients.values()))
+    norm = jnp.sqrt(sum(jnp.vdot(gradient, gradient) for gradient in gradients.values()))
     return jnp.minimum(1.0, clip / norm)
 
 
 def training_step(
     differentiated: Differentiated, clip: float
 ) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated
-    parameters, loss).
+    """Return the function of one training step.
+
+    It takes (parameters, rate, inputs, labels) and returns (updated parameters, loss).
     """
 
     def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
@@ -53,14 +54,16 @@ def training_losses(
     blocks: Iterable[Block],
     update: RmsProp,
 ) -> Iterator[List[float]]:
-    """Train from these parameters on mini-batches that ``place`` puts on the device; yield each
-    block's losses.
+    """Train from these parameters; yield each block's losses.
+
+    ``place`` puts a mini-batch on the device.
     """
 
     def train(parameters: Any, squares: Any, rate: Any, inputs: Any, labels: Any) -> Any:
         loss, gradients = differentiated(parameters, inputs, labels)
         scale = _scaled(gradients, update.clip)
-        new, means = {}, {}
+        new = {}
+        means = {}
         for name, value in parameters.items():
             gradient = gradients[name] * scale
             means[name] = update.decay * squares[name] + (1.0 - update.decay) * gradient * gradient
@@ -74,17 +77,19 @@ def training_losses(
         for batch in block.batches:
             parameters, squares, loss = step(parameters, squares, block.rate, *place(batch))
             losses.append(loss)
-        yield [float(each) for each in jax.device_get(losses)]
+        yield [float(loss) for loss in jax.device_get(losses)]
 
 
 POOL_NAME = "tf_XLAEigen"  # of XLA's threads that compute on the CPU
 
 
 class JaxAdapter(EveryFamily):
-    """Trains with jax.jit. ``step`` dispatches the program; the arrays it returns are promises.
+    """An adapter that trains with jax.jit.
 
-    Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones;
-    ``keep_programs`` (default true) keeps compiled programs in the adapter's cache directory;
+    ``step`` dispatches the program. The arrays it returns are promises.
+
+    Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones.
+    ``keep_programs`` (default true) keeps compiled programs in the adapter's cache directory.
     ``pointwise`` says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``:
     "convolution" (default) or "product".
     """
@@ -103,44 +108,41 @@ class JaxAdapter(EveryFamily):
         self._workers: Optional[devices.Workers] = None
         self._donated: Tuple[int, ...] = (0,) if self.settings.get("donate", False) else ()
         self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
-        # The CPU has float32 only; supports() refuses cells of another precision there.
-        jax.config.update(
-            "jax_default_matmul_precision",
-            devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"),
-        )
+        # The CPU has float32 only: supports() refuses cells of another precision there.
+        precision = devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest")
+        jax.config.update("jax_default_matmul_precision", precision)
         if self.cell.world_size > 1 and not devices.workers_refusal():
             devices.start_workers(self.cell)
         # Early releases of 0.4 cannot be given a folder so: they compile in each launch.
-        if self.settings.get("keep_programs", True) and hasattr(
-            jax.config, "jax_compilation_cache_dir"
-        ):
+        can_keep = hasattr(jax.config, "jax_compilation_cache_dir")
+        if can_keep and self.settings.get("keep_programs", True):
             threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
             programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
-            jax.config.update(
-                "jax_compilation_cache_dir", os.path.join(self.cache_directory, programs)
-            )
+            folder = os.path.join(self.cache_directory, programs)
+            jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
     def refuses(self, network: Network) -> str:
         workers = self.cell.world_size
-        refused = "" if workers == 1 else devices.workers_refusal()
         if self.cell.sync == ASYNC:
             return "sync async: JAX arrays are immutable, so workers cannot share parameters"
-        if workers > 1 and not refused and len(devices.find_devices(self.cell.device)) < workers:
-            count = len(devices.find_devices(self.cell.device))
-            return "world size %d: each worker needs its own device, and JAX sees %d" % (
-                workers,
-                count,
-            )
-        return refused
+        if workers == 1:
+            return ""
+        refused = devices.workers_refusal()
+        if refused:
+            return refused
+        count = len(devices.find_devices(self.cell.device))
+        if count < workers:
+            words = "world size %d: each worker needs its own device, and JAX sees %d"
+            return words % (workers, count)
+        return ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
         if not network.family.trains:
             self._everywhere: Any = self._devices[0]
-            sampler = JaxSampler(
-                network.family, partial(self._put, home=self._everywhere), bool(self._donated)
-            )
+            put = partial(self._put, home=self._everywhere)
+            sampler = JaxSampler(network.family, put, bool(self._donated))
             sampler.drive(self, weights, batch)
             return
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
@@ -187,24 +189,24 @@ class JaxAdapter(EveryFamily):
             self.infer = self._infer_with_copy  # type: ignore[method-assign]
         self._parameters = {}
         self._family = network.family
-        self.found: Any = None
+        self.result: Any = None
         self._statistics = {
             name: self._put(value, self._everywhere) for name, value in statistics.items()
         }
         self.reset(weights, batch)
 
     def infer(self) -> None:
-        self.found = self._forward(self._parameters, self._statistics, self._batch[0])
+        self.result = self._forward(self._parameters, self._statistics, self._batch[0])
 
     def _infer_with_copy(self) -> None:
         inputs = jax.device_put(self._on_host, self._on_device)[0]
-        self.found = self._forward(self._parameters, self._statistics, inputs)
+        self.result = self._forward(self._parameters, self._statistics, inputs)
 
     def show(self, batch: Batch) -> None:
         self._place(batch)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self._family, np.asarray(self.found), self.cell.known_batch_size)
+        return by_example(self._family, np.asarray(self.result), self.cell.known_batch_size)
 
     def _functions(self) -> Callable[..., Functions]:
         return partial(JaxFunctions, convolve=CONVOLUTIONS[self._pointwise])
@@ -218,7 +220,7 @@ class JaxAdapter(EveryFamily):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put copies of them on the devices: the program's arguments."""
         for name, value in weights.items():
-            # One by one, so that no second set of parameters is held; the buffers of the old ones
+            # One by one, so that no second set of parameters is held. The buffers of the old ones
             # are given back.
             for part, array in self._held(name, value).items():
                 self._parameters[part] = self._put_parameter(array)
@@ -227,8 +229,9 @@ class JaxAdapter(EveryFamily):
         self._taken = 0
 
     def _put_parameter(self, array: np.ndarray) -> Any:
-        """Put a parameter on all devices; with local steps each worker has one of its own, along a
-        further axis.
+        """Put a parameter on all devices.
+
+        With local steps each worker has one of its own, along a further axis.
         """
         if self._workers is None or not self.cell.local_steps:
             return self._put(array, self._everywhere)
@@ -236,23 +239,25 @@ class JaxAdapter(EveryFamily):
         return self._put(several, self._workers.one_each)
 
     def _place(self, batch: Batch) -> None:
-        """Put a copy of the mini-batch where the cell says: on the devices, or in the host's
-        memory, pinned or not.
+        """Put a copy of the mini-batch where the cell's placement says.
+
+        That is on the devices, or in the host's memory, pinned or not.
         """
         arrays: Any
         homes: Any
         if self._workers is None:
-            arrays, homes = self._read(batch), (self._everywhere, self._everywhere)
+            arrays = self._read(batch)
+            homes = (self._everywhere, self._everywhere)
         else:
-            arrays, homes = self._workers.parts(batch), self._workers.split()
+            arrays = self._workers.parts(batch)
+            homes = self._workers.split()
         if self.cell.placement not in COPIED:
             self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
             return
         self._on_host = arrays
         if self.cell.placement == "pinned":
-            self._on_host = jax.device_put(
-                arrays, tuple(devices.in_memory(home, "pinned_host") for home in homes)
-            )
+            pinned = tuple(devices.in_memory(home, "pinned_host") for home in homes)
+            self._on_host = jax.device_put(arrays, pinned)
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
 
     def hand_over(self, batch: Batch) -> Any:
@@ -264,7 +269,11 @@ class JaxAdapter(EveryFamily):
     def load(self, feed: Feed) -> Iterator[Any]:
         """Read, decode and put on the device in threads: JAX has no loader of its own."""
         workers = self.cell.loader_workers
-        return ahead(lambda number: self.hand_over(feed[number]), workers, 2 * workers)
+
+        def load_one(number: int) -> Any:
+            return self.hand_over(feed[number])
+
+        return ahead(load_one, workers, 2 * workers)
 
     def step(self) -> None:
         self._parameters, self.loss = self._step(self._parameters, self._rate, *self._batch)
@@ -274,8 +283,9 @@ class JaxAdapter(EveryFamily):
         self._parameters, self.loss = self._step(self._parameters, self._rate, *batch)
 
     def _averaging(self, own_step: Callable[[], None]) -> Callable[[], None]:
-        """Return the step of workers that average their parameters after every ``cell.local_steps``
-        of their own.
+        """Return the step of workers that average their parameters.
+
+        They do after every ``cell.local_steps`` of their own.
         """
 
         def step() -> None:
@@ -287,13 +297,14 @@ class JaxAdapter(EveryFamily):
         return step
 
     def last_loss(self) -> float:
-        """Return the mean of the workers' losses, which is one number already where they share a
-        step.
+        """Return the mean of the workers' losses.
+
+        It is one number already where they share a step.
         """
         return float(np.mean(np.asarray(self.loss)))
 
     def synchronize(self) -> None:
-        jax.block_until_ready((self._parameters, self.found if self.cell.infers else self.loss))
+        jax.block_until_ready((self._parameters, self.result if self.cell.infers else self.loss))
 
     def set_learning_rate(self, rate: float) -> None:
         self._rate = self._put(np.float32(rate), self._everywhere)
@@ -314,8 +325,10 @@ class JaxAdapter(EveryFamily):
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        there = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
-        return training_losses(self._differentiated, there, self.hand_over, blocks, update)
+        parameters = {}
+        for name, value in weights.items():
+            parameters[name] = self._put(held(value), self._everywhere)
+        return training_losses(self._differentiated, parameters, self.hand_over, blocks, update)
 
     def describe(self) -> Dict[str, Any]:
         device = self._devices[0] if self._devices else devices.find_devices(self.cell.device)[0]
@@ -348,8 +361,8 @@ class JaxAdapter(EveryFamily):
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a jitted matrix product that waits for its result.
 
-        With several workers each multiplies at once, so that the time is one worker's beside the
-        others.
+        With several workers all multiply at once, so that the time is one worker's while the others
+        compute too.
         """
         pairs = [
             [self._put(factor, device) for factor in factors(size)] for device in self._devices
@@ -372,12 +385,10 @@ class JaxAdapter(EveryFamily):
 def _pool_threads() -> Optional[int]:
     """Return the threads of XLA's pool on the CPU; None where this system does not show them."""
     try:
-        names = [
-            read_file("/proc/self/task/%s/comm" % name) or ""
-            for name in os.listdir("/proc/self/task")
-        ]
+        threads = os.listdir("/proc/self/task")
     except OSError:
         return None
+    names = [read_file("/proc/self/task/%s/comm" % thread) or "" for thread in threads]
     return sum(name.strip() == POOL_NAME for name in names)
 
 

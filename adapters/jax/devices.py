@@ -19,17 +19,16 @@ from ..libraries.gpus import Probe
 from ..protocol import PLACEMENTS, Cell, Profile
 from .networks import place
 
-#: The value of jax_default_matmul_precision for each precision of a cell; it holds for products and
-#: convolutions. On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
+#: The value of jax_default_matmul_precision for each precision of a cell. It applies to products
+#: and convolutions. On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
 MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
 
 
 def find_devices(name: str) -> List[Any]:
-    """Return JAX's devices for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any
-    other platform.
+    """Return JAX's devices for a cell's "cpu" or "PLATFORM:INDEX".
 
-    The index is the host's: a launch sees only the GPUs of its workers, and those are JAX's, in
-    order.
+    JAX does not start any other platform. The index is the host's: a launch sees only the GPUs of
+    its workers, and those are JAX's, in order.
     """
     platform = name.partition(":")[0]
     jax.config.update("jax_platforms", platform)
@@ -37,13 +36,9 @@ def find_devices(name: str) -> List[Any]:
 
 
 def gpu_plugins() -> List[str]:
-    """Return the names of the GPU plugins that this interpreter's JAX would load, as they
-    registered themselves.
-    """
+    """Return the names of the GPU plugins that this interpreter's JAX would load."""
     entries = importlib.metadata.entry_points(group="jax_plugins")
-    return sorted(
-        entry.name for entry in entries if any(maker in entry.name for maker in ("cuda", "rocm"))
-    )
+    return sorted(entry.name for entry in entries if "cuda" in entry.name or "rocm" in entry.name)
 
 
 def capabilities() -> Dict[str, Tuple[bool, str]]:
@@ -61,14 +56,15 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether this exception of JAX means that memory ran out."""
+    """Return whether this exception of JAX means that memory ran out."""
     exhausted = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
     return exhausted or isinstance(error, MemoryError)
 
 
 def refusal(adapter: Adapter) -> str:
     """Return why this interpreter's JAX cannot run the cell on a GPU; empty where it can."""
-    cell, version = adapter.cell, "JAX %s" % jax.__version__
+    cell = adapter.cell
+    version = "JAX %s" % jax.__version__
     if cell.precision == "float16":
         return (
             "precision float16: JAX has no scaling of the loss, without which small gradients "
@@ -80,17 +76,12 @@ def refusal(adapter: Adapter) -> str:
     plugins = gpu_plugins()
     names = ", ".join(plugins) or "none"
     if "cuda" not in names:
-        return "%s: no plugin for CUDA is installed (found: %s): %s" % (
-            version,
-            names,
-            gpus.advice(cell),
-        )
+        words = "%s: no plugin for CUDA is installed (found: %s): %s"
+        return words % (version, names, gpus.advice(cell))
     try:
         device = find_devices(cell.device)[0]
-    except (
-        RuntimeError,
-        AssertionError,
-    ) as error:  # a driver too old, or a GPU that does not answer
+    except (RuntimeError, AssertionError) as error:
+        # A driver too old, or a GPU that does not answer.
         return "%s with %s cannot use the GPU: %s" % (version, names, gpus.first_line(error))
     capability = compute_capability(device)
     return "" if capability is None else gpus.refusal_of_build(cell, version, (), capability)
@@ -103,12 +94,16 @@ def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
 
 
 def peak_memory_bytes(devices: List[Any]) -> Optional[int]:
-    """Return the peak of JAX's allocator since it started, on the device where it is largest; None
-    if it is unknown.
+    """Return the peak of JAX's allocator since it started; None if it is unknown.
+
+    It is that of the device where it is largest.
     """
-    peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
-    known = [int(peak) for peak in peaks if peak is not None]
-    return max(known) if known else None
+    peaks = []
+    for device in devices:
+        peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
+        if peak is not None:
+            peaks.append(int(peak))
+    return max(peaks) if peaks else None
 
 
 def in_memory(place: Any, kind: str) -> Any:
@@ -119,13 +114,12 @@ def in_memory(place: Any, kind: str) -> Any:
 
 
 def probe(name: str, size: int, device: Any) -> Optional[Probe]:
-    """Return JAX's probe of this name (see ``libraries/gpus.py``), for arrays of this many bytes,
-    or None.
+    """Return JAX's probe of this name, for arrays of this many bytes, or None.
 
-    It has none of the smallest operator, since a step is one program whose operators XLA starts
-    itself, nor of the copy back into ordinary memory, since an array keeps the copy that it was
-    once read as. Every array is written to before: pages of the host that never were may all be
-    one.
+    Names: see ``libraries/gpus.py``. It has none of the smallest operator, since a step is one
+    program whose operators XLA starts itself, nor of the copy back into ordinary memory, since an
+    array keeps the copy that it was once read as. Every array is written to before: pages of the
+    host that never were may all be one.
     """
     copy = _copies(size, device).get(name)
     if copy is None:
@@ -136,7 +130,9 @@ def probe(name: str, size: int, device: Any) -> Optional[Probe]:
 
     def start() -> None:
         if name == gpus.COPY:
-            del results[:]  # a program's runs do; and the device need not hold all of their results
+            # A program's runs end in their order, and the device need not hold all of their
+            # results.
+            del results[:]
         results.append(copied())
 
     def wait() -> None:
@@ -147,24 +143,27 @@ def probe(name: str, size: int, device: Any) -> Optional[Probe]:
 
 
 def _copies(size: int, device: Any) -> Dict[str, Callable[[], Callable[[], Any]]]:
-    """Return by name a call that makes the array to copy, and returns the call that copies it
-    once.
+    """Return by name a call that makes the array to copy.
+
+    It returns the call that copies the array once.
     """
-    there, pinned = in_memory(device, "device"), in_memory(device, "pinned_host")
+    on_gpu = in_memory(device, "device")
+    pinned = in_memory(device, "pinned_host")
 
     def between(source: Any, target: Any) -> Callable[[], Any]:
         # A copy, even where the device could read the host's memory in its place.
         return lambda: jax.device_put(source, target, may_alias=False)
 
     def on_device() -> Callable[[], Any]:
-        copied, source = jax.jit(jax.numpy.copy), _filled(size, there)
+        copied = jax.jit(jax.numpy.copy)
+        source = _filled(size, on_gpu)
         return lambda: copied(source)
 
     return {
         gpus.COPY: on_device,
-        gpus.TO_DEVICE_PINNED: lambda: between(_filled(size, pinned), there),
-        gpus.TO_DEVICE_PAGEABLE: lambda: between(np.full(size, 1, np.uint8), there),
-        gpus.FROM_DEVICE_PINNED: lambda: between(_filled(size, there), pinned),
+        gpus.TO_DEVICE_PINNED: lambda: between(_filled(size, pinned), on_gpu),
+        gpus.TO_DEVICE_PAGEABLE: lambda: between(np.full(size, 1, np.uint8), on_gpu),
+        gpus.FROM_DEVICE_PINNED: lambda: between(_filled(size, on_gpu), pinned),
     }
 
 
@@ -189,26 +188,26 @@ AXIS = "batch"  # the mesh's one axis, along which the mini-batch is split
 PATIENCE = "--xla_cpu_collective_call_terminate_timeout_seconds"
 PATIENCE_SECONDS = 3600
 
-Differentiated = Callable[
-    [Any, Any, Any], Tuple[Any, Any]
-]  # (parameters, inputs, labels) -> (loss, gradients)
+#: (parameters, inputs, labels) -> (loss, gradients)
+Differentiated = Callable[[Any, Any, Any], Tuple[Any, Any]]
 
 
 def workers_refusal() -> str:
     """Return why this version of JAX cannot train with several workers; empty where it can."""
-    needed = {
-        "jax.shard_map": hasattr(jax, "shard_map"),
-        "the setting jax_num_cpu_devices": "jax_num_cpu_devices" in jax.config.values,
-    }
-    missing = " and ".join(name for name, there in needed.items() if not there)
-    return "JAX %s: its workers need %s" % (jax.__version__, missing) if missing else ""
+    missing = []
+    if not hasattr(jax, "shard_map"):
+        missing.append("jax.shard_map")
+    if "jax_num_cpu_devices" not in jax.config.values:
+        missing.append("the setting jax_num_cpu_devices")
+    if not missing:
+        return ""
+    return "JAX %s: its workers need %s" % (jax.__version__, " and ".join(missing))
 
 
 def start_workers(cell: Cell) -> None:
-    """Ask for the threads of all workers and, on the CPU, a device for each; before JAX's first
-    operation.
+    """Ask for the threads of all workers and, on the CPU, a device for each.
 
-    All devices of the CPU compute on one pool of threads.
+    Call it before JAX's first operation. All devices of the CPU compute on one pool of threads.
     """
     if cell.threads:
         os.environ["NPROC"] = str(cell.all_threads - cell.helpers)
@@ -238,13 +237,14 @@ class Workers:
         Where the steps come first the labels of a part are time-major and follow those of the part
         before: a worker's labels are contiguous, whose tokens are a slice of the second axis.
         """
-        parts = [
-            place(self._family, part_of(batch, worker, self._count))
-            for worker in range(self._count)
-        ]
+        all_inputs = []
+        all_labels = []
+        for worker in range(self._count):
+            inputs, labels = place(self._family, part_of(batch, worker, self._count))
+            all_inputs.append(inputs)
+            all_labels.append(labels)
         axis = 1 if self._family.time_major else 0
-        inputs = np.concatenate([each for each, _ in parts], axis=axis)
-        return inputs, np.concatenate([each for _, each in parts])
+        return np.concatenate(all_inputs, axis=axis), np.concatenate(all_labels)
 
     def split(self) -> Tuple[Any, Any]:
         """Return the shardings of the inputs and the labels that ``parts`` returns."""
@@ -253,7 +253,8 @@ class Workers:
 
     def share(self, differentiated: Differentiated) -> Differentiated:
         """Return the mean over all workers of a function of each one's part."""
-        everywhere, (inputs, labels) = self.everywhere.spec, self.split()
+        everywhere = self.everywhere.spec
+        inputs, labels = self.split()
 
         def mean(parameters: Any, inputs: Any, labels: Any) -> Any:
             return lax.pmean(differentiated(parameters, inputs, labels), AXIS)
@@ -261,22 +262,21 @@ class Workers:
         return self._mapped(mean, (everywhere, inputs.spec, labels.spec), everywhere)
 
     def apart(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a step that each worker takes on parameters of its own, with its part of the
-        mini-batch.
+        """Return a step that each worker takes on parameters of its own.
 
-        It returns the parameters and the losses of all workers; none waits for another.
+        It takes its part of the mini-batch. The step returns the parameters and the losses of all
+        workers, and none waits for another.
         """
-        own, (inputs, labels) = self.one_each.spec, self.split()
+        own = self.one_each.spec
+        inputs, labels = self.split()
 
-        def of_worker(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
-            updated, loss = step(
-                {name: value[0] for name, value in parameters.items()}, rate, inputs, labels
-            )
+        def worker_step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
+            own_parameters = {name: value[0] for name, value in parameters.items()}
+            updated, loss = step(own_parameters, rate, inputs, labels)
             return {name: value[None] for name, value in updated.items()}, loss[None]
 
-        return self._mapped(
-            of_worker, (own, self.everywhere.spec, inputs.spec, labels.spec), (own, own)
-        )
+        places = (own, self.everywhere.spec, inputs.spec, labels.spec)
+        return self._mapped(worker_step, places, (own, own))
 
     def average(self, parameters: Any) -> Any:
         """Return the parameters of all workers, each worker's the mean of theirs."""
@@ -284,8 +284,9 @@ class Workers:
         return self._mapped(lambda values: lax.pmean(values, AXIS), (own,), own)(parameters)
 
     def _mapped(self, function: Callable[..., Any], given: Any, returned: Any) -> Any:
-        """Return the function of all workers of what one does, with these places of its arguments
-        and its results.
+        """Return the function of all workers from that of one.
+
+        Its arguments and its results have these places.
         """
         # JAX cannot infer that a scan's zero state, the same everywhere, becomes a worker's own: no
         # check.
@@ -317,6 +318,5 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         jax.profiler.stop_trace()
         lines = profiles.tsl_lines_in(directory)
-    return profiles.profile(
-        PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu)
-    )
+    calls = profiles.tsl_calls(lines, adapter.cell.on_cpu)
+    return profiles.profile(PROFILER, steps, seconds, calls)

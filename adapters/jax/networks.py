@@ -3,7 +3,8 @@
 Images are held as (batch, height, width, channels), convolution weights as (height, width, inputs,
 outputs): the layout of XLA's convolutions on the CPU. Everything else is held in canonical layout,
 but tokens and their labels, which are turned to time-major so that each turn of a scan reads one
-contiguous slice. The inputs' share of all steps' sums is one product; the scan adds the state's.
+contiguous slice. The inputs' share of all steps' sums is one product, and the scan adds the
+state's.
 """
 
 from functools import partial
@@ -40,8 +41,9 @@ def canonical(value: Any) -> np.ndarray:
 
 
 def place(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the
-    family is so.
+    """Return a copy of the mini-batch as the losses read it.
+
+    Labels are in rows, time-major where the family is so.
     """
     if batch.inputs.ndim == 4:
         batch = batch._replace(inputs=batch.inputs.transpose(0, 2, 3, 1))
@@ -75,10 +77,9 @@ def mean_loss(
 def forward_pass(
     network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None
 ) -> Any:
-    """Return the forward pass as a function of parameters, statistics and inputs, to rows of
-    float32 outputs.
+    """Return the forward pass, to rows of float32 outputs.
 
-    ``narrow`` is as in `mean_loss`.
+    It is a function of parameters, statistics and inputs. ``narrow`` is as in `mean_loss`.
     """
 
     def outputs(parameters: Arrays, statistics: Arrays, inputs: Any) -> Any:
@@ -93,17 +94,19 @@ def forward_pass(
 
 
 def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any]:
-    """Return weights and inputs in another floating-point type; not biases and normalisations, and
-    not tokens.
+    """Return weights and inputs in another floating-point type.
 
-    The gradient of a bias is a sum over the mini-batch, and must not be summed up in 16 bits.
+    Biases, normalisations and tokens keep theirs. The gradient of a bias is a sum over the
+    mini-batch, and must not be summed up in 16 bits.
     """
     kept = (".bias", ".hidden_bias", ".gamma", ".beta")
     cast = {
         name: value if name.endswith(kept) else value.astype(narrow)
         for name, value in parameters.items()
     }
-    return cast, inputs.astype(narrow) if jnp.issubdtype(inputs.dtype, jnp.floating) else inputs
+    if jnp.issubdtype(inputs.dtype, jnp.floating):
+        inputs = inputs.astype(narrow)
+    return cast, inputs
 
 
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
@@ -119,9 +122,8 @@ def convolve_by_products(values: Any, weight: Any, stride: int, padding: int) ->
     if weight.shape[:2] != (1, 1) or padding:
         return convolve(values, weight, stride, padding)
     kept = values[:, ::stride, ::stride, :]
-    return (kept.reshape(-1, kept.shape[-1]) @ weight[0, 0]).reshape(
-        kept.shape[:-1] + (weight.shape[-1],)
-    )
+    products = kept.reshape(-1, kept.shape[-1]) @ weight[0, 0]
+    return products.reshape(kept.shape[:-1] + (weight.shape[-1],))
 
 
 CONVOLUTIONS: Dict[str, Convolve] = {"convolution": convolve, "product": convolve_by_products}
@@ -136,19 +138,18 @@ def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
 
 
 def product(values: Any, weight: Any) -> Any:
-    """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any
-    leading axes.
+    """Return ``values @ weight.T``, over any leading axes.
+
+    It is a dense product with a weight in canonical layout.
     """
     return lax.dot_general(values, weight, (((values.ndim - 1,), (1,)), ((), ())))
 
 
 def plus(values: Any, bias: Any) -> Any:
     """Add a bias in the bias's type, and return the sum in the values' type."""
-    return (
-        values + bias
-        if values.dtype == bias.dtype
-        else (values.astype(bias.dtype) + bias).astype(values.dtype)
-    )
+    if values.dtype == bias.dtype:
+        return values + bias
+    return (values.astype(bias.dtype) + bias).astype(values.dtype)
 
 
 @jax.custom_jvp  # type: ignore[untyped-decorator]
@@ -192,7 +193,8 @@ class JaxFunctions(Functions):
         if given != jnp.float32:
             values = values.astype(jnp.float32)
         if self.statistics:
-            mean, variance = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+            mean = self.statistics[name + ".mean"]
+            variance = self.statistics[name + ".variance"]
         else:
             mean = jnp.mean(values, axis=(0, 1, 2))
             variance = jnp.mean(jnp.square(values - mean), axis=(0, 1, 2))
@@ -207,11 +209,9 @@ class JaxFunctions(Functions):
         return jnp.split(values, count, axis=-1)
 
     def product(self, name: str, output: Any) -> Any:
-        found, bias = (
-            product(output, self.w[name + ".hidden_weight"]),
-            self.w.get(name + ".hidden_bias"),
-        )
-        return found if bias is None else plus(found, bias)
+        sums = product(output, self.w[name + ".hidden_weight"])
+        bias = self.w.get(name + ".hidden_bias")
+        return sums if bias is None else plus(sums, bias)
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         shares = plus(product(values, self.w[name + ".input_weight"]), self.w[name + ".bias"])
@@ -228,7 +228,7 @@ class JaxFunctions(Functions):
         shares = values @ self.w["rnn.input_weight"].T + self.w["rnn.bias"]
 
         def turn(state: Any, share: Any) -> Any:
-            # Turned here, not before the scan: at a mini-batch of 1 that is faster.
+            # Turned within the scan: at a mini-batch of 1 that is faster.
             state = self.leaky(state, share + state @ weight.T)
             return state, state
 

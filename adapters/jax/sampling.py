@@ -1,5 +1,6 @@
-"""Sampling machines in JAX: a step is one jitted function of the machine's arrays and the states of
-its chains.
+"""Sampling machines in JAX.
+
+A step is one jitted function of the machine's arrays and the states of its chains.
 """
 
 from typing import Any, Callable, Dict, Tuple
@@ -38,12 +39,10 @@ def boltzmann(family: Any) -> Program:
         return {"state": state}, shown
 
     def by_halves(fixed: Arrays, moving: Arrays) -> Tuple[Arrays, Any]:
-        weight, bias, numbers, half = (
-            fixed["weight"],
-            fixed["bias"],
-            fixed["numbers"],
-            family.halves[0],
-        )
+        weight = fixed["weight"]
+        bias = fixed["bias"]
+        numbers = fixed["numbers"]
+        half = family.halves[0]
         first, shown = _decided(
             family, weight @ moving["state"][half:] + bias[:half], numbers[:half]
         )
@@ -80,9 +79,8 @@ def mcculloch_pitts(family: Any) -> Program:
         start = moving["signs"], moving["fields"], moving["clock"]
         (signs, fields, clock), _ = lax.scan(transition, start, (fixed["choices"], fixed["waits"]))
         activity = moving["activity"] + jnp.mean(0.5 - 0.5 * signs, axis=0)
-        return {"signs": signs, "fields": fields, "clock": clock, "activity": activity}, jnp.mean(
-            clock
-        )
+        moved = {"signs": signs, "fields": fields, "clock": clock, "activity": activity}
+        return moved, jnp.mean(clock)
 
     return step
 
@@ -94,7 +92,7 @@ PROGRAMS: Dict[str, Callable[[Any], Program]] = {
 
 
 class JaxSampler(Sampler):
-    """``donated``: the buffers of what moves are given to what has moved."""
+    """A sampler; ``donated``: the buffers of moving arrays are given to the new ones."""
 
     answers = (*Sampler.answers, "synchronize")
 

@@ -58,8 +58,9 @@ class FeedDataset(keras.utils.PyDataset):
 
 
 class KerasAdapter(EveryFamily):
-    """Trains a compiled Keras model by its train function; a backend's subclass has ``tensor``, a
-    copy of an array.
+    """An adapter that trains a compiled Keras model by its train function.
+
+    A backend's subclass has ``tensor``, a copy of an array.
     """
 
     #: How the train function is called, for the description.
@@ -108,17 +109,20 @@ class KerasAdapter(EveryFamily):
         """Build the model with these weights."""
         self.network = network
         self.model, functions = build(network, len(batch.inputs), self.unroll)
-        self.held, self.moving = functions.parameters, functions.moving
+        self.held = functions.parameters
+        self.moving = functions.moving
         for variable, value in self._values(weights):
             variable.assign(value)
 
     def _values(self, weights: Mapping[str, np.ndarray]) -> Iterator[Tuple[Any, Any]]:
-        """Yield each variable with a copy of its weights as the backend's tensor in the layout that
-        is held.
+        """Yield each variable with a copy of its weights in the layout that is held.
+
+        The copy is the backend's tensor.
         """
         for name, (variable, layout) in self.held.items():
-            given = [weights[each] for each in layout.names(name)]
-            copy = self.tensor(layout.split(given[0] if len(given) == 1 else np.stack(given)))
+            given = [weights[canonical] for canonical in layout.names(name)]
+            array = given[0] if len(given) == 1 else np.stack(given)
+            copy = self.tensor(layout.split(array))
             if layout.axes is not None:
                 turned = keras.ops.transpose(copy, layout.axes)
                 copy = keras.ops.reshape(turned, layout.joined(tuple(turned.shape)))
@@ -136,8 +140,9 @@ class KerasAdapter(EveryFamily):
         self.batches = itertools.repeat(ready)
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by the queue behind Keras's ``fit``, with threads as it has by default, two
-        mini-batches ahead each.
+        """Load by the queue behind Keras's ``fit``, with threads, as it has by default.
+
+        They load two mini-batches ahead each.
         """
         workers = self.cell.loader_workers
         dataset = FeedDataset(lambda number: self.hand_over(feed[number]))
@@ -173,8 +178,9 @@ class KerasAdapter(EveryFamily):
         self.model.optimizer.learning_rate = rate
 
     def last_loss(self) -> float:
-        """Return Keras's loss metric, a running mean, which each step starts anew as
-        ``train_on_batch`` does.
+        """Return Keras's loss metric, a running mean.
+
+        Each step starts it anew, as ``train_on_batch`` does.
 
         That takes some 0.02 to 0.09 ms, and is the only way to the loss of one step through the
         trainer.
@@ -183,7 +189,8 @@ class KerasAdapter(EveryFamily):
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, (variable, layout) in self.held.items():
-            names, canonical = layout.names(name), layout.canonical(self._value(variable))
+            names = layout.names(name)
+            canonical = layout.canonical(self._value(variable))
             yield from zip(names, [canonical] if len(names) == 1 else canonical)
 
     def _value(self, variable: Any) -> np.ndarray:
@@ -284,7 +291,8 @@ class OnJax(KerasAdapter):
         )
 
     def multiply(self, size: int) -> Callable[[], object]:
-        left, right = (jax.random.uniform(jax.random.key(seed), (size, size)) for seed in (1, 2))
+        left = jax.random.uniform(jax.random.key(1), (size, size))
+        right = jax.random.uniform(jax.random.key(2), (size, size))
         return lambda: jnp.matmul(left, right).block_until_ready()
 
 
@@ -312,14 +320,14 @@ class OnTensorFlow(KerasAdapter):
         self.model.make_predict_function()
 
     def infer(self) -> None:
-        self.found = self.model.predict_function([self.batch])
+        self.result = self.model.predict_function([self.batch])
 
     def show(self, batch: Batch) -> None:
         self._place(batch)
 
     def outputs(self) -> np.ndarray:
-        found = np.asarray(self.found)
-        return found.reshape(len(found), -1, found.shape[-1])
+        outputs = np.asarray(self.result)
+        return outputs.reshape(len(outputs), -1, outputs.shape[-1])
 
     def set_threads(self, threads: int) -> None:
         tf.config.set_visible_devices([], "GPU")
@@ -348,9 +356,8 @@ class OnTensorFlow(KerasAdapter):
         )
 
     def multiply(self, size: int) -> Callable[[], object]:
-        left, right = (
-            tf.random.stateless_uniform([size, size], seed=seed) for seed in ([1, 2], [3, 4])
-        )
+        left = tf.random.stateless_uniform([size, size], seed=[1, 2])
+        right = tf.random.stateless_uniform([size, size], seed=[3, 4])
         return lambda: tf.linalg.matmul(left, right)
 
 
@@ -386,11 +393,9 @@ class OnTorch(KerasAdapter):
         return dict(described, **self.own.describe_cpu())
 
     def multiply(self, size: int) -> Callable[[], object]:
-        left, right, result = (
-            torch.rand(size, size),
-            torch.rand(size, size),
-            torch.empty(size, size),
-        )
+        left = torch.rand(size, size)
+        right = torch.rand(size, size)
+        result = torch.empty(size, size)
         return lambda: torch.mm(left, right, out=result)
 
 

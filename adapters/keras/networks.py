@@ -1,8 +1,7 @@
-"""Networks as functional models of Keras's own layers, the same on every backend; images have their
-channels last.
+"""Networks as functional models of Keras's own layers, the same on every backend.
 
-Weights start as zeros and are assigned afterwards: drawing a hundred million random numbers only to
-replace them would be most of the time to prepare.
+Images have their channels last. Weights start as zeros and are assigned afterwards: drawing a
+hundred million random numbers only to replace them would be most of the time to prepare.
 """
 
 import operator
@@ -56,8 +55,9 @@ class KerasFunctions(Functions):
     def _applied(
         self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]
     ) -> Any:
-        """Apply a layer and keep its variables: by part of the name, their attributes and
-        layouts.
+        """Apply a layer and keep its variables.
+
+        By part of the name these have their attributes and layouts.
         """
         values = layer(values)
         for part, (attribute, layout) in held.items():
@@ -71,9 +71,8 @@ class KerasFunctions(Functions):
         return layers.Activation(activation)(values)
 
     def dense(self, name: str, values: Any, activation: str = "none", layout: Any = None) -> Any:
-        outputs = next(
-            each.shape[0] for each in self.family.parameters() if each.name == name + ".weight"
-        )
+        shapes = {parameter.name: parameter.shape for parameter in self.family.parameters()}
+        outputs = shapes[name + ".weight"][0]
         layer = layers.Dense(
             outputs,
             activation=None if activation == "none" else activation,
@@ -110,7 +109,8 @@ class KerasFunctions(Functions):
         if padding:
             # The lowest number is never chosen; max pooling's own padding is not symmetric with a
             # stride.
-            around, lowest = (padding, padding), float(np.finfo(np.float32).min)
+            around = (padding, padding)
+            lowest = float(np.finfo(np.float32).min)
             values = keras.ops.pad(values, ((0, 0), around, around, (0, 0)), constant_values=lowest)
         return layers.MaxPooling2D(kernel, stride, padding="valid")(values)
 
@@ -198,8 +198,9 @@ class KerasFunctions(Functions):
 
 
 def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, KerasFunctions]:
-    """Return the model for mini-batches of this size, and its functions, which keep its
-    variables.
+    """Return the model for mini-batches of this size, and its functions.
+
+    The functions keep its variables.
     """
     functions = KerasFunctions(network.family, unroll)
     drawn = network.family.drawn_inputs()
@@ -214,10 +215,13 @@ def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, KerasFu
 
 
 def arrays(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return the mini-batch's inputs and labels in the types and the order of axes that the model
-    reads.
+    """Return the mini-batch's inputs and labels as the model reads them.
+
+    They have its types and its order of axes.
     """
-    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    inputs, labels = [
+        array.astype(np.int32) if array.dtype.kind == "i" else array for array in batch
+    ]
     if inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(inputs), labels

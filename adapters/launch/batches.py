@@ -18,8 +18,9 @@ from ..protocol import Launch
 from ..reference.sampling import settled
 
 SEED = 2016
-#: Purposes of data: the parity check, for which there is a reference; warm-up and timing.
-CHECKED, TIMED = "", "timed "
+#: Purposes of data: the parity check, for which there is a reference, and warm-up and timing.
+CHECKED = ""
+TIMED = "timed "
 #: A larger parameter repeats this many drawn values: drawing all of them would take a second for
 #: fcn5. The number divides no layer size, so that no two rows are alike.
 _DRAWN = 4194319
@@ -56,7 +57,8 @@ def _repeated(stream: np.random.RandomState, shape: Tuple[int, ...], bound: floa
     size = int(np.prod(shape))
     if size <= _DRAWN:
         return _uniform(stream, shape, bound)
-    drawn, values = _uniform(stream, (_DRAWN,), bound), np.empty(size, dtype=np.float32)
+    drawn = _uniform(stream, (_DRAWN,), bound)
+    values = np.empty(size, dtype=np.float32)
     whole = size - size % _DRAWN
     values[:whole].reshape(-1, _DRAWN)[...] = drawn
     values[whole:] = drawn[: size - whole]
@@ -72,24 +74,20 @@ def integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) 
 def weight(
     network: Network, parameter: Parameter, purpose: str = CHECKED, folder: Optional[str] = None
 ) -> np.ndarray:
-    """Return the float32 starting value of a parameter, in canonical layout, for the caller to
-    change or drop.
+    """Return the float32 starting value of a parameter, for the caller to change or drop.
 
-    A large one is mapped from its file where ``folder`` has it.
+    It is in canonical layout. A large one is mapped from its file where ``folder`` has it.
     """
     if parameter.constant is not None:
         return np.full(parameter.shape, parameter.constant, dtype=np.float32)
     if folder is not None and in_file(parameter):
         try:
-            mapped = np.memmap(
-                weight_file(folder, parameter, purpose), "<f4", "c", shape=parameter.shape
-            )
-            return np.asarray(mapped)
+            path = weight_file(folder, parameter, purpose)
+            return np.asarray(np.memmap(path, "<f4", "c", shape=parameter.shape))
         except (OSError, ValueError):
             pass  # removed or cut since the run began
-    drawn = _repeated(
-        seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound
-    )
+    stream = seeded(purpose + "weight", network.name, parameter.name)
+    drawn = _repeated(stream, parameter.shape, parameter.bound)
     if parameter.centre:
         drawn = drawn + np.float32(parameter.centre)
     if not parameter.symmetric:
@@ -99,15 +97,17 @@ def weight(
 
 
 def in_file(parameter: Parameter) -> bool:
-    """Return whether the host keeps a file of a parameter: drawing a hundred million numbers takes
-    up to a second.
+    """Return whether the host keeps a file of a parameter.
+
+    Drawing a hundred million numbers takes up to a second.
     """
     return parameter.constant is None and int(np.prod(parameter.shape)) >= 2**20
 
 
 def weight_file(folder: str, parameter: Parameter, purpose: str) -> str:
-    """Return the path of a parameter's file: its starting value as little-endian float32
-    numbers.
+    """Return the path of a parameter's file.
+
+    It holds the starting value as little-endian float32 numbers.
     """
     return os.path.join(folder, "%s%s.f4" % (purpose, parameter.name))
 
@@ -115,8 +115,9 @@ def weight_file(folder: str, parameter: Parameter, purpose: str) -> str:
 def initial_weights(
     network: Network, purpose: str = CHECKED, folder: Optional[str] = None
 ) -> Dict[str, np.ndarray]:
-    """Return the float32 starting value of every parameter, in canonical layout and forward
-    order.
+    """Return the float32 starting value of every parameter, in forward order.
+
+    They are in canonical layout.
     """
     return {
         parameter.name: weight(network, parameter, purpose, folder)
@@ -125,10 +126,8 @@ def initial_weights(
 
 
 def statistics(network: Network) -> Dict[str, np.ndarray]:
-    """Return the running means and variances of the network's batch normalisations, for
-    inference.
-    """
-    return {each.name: weight(network, each) for each in network.family.statistics()}
+    """Return the running means and variances of batch normalisations, for inference."""
+    return {statistic.name: weight(network, statistic) for statistic in network.family.statistics()}
 
 
 #: Examples whose outputs the reference of inference holds. The outputs of an example do not depend
@@ -148,8 +147,9 @@ def checked_places(network: Network, batch_size: int, number: int) -> np.ndarray
 
 
 def check_number(check: int, turn: int) -> int:
-    """Return the number of the mini-batch that a turn of a check shows, both from 0: never that of
-    the turn before.
+    """Return the number of the mini-batch that a turn of a check shows, both from 0.
+
+    It is never that of the turn before.
     """
     return 5 * check + turn
 
@@ -160,8 +160,9 @@ def checked_examples(network: Network) -> Batch:
 
 
 def by_example(family: Family, rows: np.ndarray, batch_size: int) -> np.ndarray:
-    """Return rows of outputs, as frameworks compute them, as (batch, rows of an example,
-    outputs).
+    """Return rows of outputs, as frameworks compute them, by example.
+
+    The result has the shape (batch, rows of an example, outputs).
     """
     per_example = len(rows) // batch_size
     if family.time_major:
@@ -196,17 +197,19 @@ def mini_batch(
         times = batch_size // repeated
         if network.family.normalises:
             several = with_label_sets(network, repeated, label_sets, purpose)
-            labels = [np.tile(each, times // label_sets) for each in several.labels]
-            return Batch(np.concatenate([several.inputs] * times), np.concatenate(labels))
+            inputs = np.concatenate([several.inputs] * times)
+            labels = [np.tile(label_set, times // label_sets) for label_set in several.labels]
+            return Batch(inputs, np.concatenate(labels))
         part = mini_batch(network, repeated, purpose=purpose)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
+    family = network.family
     stream = seeded(purpose + "batch", network.name, batch_size)
-    inputs = draw(stream, batch_size, network.family.drawn_inputs())
-    batch = Batch(inputs, draw(stream, batch_size, network.family.drawn_labels()))
-    if network.family.trains or purpose != CHECKED:
-        return batch
-    weights = initial_weights(network)
-    return Batch(settled(network.family, weights, *batch, steps=network.parity.steps), batch.labels)
+    inputs = draw(stream, batch_size, family.drawn_inputs())
+    states = draw(stream, batch_size, family.drawn_labels())
+    if not family.trains and purpose == CHECKED:
+        weights = initial_weights(network)
+        inputs = settled(family, weights, inputs, states, steps=network.parity.steps)
+    return Batch(inputs, states)
 
 
 def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
@@ -221,38 +224,32 @@ def draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.nda
         return one_hot(integers(stream, shape[:-1], drawn.below), drawn.below)
     if drawn.probabilities:  # (k + 1/2) / 65536, which float32 has exactly
         return _uniform(stream, shape, 0.5) + np.float32(0.5 + 2.0**-17)
-    return (
-        _uniform(stream, shape, drawn.scale)
-        if drawn.below is None
-        else integers(stream, shape, drawn.below)
-    )
+    if drawn.below is None:
+        return _uniform(stream, shape, drawn.scale)
+    return integers(stream, shape, drawn.below)
 
 
 def with_label_sets(
     network: Network, batch_size: int, label_sets: int, purpose: str = CHECKED
 ) -> Batch:
-    """Return the mini-batch with several labels for each example, labels (sets, batch); the first
-    set is its own.
+    """Return the mini-batch with several labels for each example: labels (sets, batch).
 
-    A loss that takes the mean over the sets has the loss and the gradients of all of them together,
-    one after another with the same inputs: both are linear in the labels' distributions, and only
-    inputs decide batch statistics.
+    The first set is its own. A loss that takes the mean over the sets has the loss and the
+    gradients of all of them together, one after another with the same inputs: both are linear in
+    the labels' distributions, and only inputs decide batch statistics.
     """
     batch = mini_batch(network, batch_size, purpose=purpose)
-    more = [
-        draw(
-            seeded(purpose + "labels", network.name, batch_size, number),
-            batch_size,
-            network.family.drawn_labels(),
-        )
-        for number in range(1, label_sets)
-    ]
-    return Batch(batch.inputs, np.stack([batch.labels] + more))
+    sets = [batch.labels]
+    for number in range(1, label_sets):
+        stream = seeded(purpose + "labels", network.name, batch_size, number)
+        sets.append(draw(stream, batch_size, network.family.drawn_labels()))
+    return Batch(batch.inputs, np.stack(sets))
 
 
 def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch:
-    """Return the mini-batch of a launch; of one that makes a reference, with all its sets of
-    labels.
+    """Return the mini-batch of a launch.
+
+    For a launch that makes a reference it has all sets of labels.
     """
     # A user's own step makes its own mini-batch: nothing is drawn for it, whatever its size.
     size = launch.cell.known_batch_size if network.family.specified else 1
@@ -266,7 +263,7 @@ def laid_out(
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
 
-    Not ``copied``: what lies so already may be the mini-batch's own memory.
+    Not ``copied``: an array that already lies so may be the mini-batch's own memory.
     """
     make: Any = np.array if copied else np.asarray
     arrays = []
@@ -274,18 +271,23 @@ def laid_out(
         turned = array.swapaxes(0, 1) if family.time_major else array
         arrays.append(make(turned, whole if array.dtype.kind == "i" else np.float32, order="C"))
     inputs, labels = arrays
-    return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels
+    if labels.ndim > 1:
+        labels = labels.reshape((-1,) + labels.shape[2:])
+    return inputs, labels
 
 
 def in_rows(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.ndarray, np.ndarray]:
-    """Return what `laid_out` does, the inputs of all steps in rows too."""
+    """Return the arrays of `laid_out`, with the inputs of all steps in rows too."""
     inputs, labels = laid_out(family, batch, whole)
-    return inputs.reshape((-1,) + inputs.shape[2:]) if family.time_major else inputs, labels
+    if family.time_major:
+        inputs = inputs.reshape((-1,) + inputs.shape[2:])
+    return inputs, labels
 
 
 def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
-    """Return the flat indices, in canonical layout, at which the parity check looks at this
-    parameter.
+    """Return the flat indices at which the parity check reads this parameter.
+
+    They are those of the canonical layout.
     """
     if size <= count:
         return np.arange(size)
@@ -295,7 +297,7 @@ def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
 # Training on a text: its update and its mini-batches, the same in every framework.
 #
 # The text is a file with one byte per symbol, made by the host. Each example of a mini-batch is a
-# stretch of it from a different place; the labels are the inputs shifted by one symbol. Places are
+# stretch of it from a different place. The labels are the inputs shifted by one symbol. Places are
 # drawn anew for every step, so the loss before an update is that of stretches hardly ever seen
 # before. The last tenth is kept for testing.
 
@@ -306,10 +308,10 @@ TESTED = 10
 
 
 class RmsProp(NamedTuple):
-    """The update: v = decay v + (1 - decay) g^2, w = w - rate g / (sqrt(v) + epsilon), v = 0 at
-    first.
+    """The update: v = decay v + (1 - decay) g^2, w = w - rate g / (sqrt(v) + epsilon).
 
-    Gradients are scaled down before, so that the norm of all together is at most ``clip``.
+    At first v is 0. Gradients are scaled down before, so that the norm of all together is at most
+    ``clip``.
     """
 
     rate: float = 2e-3
@@ -348,8 +350,9 @@ def text_refusal(training: np.ndarray, kept: np.ndarray, network: Network) -> st
 def text_blocks(
     training: np.ndarray, kept: np.ndarray, network: Network, batch_size: int, steps: int
 ) -> Iterator[Block]:
-    """Yield the blocks of this many steps, and last one of mini-batches that were kept, at rate
-    0.
+    """Yield the blocks of this many steps, and a last one at rate 0.
+
+    The last one has the mini-batches that were kept.
     """
 
     def drawn(symbols: np.ndarray, name: str, numbers: Iterable[int]) -> Iterator[Batch]:
@@ -370,7 +373,8 @@ def text_mini_batch(
     steps = family.drawn_labels().shape[0]
     places = integers(numbers, (batch_size, 1), len(symbols) - steps)
     stretches = symbols[places + np.arange(steps + 1)].astype(np.int64)
-    tokens, labels = stretches[:, :-1], np.ascontiguousarray(stretches[:, 1:])
+    tokens = stretches[:, :-1]
+    labels = np.ascontiguousarray(stretches[:, 1:])
     if family.drawn_inputs().one_hot:
         return Batch(one_hot(tokens, family.alphabet), labels)
     return Batch(np.ascontiguousarray(tokens), labels)

@@ -1,7 +1,7 @@
-"""Checks of an adapter's answers against the contract of base.py: a violation is one line, not a
-crash somewhere later.
+"""Checks of an adapter's answers against the contract of base.py.
 
-Adapters may live outside this project (see TUTORIAL.md); the messages are for their authors.
+A violation is one line, not a crash somewhere later. Adapters may live outside this project (see
+TUTORIAL.md), and the messages are for their authors.
 """
 
 import importlib
@@ -28,19 +28,20 @@ class ContractBroken(Exception):  # noqa: N818 - a finding about the adapter
 
 
 def _package(launch: Launch) -> str:
-    """Return the name of the adapter's package, importable from here on, so that its ``from
-    ..base`` finds ours.
+    """Return the name of the adapter's package, which can be imported from then on.
+
+    Its ``from ..base`` finds ours.
     """
-    here = str(__package__).rpartition(".")[0]  # the package of the whole guest
+    guest = str(__package__).rpartition(".")[0]  # the package of the whole guest
     name = launch.cell.adapter
     if launch.adapter_directory is None:
-        return here + "." + name
+        return guest + "." + name
     # No module of ours can have this name.
-    name = "%s.%s" % (here, name if name.startswith(OUTSIDE) else OUTSIDE + name)
-    start, places = (
-        os.path.join(launch.adapter_directory, "__init__.py"),
-        [launch.adapter_directory],
-    )
+    if not name.startswith(OUTSIDE):
+        name = OUTSIDE + name
+    name = guest + "." + name
+    start = os.path.join(launch.adapter_directory, "__init__.py")
+    places = [launch.adapter_directory]
     if not os.path.exists(start):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = places
@@ -54,16 +55,17 @@ def _package(launch: Launch) -> str:
 
 
 def load(launch: Launch) -> Adapter:
-    """Import the adapter and its framework, and create the adapter; raises ContractBroken where
-    there is none.
+    """Import the adapter and its framework, and create the adapter.
+
+    Raises ContractBroken where there is none.
     """
     package = _package(launch)
     if importlib.util.find_spec(package + ".adapter") is None:
         raise ContractBroken("its folder has no adapter.py")
-    made = getattr(importlib.import_module(package + ".adapter"), "ADAPTER", None)
-    if not (isinstance(made, type) and issubclass(made, Adapter)):
+    kind = getattr(importlib.import_module(package + ".adapter"), "ADAPTER", None)
+    if not (isinstance(kind, type) and issubclass(kind, Adapter)):
         raise ContractBroken("adapter.py binds no subclass of Adapter to the name ADAPTER")
-    adapter: Adapter = made(launch.cell, launch.settings, launch.cache_directory)
+    adapter: Adapter = kind(launch.cell, launch.settings, launch.cache_directory)
     return adapter
 
 
@@ -75,42 +77,59 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str)
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_integer_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, int)
+
+
+def _is_count_or_none(value: Any) -> bool:
+    return value is None or _is_count(value)
+
+
+def _is_probe_or_none(value: Any) -> bool:
+    return value is None or (isinstance(value, Probe) and all(map(callable, value)))
+
+
+def _is_profile_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, Profile)
+
+
 def _is_description(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(value.get(key), str) for key in ("framework", "version")
-    )
+    if not isinstance(value, dict):
+        return False
+    return isinstance(value.get("framework"), str) and isinstance(value.get("version"), str)
 
 
-#: By method: whether an answer is allowed, and what is.
+def _is_capabilities(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_pair, value.values()))
+
+
+#: By method: the check of an answer, and a description of allowed ones.
 ANSWERS: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "supports": (_is_pair, "(bool, reason)"),
-    "effective_threads": (
-        lambda value: value is None or isinstance(value, int),
-        "a whole number or None",
-    ),
-    "device_name": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
+    "effective_threads": (_is_integer_or_none, "a whole number or None"),
+    "device_name": (_is_name, "a name"),
     "event_nanoseconds": (_is_count, "nanoseconds as a whole number"),
-    "device_peak_memory": (
-        lambda value: value is None or _is_count(value),
-        "bytes as a whole number or None",
-    ),
-    "device_probe": (
-        lambda value: value is None or (isinstance(value, Probe) and all(map(callable, value))),
-        "a Probe of two calls or None",
-    ),
-    "profile": (lambda value: value is None or isinstance(value, Profile), "a Profile or None"),
-    "refuses_training": (lambda value: isinstance(value, str), "a reason"),
+    "device_peak_memory": (_is_count_or_none, "bytes as a whole number or None"),
+    "device_probe": (_is_probe_or_none, "a Probe of two calls or None"),
+    "profile": (_is_profile_or_none, "a Profile or None"),
+    "refuses_training": (_is_text, "a reason"),
     "describe": (_is_description, "a dictionary with 'framework' and 'version' as texts"),
-    "capabilities": (
-        lambda value: isinstance(value, dict) and all(map(_is_pair, value.values())),
-        "a dictionary of (bool, how it was found out)",
-    ),
+    "capabilities": (_is_capabilities, "a dictionary of (bool, how it was found out)"),
 }
 
 
 def ask(adapter: Adapter, method: str, *arguments: Any) -> Any:
-    """Call a method of the adapter and return its answer; raises ContractBroken for one that is not
-    allowed.
+    """Call a method of the adapter and return its answer.
+
+    Raises ContractBroken for an answer that is not allowed.
     """
     answer = getattr(adapter, method)(*arguments)
     allowed, words = ANSWERS[method]
@@ -124,8 +143,9 @@ def _expect(right: bool, words: str, value: Any) -> None:
 
 
 def supports(adapter: Adapter, network: Network) -> Tuple[bool, str]:
-    """Return whether the adapter builds the family, and then its answer to ``supports``; a refusal
-    gives its reason.
+    """Return whether the adapter builds the family, and then its answer to ``supports``.
+
+    A refusal gives its reason.
     """
     refused = adapter.refuses_family(network)
     if refused:
@@ -139,17 +159,13 @@ def supports(adapter: Adapter, network: Network) -> Tuple[bool, str]:
 def loss(adapter: Adapter) -> float:
     """Return the loss of the last step."""
     value: Any = adapter.last_loss()
-    _expect(
-        np.ndim(value) == 0,
-        "last_loss() returned an array of shape %s, not the mean loss",
-        np.shape(value),
-    )
+    words = "last_loss() returned an array of shape %s, not the mean loss"
+    _expect(np.ndim(value) == 0, words, np.shape(value))
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ContractBroken(
-            "last_loss() returned %s, not a number" % type(value).__name__
-        ) from None
+        name = type(value).__name__
+        raise ContractBroken("last_loss() returned %s, not a number" % name) from None
 
 
 def outputs(adapter: Adapter, batch_size: int) -> np.ndarray:
@@ -163,18 +179,17 @@ def outputs(adapter: Adapter, batch_size: int) -> np.ndarray:
 
 
 def current_parameters(adapter: Adapter, network: Network) -> Iterator[Tuple[str, np.ndarray]]:
-    """Yield every parameter of the network as the adapter holds it now, each once and in canonical
-    layout.
+    """Yield every parameter of the network as the adapter holds it now, each once.
+
+    They are in canonical layout.
     """
     expected = {parameter.name: parameter.shape for parameter in network.family.parameters()}
     missing = dict(expected)
     for item in adapter.parameters():
-        _expect(
-            isinstance(item, tuple) and len(item) == 2,
-            "parameters() yielded %.80r, not (name, array)",
-            item,
-        )
-        name, value = item[0], np.asarray(item[1])
+        is_pair = isinstance(item, tuple) and len(item) == 2
+        _expect(is_pair, "parameters() yielded %.80r, not (name, array)", item)
+        name = item[0]
+        value = np.asarray(item[1])
         _expect(name in expected, "parameters() yielded %r, which the network does not have", name)
         _expect(missing.pop(name, None) is not None, "parameters() yielded %s twice", name)
         if value.shape != expected[name]:
@@ -203,13 +218,11 @@ def block_losses(
             raise ContractBroken(
                 "train_on_text() yielded %.80r, not the losses of the steps of a block" % (losses,)
             )
-        yield [float(each) for each in losses]
+        yield [float(value) for value in losses]
 
 
 def described(adapter: Adapter, key: str) -> str:
-    """Return a text of the adapter's description; empty where it is known after ``prepare``
-    only.
-    """
+    """Return a text of the adapter's description; empty where only ``prepare`` makes it known."""
     try:
         return str(ask(adapter, "describe")[key])
     except Exception:
@@ -219,15 +232,14 @@ def described(adapter: Adapter, key: str) -> str:
 def capabilities(
     adapter: Adapter, module: str, networks: Iterable[Network]
 ) -> Dict[str, List[Any]]:
-    """Return [answer, how it was found out] for each of the adapter's ``capabilities``, and for
-    these networks.
+    """Return [answer, how it was found out] for each capability and each of these networks.
 
-    Also included are the capabilities that the framework's build shows; ``module`` is its module's
-    name. A network's key is "network:" and its name; its text is the reason where the answer is no.
+    The capabilities are the adapter's own, and those that the framework's build shows. ``module``
+    is its module's name. A network's key is "network:" and its name. Its text is the reason where
+    the answer is no.
     """
-    given = dict(inventory.answers(module), **ask(adapter, "capabilities"))
-    answers = {str(key): [bool(can), how] for key, (can, how) in given.items()}
-    answers.update(
-        ("network:" + network.name, list(supports(adapter, network))) for network in networks
-    )
+    capabilities = dict(inventory.answers(module), **ask(adapter, "capabilities"))
+    answers = {str(key): [bool(can), how] for key, (can, how) in capabilities.items()}
+    for network in networks:
+        answers["network:" + network.name] = list(supports(adapter, network))
     return answers

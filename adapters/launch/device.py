@@ -1,5 +1,6 @@
-"""The GPU's part of a launch: its own clock and memory around the timed steps, its ceilings and a
-profile after them.
+"""The GPU's part of a launch.
+
+Its own clock and memory are read around the timed steps, its ceilings and a profile after them.
 
 The wall clock remains the measure, from an idle device to an idle device. In addition come the
 device's own clock (events in its queue around each sample, see ``Adapter.event``), the peak of the
@@ -28,19 +29,20 @@ PROFILED_STEPS = 3
 MOST_PROFILED_STEPS = 500
 PROFILED_PARTS = 6
 #: Seconds of a part with its reading, about, and those after which no further part begins.
-PART_SECONDS, PROFILE_PATIENCE = 1.5, 20.0
+PART_SECONDS = 1.5
+PROFILE_PATIENCE = 20.0
 _TRIALS = 2
 #: Set where freed memory stays with the process.
 KEEP_FREED = "MALLOC_TRIM_THRESHOLD_"
-_BLOCKS, _BLOCK_BYTES, _PAGE_BYTES = 800, 65536, 4096
+_BLOCKS = 800
+_BLOCK_BYTES = 65536
+_PAGE_BYTES = 4096
 #: Python takes smaller objects from arenas of its own.
 _BETWEEN_BYTES = 600
 
 
 class Watch:
-    """Watches the timed samples of a launch on a GPU; on the CPU it does nothing and costs
-    nothing.
-    """
+    """Watch over the timed samples of a launch on a GPU; on the CPU it does and costs nothing."""
 
     def __init__(self, adapter: Adapter, on_cpu: bool) -> None:
         self.adapter = adapter
@@ -50,14 +52,15 @@ class Watch:
         self.peak_memory_bytes: Optional[int] = None
 
     def around(self, sample: Callable[[], None]) -> Callable[[], None]:
-        """Return the sample with an event in the device's queue before and after it, where there
-        are events.
+        """Return the sample with an event in the device's queue before and after it.
 
-        They are read after the timed loop: reading one waits for the device.
+        Without events it is the sample itself. They are read after the timed loop: reading one
+        waits for the device.
         """
         if self.on_cpu or self.adapter.event() is None:
             return sample
-        event, keep = self.adapter.event, self.marks.append
+        event = self.adapter.event
+        keep = self.marks.append
 
         def marked() -> None:
             earlier = event()
@@ -67,7 +70,7 @@ class Watch:
         return marked
 
     def begin(self) -> None:
-        """Forget the peak of what came before the timed samples, and every mark."""
+        """Forget every mark, and the memory's peak before the timed samples."""
         del self.marks[:]
         if not self.on_cpu:
             self.adapter.reset_device_peak_memory()
@@ -78,13 +81,15 @@ class Watch:
         peak = ask(self.adapter, "device_peak_memory")
         self.peak_memory_bytes = None if peak is None else int(peak)
         if self.marks:
-            self.event_ns = [
-                int(ask(self.adapter, "event_nanoseconds", *pair)) for pair in self.marks
-            ]
+            self.event_ns = []
+            for earlier, later in self.marks:
+                nanoseconds = ask(self.adapter, "event_nanoseconds", earlier, later)
+                self.event_ns.append(int(nanoseconds))
 
     def evidence(self, left_out: int) -> Optional[DeviceEvidence]:
-        """Return what the instruments showed of all samples but the first ``left_out``; None on the
-        CPU.
+        """Return the instruments' readings of all samples but the first ``left_out``.
+
+        It is None on the CPU.
         """
         if self.on_cpu:
             return None
@@ -94,10 +99,10 @@ class Watch:
 
 
 def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
-    """Return the FLOP/s of the framework's own matrix product, of order ``size`` on the CPU and a
-    larger one on a GPU.
+    """Return the FLOP/s of the framework's own matrix product.
 
-    None where the framework offers none, or where the measurement has left too little GPU memory.
+    Its order is ``size`` on the CPU and a larger one on a GPU. None where the framework offers
+    none, or where the measurement has left too little GPU memory.
     """
     size = size if on_cpu else SENTINEL_SIZE
     try:
@@ -110,13 +115,14 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
 
 
 def room_in_the_heap() -> List[bytearray]:
-    """Leave free blocks in the heap for what a profiler notes; return what keeps them apart.
+    """Leave free blocks in the heap for a profiler's notes; return what keeps them apart.
 
     Without them its notes lie where tensors were freed, and tensors get new pages: 20 to 1,000 page
     faults a step in PyTorch where steps without the profiler had none, which took 1.6 times as long
     in a product.
     """
-    blocks, between = [], []
+    blocks = []
+    between = []
     for _ in range(_BLOCKS):
         block = bytearray(_BLOCK_BYTES)
         block[::_PAGE_BYTES] = b"x" * len(block[::_PAGE_BYTES])  # so that its pages are there
@@ -128,26 +134,25 @@ def room_in_the_heap() -> List[bytearray]:
 def _take_profile(
     outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
 ) -> Optional[Profile]:
-    """Return the profile of the launch's steps, None where the framework has no profiler for them.
+    """Return the profile of the launch's steps, None where the framework has no profiler.
 
-    Beside another launch the steps are profiled in several parts, and the two take turns with
-    these: under a profiler one launch after the other deviated by 15 %. The first two parts have
-    few steps, and do not count: they show how many the others may have, since a trace of a step of
-    many thousand operators takes seconds to read.
+    In turns with another launch the steps are profiled in several parts, which alternate: under a
+    profiler one launch after the other deviated by 15 %. The first two parts have few steps, and do
+    not count: they show how many the others may have, since a trace of a step of many thousand
+    operators takes seconds to read.
     """
-    least, seconds = launch.profiled_steps or PROFILED_STEPS, outcome.median_seconds()
+    least = launch.profiled_steps or PROFILED_STEPS
+    seconds = outcome.median_seconds()
     if not launch.profiled_seconds or not seconds:
         return ask(adapter, "profile", least)
-    most = (
-        min(MOST_PROFILED_STEPS, max(least, math.ceil(launch.profiled_seconds / seconds)))
-        // PROFILED_PARTS
-    )
+    wanted = max(least, math.ceil(launch.profiled_seconds / seconds))
+    most = min(MOST_PROFILED_STEPS, wanted) // PROFILED_PARTS
     steps = max(1, least // PROFILED_PARTS)
     deadline = time.monotonic() + PROFILE_PATIENCE
-    found: List[Profile] = []
+    parts: List[Profile] = []
     kept = []
     for part in range(_TRIALS + PROFILED_PARTS):
-        if found and time.monotonic() > deadline:
+        if parts and time.monotonic() > deadline:
             break
         if KEEP_FREED in os.environ:
             kept.append(room_in_the_heap())
@@ -157,11 +162,11 @@ def _take_profile(
         profile = ask(adapter, "profile", steps)
         if profile is None:
             return None
-        found.append(profile)
+        parts.append(profile)
         if part == _TRIALS - 1:
             took = time.monotonic() - began
             steps = max(1, min(most, int(steps * PART_SECONDS / took)))
-    return profiles.undisturbed(found[_TRIALS:] or found)
+    return profiles.undisturbed(parts[_TRIALS:] or parts)
 
 
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host) -> Outcome:
@@ -173,9 +178,11 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host)
     software = dict(outcome.software)
     outcome = outcome._replace(software=software)
     if outcome.device is not None:
-        ceilings, failures = gpus.measure_ceilings(
-            lambda name, size: ask(adapter, "device_probe", name, size), adapter.is_out_of_memory
-        )
+
+        def probe(name: str, size: int) -> Any:
+            return ask(adapter, "device_probe", name, size)
+
+        ceilings, failures = gpus.measure_ceilings(probe, adapter.is_out_of_memory)
         if failures:
             software["ceilings_failed"] = "; ".join(failures)
         outcome = outcome._replace(device=outcome.device._replace(ceilings=ceilings))
@@ -186,11 +193,11 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host)
         return outcome
     if profile is None:
         return outcome
-    there = [operator for operator in profile.operators if operator.on_device]
-    if outcome.device is not None and there:
+    operators = [operator for operator in profile.operators if operator.on_device]
+    if outcome.device is not None and operators:
         # Operators that ran side by side count in full: busy is an upper bound then.
-        busy, launches = sum(each.seconds for each in there), sum(each.calls for each in there)
-        outcome = outcome._replace(
-            device=outcome.device._replace(busy_seconds=busy, launches=launches)
-        )
+        busy = sum(operator.seconds for operator in operators)
+        launches = sum(operator.calls for operator in operators)
+        device = outcome.device._replace(busy_seconds=busy, launches=launches)
+        outcome = outcome._replace(device=device)
     return outcome._replace(profile=profile) if launch.profiled_steps > 0 else outcome

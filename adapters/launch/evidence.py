@@ -1,7 +1,7 @@
 """Operating-system evidence of the timed steps: busy threads, and contention with other programs.
 
 Everything is read before and after the timed region, never within a sample. A value that this
-system does not report is None, never a guess: on many virtual machines and in containers parts of
+system does not report is None, never a guess. On many virtual machines and in containers parts of
 /proc are absent.
 """
 
@@ -21,11 +21,10 @@ MOST_THREADS = 64
 
 
 class Companions(NamedTuple):
-    """CPU seconds up to now of this process's descendants: a framework's helpers, an adapter's
-    forks.
+    """CPU seconds up to now of this process's descendants.
 
-    Their CPU time counts for the launch, or a step by eight hidden processes would pass for a
-    single-threaded one.
+    They are a framework's helpers, or an adapter's forks. Their CPU time counts for the launch, or
+    a step by eight hidden processes would pass for a single-threaded one.
     """
 
     living: Dict[str, float]  # by process id
@@ -53,10 +52,10 @@ class Snapshot(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that a helper forked twice is
-    still counted.
+    """Become the parent of every descendant whose own parent ends.
 
-    A descendant's descendants come to this process too, unless one nearer did the same.
+    Thus a helper that was forked twice is still counted. A descendant's descendants come to this
+    process too, unless one nearer did the same.
     """
     set_child_subreaper = 36  # PR_SET_CHILD_SUBREAPER, Linux
     try:
@@ -66,9 +65,7 @@ def adopt_orphans() -> None:
 
 
 def read_file(path: str) -> Optional[str]:
-    """Return the content of a file; None where this system has no such file, or does not show
-    it.
-    """
+    """Return the content of a file; None where this system does not have or show it."""
     try:
         # The text need not be ASCII, which Python 3.6 in the C locale would refuse to read.
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -77,7 +74,7 @@ def read_file(path: str) -> Optional[str]:
         return None
 
 
-def _names(folder: str) -> Optional[List[str]]:
+def _list_numbers(folder: str) -> Optional[List[str]]:
     """Return the numbers that this folder of /proc lists: processes or threads."""
     try:
         return [name for name in os.listdir(folder) if name.isdigit()]
@@ -87,10 +84,12 @@ def _names(folder: str) -> Optional[List[str]]:
 
 def _pairs(path: str) -> Dict[str, str]:
     """Return the rest of each line of a file by its first word."""
-    lines = (read_file(path) or "").splitlines()
-    return {
-        words[0]: words[1] for words in (line.split(None, 1) for line in lines) if len(words) == 2
-    }
+    pairs = {}
+    for line in (read_file(path) or "").splitlines():
+        words = line.split(None, 1)
+        if len(words) == 2:
+            pairs[words[0]] = words[1]
+    return pairs
 
 
 def stat_fields(content: str) -> List[str]:
@@ -105,13 +104,15 @@ def cpu_seconds_of(fields: List[str]) -> float:
 
 
 def thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, float]]]:
-    """Return a process's CPU seconds, and those waited for a CPU, by thread id; None without a list
-    of threads.
+    """Return a process's CPU seconds, and those waited for a CPU, by thread id.
+
+    It is None without a list of threads.
     """
-    names = _names("/proc/%s/task" % process)
+    names = _list_numbers("/proc/%s/task" % process)
     if names is None:
         return None
-    cpu, waited = {}, {}
+    cpu = {}
+    waited = {}
     for name in names:
         folder = "/proc/%s/task/%s/" % (process, name)
         schedule = (read_file(folder + "schedstat") or "").split()
@@ -128,10 +129,11 @@ def thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, flo
 
 def _descendants() -> Dict[str, List[str]]:
     """Return the stat, from its state on, of each living descendant of this process by its id."""
-    contents = {name: read_file("/proc/%s/stat" % name) for name in _names("/proc") or ()}
-    stats = {
-        name: stat_fields(content) for name, content in contents.items() if content is not None
-    }
+    stats = {}
+    for name in _list_numbers("/proc") or ():
+        content = read_file("/proc/%s/stat" % name)
+        if content is not None:
+            stats[name] = stat_fields(content)
     children: Dict[str, List[str]] = {}
     for name, fields in stats.items():
         children.setdefault(fields[1], []).append(name)
@@ -147,8 +149,11 @@ def companions() -> Companions:
     companions = Companions({}, usage.ru_utime + usage.ru_stime, {}, {})
     for process, fields in _descendants().items():
         companions.living[process] = cpu_seconds_of(fields)
-        for kept, times in zip((companions.threads, companions.waits), thread_times(process) or ()):
-            kept.update(("%s/%s" % (process, thread), seconds) for thread, seconds in times.items())
+        cpu, waited = thread_times(process) or ({}, {})
+        for thread, seconds in cpu.items():
+            companions.threads["%s/%s" % (process, thread)] = seconds
+        for thread, seconds in waited.items():
+            companions.waits["%s/%s" % (process, thread)] = seconds
     return companions
 
 
@@ -158,43 +163,41 @@ def increases(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
 
 
 def cpu_seconds_by_process(before: Companions, after: Companions) -> List[float]:
-    """Return the CPU seconds between two readings, one number per process, and one for all that
-    ended.
-    """
-    # A process that ended adds all its CPU time to `ended`; the part from before the region does
+    """Return the CPU seconds between two readings: by process, and last of all that ended."""
+    # A process that ended adds all its CPU time to `ended`. The part from before the region does
     # not count.
     gone = sum(spent for name, spent in before.living.items() if name not in after.living)
     return increases(before.living, after.living) + [max(0.0, after.ended - before.ended - gone)]
 
 
 def cpu_seconds_by_thread(before: Companions, after: Companions) -> List[float]:
-    """Return the CPU seconds between two readings, one number per living thread, and one for all
-    that ended.
-    """
+    """Return the CPU seconds between two readings: by living thread, and last of all that ended."""
     return increases(before.threads, after.threads) + cpu_seconds_by_process(before, after)[-1:]
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel's out-of-memory killer has ended on this machine; 0
-    where it is unknown.
+    """Return how many processes the out-of-memory killer has ended on this machine.
+
+    It is 0 where this is unknown.
     """
     return int(_pairs("/proc/vmstat").get("oom_kill", 0))
 
 
 def cpus_of_worker(launch: Launch, worker: int) -> Optional[List[int]]:
-    """Return the CPUs of this worker, from 0: its part of the launch's, as many as every other's;
-    None: any.
+    """Return the CPUs of this worker, from 0; None: any.
+
+    They are its part of the launch's CPUs, as many as every other's.
     """
     if launch.cpus is None:
         return None
-    each = len(launch.cpus) // launch.cell.world_size
-    return launch.cpus[worker * each : (worker + 1) * each]
+    count = len(launch.cpus) // launch.cell.world_size
+    return launch.cpus[worker * count : (worker + 1) * count]
 
 
 def bind(directory: str, worker: int = 0) -> None:
     """Bind this process to the CPUs that the launch names, a further worker to its part.
 
-    The first worker may turn out to drive all workers from its one process; if not, it is bound to
+    The first worker may turn out to drive all workers from its one process. If not, it is bound to
     its part later. A failure shows in `binding_refusal`.
     """
     try:
@@ -213,33 +216,35 @@ def bind(directory: str, worker: int = 0) -> None:
 
 def bind_threads(cpus: Optional[List[int]]) -> None:
     """Bind every thread of this process to these CPUs; None: to no others than before."""
-    for name in _names("/proc/self/task") or () if cpus is not None else ():
+    if cpus is None:
+        return
+    for thread in _list_numbers("/proc/self/task") or ():
         try:
-            os.sched_setaffinity(int(name), cpus or ())
+            os.sched_setaffinity(int(thread), cpus)
         except (AttributeError, OSError, ValueError):
             pass  # this thread has ended, or `binding_refusal` shows it
 
 
 def binding_refusal(cpus: Optional[List[int]]) -> str:
-    """Return why this process is not bound to these CPUs and no others; empty where it is, or where
-    None are named.
+    """Return why this process is not bound to exactly these CPUs; empty where it is.
+
+    It is also empty where None are named.
     """
     if cpus is None:
         return ""
     if not hasattr(os, "sched_getaffinity"):
-        return "CPUs %s: this system cannot bind a process to CPUs" % _listed(cpus)
+        return "CPUs %s: this system cannot bind a process to CPUs" % _cpu_list(cpus)
     allowed = sorted(os.sched_getaffinity(0))
     if allowed == sorted(set(cpus)):
         return ""
-    return "CPUs %s: this process cannot be bound to them, it may use %s" % (
-        _listed(cpus),
-        _listed(allowed),
-    )
+    words = "CPUs %s: this process cannot be bound to them, it may use %s"
+    return words % (_cpu_list(cpus), _cpu_list(allowed))
 
 
 def preload_refusal() -> str:
-    """Return which library of LD_PRELOAD is missing in this process: the loader skips what does not
-    fit.
+    """Return which library of LD_PRELOAD is missing in this process.
+
+    The loader skips libraries that do not fit.
     """
     maps = read_file("/proc/self/maps")
     for path in re.split("[: ]", os.environ.get("LD_PRELOAD", "")):
@@ -251,22 +256,21 @@ def preload_refusal() -> str:
     return ""
 
 
-def _listed(cpus: List[int]) -> str:
-    return (
-        ",".join(str(cpu) for cpu in cpus[:16]) + (",..." if len(cpus) > 16 else "")
-        if cpus
-        else "(none)"
-    )
+def _cpu_list(cpus: List[int]) -> str:
+    if not cpus:
+        return "(none)"
+    words = ",".join(str(cpu) for cpu in cpus[:16])
+    return words + ",..." if len(cpus) > 16 else words
 
 
 def cpus_allowed() -> Optional[List[int]]:
-    """Return the CPUs that the threads of this process may use together, ascending; None where
-    nothing shows it.
+    """Return the CPUs that the threads of this process may use together, ascending.
 
-    All threads count, since thread pools bind theirs one by one, the main thread included.
+    It is None where the system does not show them. All threads count, since thread pools bind
+    theirs one by one, the main thread included.
     """
     cpus = set()
-    for thread in ["0", *(_names("/proc/self/task") or ())]:
+    for thread in ["0", *(_list_numbers("/proc/self/task") or ())]:
         try:
             cpus |= os.sched_getaffinity(int(thread))
         except (AttributeError, OSError):
@@ -275,27 +279,29 @@ def cpus_allowed() -> Optional[List[int]]:
 
 
 def _pressure(key: str) -> Optional[float]:
-    shares = _pairs("/proc/pressure/cpu").get("some", "").split()
-    return next(
-        (float(share.partition("=")[2]) for share in shares if share.startswith(key + "=")), None
-    )
+    for share in _pairs("/proc/pressure/cpu").get("some", "").split():
+        name, _, value = share.partition("=")
+        if name == key:
+            return float(value)
+    return None
 
 
 def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Optional[float]]:
-    """Return the seconds that these CPUs (None: all) were busy, and those that the hypervisor took
-    of all CPUs.
+    """Return the seconds that these CPUs (None: all) were busy, and those the hypervisor took.
+
+    The latter are those of all CPUs.
     """
-    lines = _pairs("/proc/stat")
-    times = {
-        name: [int(field) / _TICKS for field in lines[name].split()]
-        for name in lines
-        if name.startswith("cpu")
-    }
+    times = {}
+    for name, line in _pairs("/proc/stat").items():
+        if name.startswith("cpu"):
+            times[name] = [int(field) / _TICKS for field in line.split()]
     if len(times.get("cpu", [])) < 8:
         return None, None
     names = ["cpu%d" % cpu for cpu in cpus or ()]
+    if not names or not all(name in times for name in names):
+        names = ["cpu"]
     busy = 0.0
-    for name in names if names and all(name in times for name in names) else ["cpu"]:
+    for name in names:
         user, nice, system, _idle, _iowait, irq, softirq = times[name][:7]
         busy += user + nice + system + irq + softirq
     return busy, times["cpu"][7]
@@ -306,8 +312,8 @@ def _cgroups() -> List[Tuple[str, str]]:
     places = []
     for line in (read_file("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
-        # What lies above a container's own group ("/../..") cannot be seen.
-        path = "/" if ".." in path.split("/") else path
+        if ".." in path.split("/"):
+            path = "/"  # groups above a container's own ("/../..") cannot be seen
         if controllers == "":
             places.append(("/sys/fs/cgroup", path))
         elif "cpu" in controllers.split(","):
@@ -316,19 +322,18 @@ def _cgroups() -> List[Tuple[str, str]]:
 
 
 def _throttled() -> Optional[float]:
-    """Return the seconds for which this process's group and those around it were throttled: any may
-    have a quota.
+    """Return the seconds for which this process's group and those around it were throttled.
+
+    Any of them may have a quota.
     """
     for mount, path in _cgroups():
         levels = [name for name in path.split("/") if name]
-        counts = [
-            _pairs("/".join([mount] + levels[:depth] + ["cpu.stat"]))
-            for depth in range(len(levels), -1, -1)
-        ]
-        units = (("throttled_usec", 1e-6), ("throttled_time", 1e-9))
-        seconds = [
-            int(count[key]) * unit for count in counts for key, unit in units if key in count
-        ]
+        seconds = []
+        for depth in range(len(levels), -1, -1):
+            counts = _pairs("/".join([mount] + levels[:depth] + ["cpu.stat"]))
+            for key, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
+                if key in counts:
+                    seconds.append(int(counts[key]) * unit)
         if seconds:
             return sum(seconds)
     return None
@@ -340,11 +345,14 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
     total = _pressure("total")
     machine_cpu, steal = _machine_times(cpus)
     thread_cpu, waited = thread_times("self") or (None, None)
+    run_queue = None
+    if thread_cpu and waited and set(waited) >= set(thread_cpu):
+        run_queue = waited
     return Snapshot(
         wall=time.perf_counter(),
         cpu=usage.ru_utime + usage.ru_stime,
         thread_cpu=thread_cpu,
-        run_queue=waited if thread_cpu and waited and set(waited) >= set(thread_cpu) else None,
+        run_queue=run_queue,
         involuntary=usage.ru_nivcsw,
         voluntary=usage.ru_nvcsw,
         major_faults=usage.ru_majflt,
@@ -358,11 +366,10 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
 
 
 def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[Snapshot, Snapshot]:
-    """Return two readings as if the turns between them, so many seconds in all, had followed one
-    another.
+    """Return two readings as if the turns between them had followed one another.
 
-    What counters of the whole machine saw in the pauses was done by the launches that had their
-    turns then: it is unknown what other programs did.
+    The turns took so many seconds in all. Counters of the whole machine also include the launches
+    that had their turns in the pauses, so the share of other programs is unknown.
     """
     unknown: Dict[str, Any] = dict.fromkeys(
         ("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled")
@@ -371,11 +378,11 @@ def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[S
 
 
 class SampleCounter:
-    """Counts the kernel's events in each timed sample: page faults and context switches of this
-    process.
+    """Counter of the kernel's events in each timed sample.
 
-    The counters are read between two samples, so no sample includes the cost of reading them. With
-    ``memory`` the resident memory is read there too.
+    Events are page faults and context switches of this process. The counters are read between two
+    samples, so no sample includes the cost of reading them. With ``memory`` the resident memory is
+    read there too.
     """
 
     def __init__(self, memory: bool = False) -> None:
@@ -385,12 +392,12 @@ class SampleCounter:
         self._last = (0, 0, 0)
 
     def begin(self) -> None:
-        """Forget what happened since the last sample."""
+        """Forget the events since the last sample."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._last = (usage.ru_minflt, usage.ru_nvcsw, usage.ru_nivcsw)
 
     def note(self) -> None:
-        """Count what happened in the sample that has just ended."""
+        """Count the events in the sample that has just ended."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         now = (usage.ru_minflt, usage.ru_nvcsw, usage.ru_nivcsw)
         last, self._last = self._last, now
@@ -401,15 +408,12 @@ class SampleCounter:
     def counts(self, skipped: int) -> SampleCounts:
         """Return the counts of all samples but the first ``skipped``."""
         faults, voluntary, involuntary = zip(*self._readings[skipped:])
-        return SampleCounts(
-            list(faults), list(voluntary), list(involuntary), self._resident[skipped:]
-        )
+        resident = self._resident[skipped:]
+        return SampleCounts(list(faults), list(voluntary), list(involuntary), resident)
 
 
 def minor_faults() -> int:
-    """Return how many pages the kernel has mapped for this process so far without reading a
-    disk.
-    """
+    """Return how many pages the kernel has mapped for this process without reading a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -424,10 +428,10 @@ _ROUNDS_OF_FAULTS = 3
 
 
 def fault_seconds() -> Optional[float]:
-    """Return the seconds of one minor page fault, zeroing the page included; None where the system
-    counts none.
+    """Return the seconds of one minor page fault, zeroing the page included.
 
-    New pages are written to once, and the best of some rounds counts, since noise only adds.
+    It is None where the system counts no faults. New pages are written to once, and the best of
+    some rounds counts, since noise only adds.
     """
     size = resource.getpagesize()
     ones = bytes([1]) * _FAULTS_TIMED
@@ -452,46 +456,44 @@ def fault_seconds() -> Optional[float]:
 def thread_evidence(
     requested: int, framework_says: Optional[int], before: Snapshot, after: Snapshot
 ) -> ThreadEvidence:
-    """Return how the CPU time of the region was spread over threads: the process's and its
-    companions'.
-    """
+    """Return how the region's CPU time was spread over the process's and companions' threads."""
     spread: Optional[List[float]] = None
     if before.thread_cpu is not None and after.thread_cpu is not None:
-        others = [
-            spent
-            for spent in cpu_seconds_by_thread(before.companions, after.companions)
-            if spent > 0.0
-        ]
-        spread = sorted(increases(before.thread_cpu, after.thread_cpu) + others, reverse=True)[
-            :MOST_THREADS
-        ]
+        others = cpu_seconds_by_thread(before.companions, after.companions)
+        spread = increases(before.thread_cpu, after.thread_cpu)
+        spread += [seconds for seconds in others if seconds > 0.0]
+        spread = sorted(spread, reverse=True)[:MOST_THREADS]
     return ThreadEvidence(
         requested=requested,
         framework_says=framework_says,
         os_threads=None if after.thread_cpu is None else len(after.thread_cpu),
-        cpu_seconds=after.cpu
-        - before.cpu
-        + sum(cpu_seconds_by_process(before.companions, after.companions)),
+        cpu_seconds=_all_cpu_seconds(before, after),
         wall_seconds=after.wall - before.wall,
         cpu_seconds_by_thread=spread,
     )
+
+
+def _all_cpu_seconds(before: Snapshot, after: Snapshot) -> float:
+    """Return the CPU seconds of this process and its companions between two readings."""
+    companions_seconds = cpu_seconds_by_process(before.companions, after.companions)
+    return after.cpu - before.cpu + sum(companions_seconds)
 
 
 def contention(before: Snapshot, after: Snapshot) -> Contention:
     """Return the contention that this process met in the timed region."""
 
     def difference(name: str) -> Optional[float]:
-        earlier, later = getattr(before, name), getattr(after, name)
+        earlier = getattr(before, name)
+        later = getattr(after, name)
         return None if earlier is None or later is None else later - earlier
 
     waited: Optional[float] = None
     if before.run_queue is not None and after.run_queue is not None:
-        waited = sum(
-            increases(before.run_queue, after.run_queue)
-            + increases(before.companions.waits, after.companions.waits)
-        )
+        waits = increases(before.run_queue, after.run_queue)
+        waits += increases(before.companions.waits, after.companions.waits)
+        waited = sum(waits)
     busy = difference("machine_cpu")
-    own = after.cpu - before.cpu + sum(cpu_seconds_by_process(before.companions, after.companions))
+    own = _all_cpu_seconds(before, after)
     return Contention(
         run_queue_seconds=waited,
         involuntary_switches=after.involuntary - before.involuntary,
@@ -506,8 +508,9 @@ def contention(before: Snapshot, after: Snapshot) -> Contention:
 
 
 def reset_peak_memory() -> bool:
-    """Reset the peak resident size of this process and its descendants; return False where the
-    kernel cannot.
+    """Reset the peak resident size of this process and its descendants.
+
+    Return False where the kernel cannot.
     """
     for process in [*_descendants(), "self"]:
         try:
@@ -520,8 +523,7 @@ def reset_peak_memory() -> bool:
 
 
 def peak_memory_bytes() -> int:
-    """Return the sum of the peak resident sizes of this process and its living descendants, in
-    bytes.
+    """Return the sum of the peak resident sizes of this process and its living descendants.
 
     Each peak is since the process's start or the last reset: at no moment did they use more
     together.

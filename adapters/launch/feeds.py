@@ -1,10 +1,9 @@
-"""Feeds: the mini-batches of a launch in which each step takes another one, from files that all
-frameworks share.
+"""Feeds: mini-batches for launches in which each step takes another one.
 
-A file holds the mini-batches of one network and size one after another: inputs, then labels, padded
-to whole pages. Images are stored like decoded photographs, as 8-bit numbers with the channels last;
-whole numbers are int32, all others float32. The host writes two of them, one to be timed and one
-for the parity check, which restarts at its first mini-batch.
+All frameworks read the same files. A file holds the mini-batches of one network and size one after
+another: inputs, then labels, padded to whole pages. Images are stored like decoded photographs, as
+8-bit numbers with the channels last. Whole numbers are int32, all others float32. The host writes
+two of them, one to be timed and one for the parity check, which restarts at its first mini-batch.
 
 `Feed` reads and decodes mini-batches, `Feeder` hands them to an adapter as the cell's placement
 says:
@@ -30,8 +29,14 @@ from .batches import CHECKED, Batch, draw, one_hot, seeded
 #: Records begin at multiples of this, so that a system can drop each from its memory.
 PAGE = 4096
 #: Of all mini-batches that are timed, as float32: more than caches hold.
-_HELD_BYTES, _FEWEST, _MOST = 256 * 1024**2, 4, 64
-IMAGES, SYMBOLS, NUMBERS = "|u1", "<i4", "<f4"
+_HELD_BYTES = 256 * 1024**2
+#: Limits of their number.
+_FEWEST = 4
+_MOST = 64
+#: NumPy's types of the numbers in a file.
+IMAGES = "|u1"
+SYMBOLS = "<i4"
+NUMBERS = "<f4"
 #: An image's numbers from 0 to 255 become numbers from -1 to 1, times its scale: the same bits in
 #: every framework.
 MIDDLE = 128.0
@@ -39,7 +44,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 class FeedError(Exception):
-    """A feed's file that cannot be read; the text says what to do."""
+    """A feed's file that cannot be read; the text gives the remedy."""
 
 
 class Part(NamedTuple):
@@ -47,9 +52,8 @@ class Part(NamedTuple):
 
     drawn: Drawn  # of an example, as the family declares it
     type: str  # NumPy's, in the file
-    shape: Tuple[
-        int, ...
-    ]  # of the whole mini-batch in the file: images channels last, of one-hot vectors the symbols
+    #: Of the whole mini-batch in the file: images channels last, of one-hot vectors the symbols.
+    shape: Tuple[int, ...]
     offset: int  # bytes
     length: int
 
@@ -60,10 +64,17 @@ class Part(NamedTuple):
 
 
 def _part(drawn: Drawn, batch_size: int, offset: int) -> Part:
-    kind = SYMBOLS if drawn.below is not None else IMAGES if len(drawn.shape) == 3 else NUMBERS
     shape = drawn.shape[:-1] if drawn.one_hot else drawn.shape
-    shape = (batch_size,) + (shape[1:] + shape[:1] if kind == IMAGES else shape)
-    return Part(drawn, kind, shape, offset, int(np.prod(shape)) * np.dtype(kind).itemsize)
+    if drawn.below is not None:
+        kind = SYMBOLS
+    elif len(drawn.shape) == 3:
+        kind = IMAGES
+        shape = shape[1:] + shape[:1]
+    else:
+        kind = NUMBERS
+    shape = (batch_size,) + shape
+    length = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return Part(drawn, kind, shape, offset, length)
 
 
 def path_of(folder: str, batch_size: int, purpose: str) -> str:
@@ -72,8 +83,9 @@ def path_of(folder: str, batch_size: int, purpose: str) -> str:
 
 
 class Feed:
-    """The mini-batches of a network at one size, by their numbers from 0 on; they repeat from
-    `count` on.
+    """The mini-batches of a network at one size, by number, from 0 on.
+
+    They repeat from `count` on.
     """
 
     def __init__(
@@ -89,36 +101,37 @@ class Feed:
         From the storage "disk" each mini-batch is read anew, since the system is asked to drop what
         was read.
         """
-        self.network, self.batch_size = network, batch_size
+        self.network = network
+        self.batch_size = batch_size
         self._purpose = purpose
         inputs = _part(network.family.drawn_inputs(), batch_size, 0)
         self.parts = (inputs, _part(network.family.drawn_labels(), batch_size, inputs.length))
         length = sum(part.length for part in self.parts)
         self.record_bytes = -(-length // PAGE) * PAGE
-        self.count = network.parity.steps
-        if purpose != CHECKED:
-            self.count = min(
-                _MOST, max(_FEWEST, _HELD_BYTES // network.family.batch_bytes(batch_size))
-            )
+        if purpose == CHECKED:
+            self.count = network.parity.steps
+        else:
+            held = _HELD_BYTES // network.family.batch_bytes(batch_size)
+            self.count = min(_MOST, max(_FEWEST, held))
         self.path = None if folder is None else path_of(folder, batch_size, purpose)
         self._dropped = storage == "disk"
-        self._file: Any = None if self.path is None else self._opened(self.path)
+        self._file: Any = None if self.path is None else self._open(self.path)
 
-    def _opened(self, path: str) -> Any:
-        wanted = self.count * self.record_bytes
+    def _open(self, path: str) -> Any:
+        expected_size = self.count * self.record_bytes
         try:
             file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - it stays open
-            found = os.fstat(file.fileno()).st_size
+            size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise Unsupported(
                 "its mini-batches cannot be read: %s; start the run again" % error
             ) from None
-        if found != wanted:
+        if size != expected_size:
             words = (
                 "%s has %d bytes, not %d: it was changed since the run began; start the run again, "
                 "which repairs it"
             )
-            raise Unsupported(words % (path, found, wanted))
+            raise Unsupported(words % (path, size, expected_size))
         if self._dropped:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         else:
@@ -127,30 +140,32 @@ class Feed:
         return file
 
     def drawn(self) -> Iterator[bytes]:
-        """Yield every record, drawn by the network's name, the size and the purpose: the content of
-        the file.
+        """Yield every record, drawn by the network's name, the size and the purpose.
+
+        Together they are the content of the file.
         """
         return map(self._draw, range(self.count))
 
     def _draw(self, number: int) -> bytes:
         stream = seeded(self._purpose + "feed", self.network.name, self.batch_size, number)
-        found = b""
+        record = b""
         for part in self.parts:
             if part.type == IMAGES:
-                found += stream.bytes(part.length)
+                record += stream.bytes(part.length)
             else:
                 symbols = part.drawn._replace(shape=part.shape[1:], one_hot=False)
-                found += draw(stream, self.batch_size, symbols).astype(part.type).tobytes()
-        return found.ljust(self.record_bytes, b"\0")
+                record += draw(stream, self.batch_size, symbols).astype(part.type).tobytes()
+        return record.ljust(self.record_bytes, b"\0")
 
     def record(self, number: int) -> bytes:
         """Return the bytes of a mini-batch; raises FeedError where the file ends before."""
         number %= self.count
         if self._file is None:
             return self._draw(number)
-        descriptor, start = self._file.fileno(), number * self.record_bytes
-        found = os.pread(descriptor, self.record_bytes, start)
-        if len(found) < self.record_bytes:
+        descriptor = self._file.fileno()
+        start = number * self.record_bytes
+        record = os.pread(descriptor, self.record_bytes, start)
+        if len(record) < self.record_bytes:
             words = (
                 "%s ends within mini-batch %d of %d: it was cut; start the run again, which "
                 "repairs it"
@@ -158,17 +173,18 @@ class Feed:
             raise FeedError(words % (self.path, number + 1, self.count))
         if self._dropped:
             os.posix_fadvise(descriptor, start, self.record_bytes, os.POSIX_FADV_DONTNEED)
-        return found
+        return record
 
     def __getitem__(self, number: int) -> Batch:
-        """Return a mini-batch in canonical layout, in arrays of its own: of images a view of
-        channels last.
+        """Return a mini-batch in canonical layout, in arrays of its own.
+
+        Images are a view of channels last.
         """
         record = self.record(number)
-        return Batch(*[_decoded(record, part) for part in self.parts])
+        return Batch(*[_decode(record, part) for part in self.parts])
 
 
-def _decoded(record: bytes, part: Part) -> np.ndarray:
+def _decode(record: bytes, part: Part) -> np.ndarray:
     count = part.length // np.dtype(part.type).itemsize
     values = np.frombuffer(record, part.type, count, part.offset).reshape(part.shape)
     if part.drawn.below is not None:
@@ -182,10 +198,10 @@ def _decoded(record: bytes, part: Part) -> np.ndarray:
 
 
 def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Generator[Any, None, None]:
-    """Yield make(0), make(1) and so on without end, ``depth`` of them made ahead by this many
-    threads.
+    """Yield make(0), make(1) and so on without end, made ahead by threads.
 
-    Without threads each is made when it is asked for.
+    So many ``workers`` make ``depth`` of them ahead. Without threads each is made when it is asked
+    for.
     """
     if not workers:
         for number in itertools.count():
@@ -204,15 +220,16 @@ def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Generator[Any
 
 
 def check_shared_memory(feed: Feed, workers: int) -> None:
-    """Raise Unsupported where the shared memory cannot hold what these processes load ahead, two
-    mini-batches each.
+    """Raise Unsupported where the shared memory cannot hold the mini-batches that are loaded ahead.
+
+    Each of these processes loads two ahead.
     """
     needed = 2 * (workers + 1) * feed.network.family.batch_bytes(feed.batch_size)
     try:
-        found = os.statvfs(SHARED_MEMORY)
+        filesystem = os.statvfs(SHARED_MEMORY)
     except OSError:
         return
-    free = found.f_bavail * found.f_frsize
+    free = filesystem.f_bavail * filesystem.f_frsize
     if workers and free < needed:
         words = (
             "loader workers %d: these processes hand mini-batches over in shared memory, and need "
@@ -223,17 +240,16 @@ def check_shared_memory(feed: Feed, workers: int) -> None:
 
 
 class Feeder:
-    """An adapter whose every step takes the next mini-batch of a feed; other attributes are the
-    adapter's own.
+    """An adapter whose every step takes the next mini-batch of a feed.
+
+    Other attributes are the adapter's own.
     """
 
     def __init__(self, adapter: Adapter, network: Network, launch: Launch, purpose: str) -> None:
-        self._adapter, self._network, self._launch, self._purpose = (
-            adapter,
-            network,
-            launch,
-            purpose,
-        )
+        self._adapter = adapter
+        self._network = network
+        self._launch = launch
+        self._purpose = purpose
         self._source: Any = None
         self._ready: Iterator[Any] = iter(())
 
@@ -246,8 +262,9 @@ class Feeder:
         self._begin(self._purpose)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Reset the adapter, and begin the feed of the parity check; none of its mini-batches is
-        ``batch``.
+        """Reset the adapter, and begin the feed of the parity check.
+
+        None of its mini-batches is ``batch``.
         """
         self.close()
         self._adapter.reset(weights, batch)
@@ -262,13 +279,17 @@ class Feeder:
         self._source.close()
 
     def _begin(self, purpose: str) -> None:
-        cell, hand_over = self._launch.cell, self._adapter.hand_over
+        cell = self._launch.cell
+        hand_over = self._adapter.hand_over
         feed = Feed(self._network, cell.known_batch_size, purpose, self._launch.feed, cell.storage)
         if cell.placement != LOADER:
             held = [feed[number] for number in range(feed.count)]
-            self._source = ahead(
-                lambda number: hand_over(held[number % feed.count]), cell.helpers, 1
-            )
+            count = feed.count
+
+            def hand_over_next(number: int) -> Any:
+                return hand_over(held[number % count])
+
+            self._source = ahead(hand_over_next, cell.helpers, 1)
         elif feed.path is None:
             raise Unsupported(
                 "placement loader: there is no file to load from; the run says why none was written"

@@ -11,8 +11,9 @@ from .batches import Batch
 
 
 class Inference:
-    """An adapter that computes outputs instead of training; other attributes are the adapter's
-    own.
+    """An adapter that computes outputs instead of training.
+
+    Other attributes are the adapter's own.
     """
 
     has_loss = False

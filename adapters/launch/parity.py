@@ -48,13 +48,13 @@ from ..protocol import (
 from . import batches, contract
 from .batches import Batch, sampled_entries
 
-#: What a precision's rounding does to a loss, and to updates without and with kinks in the network,
-#: relative; float32, on every device, has the recipes' own tolerances. The unit round-off u is
-#: 2**-11 for TF32 and float16 and 2**-8 for bfloat16: four of them for the loss, which is a mean
-#: over examples, and 64 for the updates of smooth networks. Where there are ReLUs or maxima, u
-#: decides which share of them falls to the other side, and the update's error grows with its root:
-#: 16 of it, but less than 1, which is the error of a parameter that stands still. The errors seen:
-#: adapters/README.md.
+#: The relative errors that a precision's rounding causes: of a loss, and of updates without and
+#: with kinks in the network. Float32, on every device, has the recipes' own tolerances. The unit
+#: round-off u is 2**-11 for TF32 and float16 and 2**-8 for bfloat16: four of them for the loss,
+#: which is a mean over examples, and 64 for the updates of smooth networks. Where there are ReLUs
+#: or maxima, u decides which share of them falls to the other side, and the update's error grows
+#: with its root: 16 of it, but less than 1, which is the error of a parameter that stands still.
+#: The errors seen: adapters/README.md.
 ROUNDINGS = {
     "tf32": (2.0**-9, 2.0**-5, 0.4),
     "float16": (2.0**-9, 2.0**-5, 0.4),
@@ -68,11 +68,13 @@ NO_ALLOWANCE = (0.0, 0.0)
 
 
 def allowance(network: Network, precision: str) -> Allowance:
-    """Return the error that a precision may cause in this network; none for one that the table does
-    not list.
+    """Return the error that a precision may cause in this network.
+
+    It is zero for a precision that the table does not list.
     """
     loss, smooth, kinked = ROUNDINGS.get(precision, (0.0, 0.0, 0.0))
-    return loss, kinked if network.family.kinked() else smooth
+    update = kinked if network.family.kinked() else smooth
+    return loss, update
 
 
 #: A parameter that does not move must fail, however many local steps a check has.
@@ -80,28 +82,33 @@ _MOST_UPDATE_ERROR = 0.5
 
 
 def recipe_of(network: Network, cell: Cell) -> ParityRecipe:
-    """Return the recipe of a cell's check: the network's own or, with local steps, one with that
-    many more steps.
+    """Return the recipe of a cell's check, with more steps where some are local.
 
-    It goes beyond the first exchange, at a rate at which the local steps together move as far as
-    one step of the network's recipe. Their rounding errors add up like those of independent steps,
-    and so do tolerances.
+    Otherwise it is the network's own. With local steps it has that many more. It goes beyond the
+    first exchange, at a rate at which the local steps together move as far as one step of the
+    network's recipe. Their rounding errors add up like those of independent steps, and so do
+    tolerances.
     """
-    recipe, local = network.parity, cell.local_steps
+    recipe = network.parity
+    local = cell.local_steps
     if not local:
         return recipe
     steps = local + recipe.steps
-    rate, wider = recipe.learning_rate / local, math.sqrt(steps)
-    loss, update = recipe.loss_tolerance * wider, recipe.update_tolerance * wider
+    factor = math.sqrt(steps)
+    update_tolerance = min(recipe.update_tolerance * factor, _MOST_UPDATE_ERROR)
     return ParityRecipe(
-        steps, rate, loss, max(recipe.update_tolerance, min(update, _MOST_UPDATE_ERROR)), recipe.why
+        steps,
+        recipe.learning_rate / local,
+        recipe.loss_tolerance * factor,
+        max(recipe.update_tolerance, update_tolerance),
+        recipe.why,
     )
 
 
 #: Largest relative error of an example's outputs at a precision that is lower than float32: eight
 #: units of rounding.
 OUTPUT_ROUNDINGS = {"tf32": 2.0**-8, "float16": 2.0**-8, "bfloat16": 2.0**-5}
-#: Outputs of an example that the check looks at.
+#: Outputs of an example that the check reads.
 SAMPLED_OUTPUTS = 32
 
 
@@ -111,8 +118,9 @@ def output_tolerance(network: Network, precision: str) -> float:
 
 
 def sample_outputs(outputs: np.ndarray) -> np.ndarray:
-    """Return the sampled outputs of each example, float64 (batch, sampled), of (batch, rows,
-    outputs).
+    """Return the sampled outputs of each example, float64 (batch, sampled).
+
+    ``outputs`` are (batch, rows, outputs).
     """
     flat = outputs.reshape(len(outputs), -1)
     places = sampled_entries("outputs", flat.shape[1], SAMPLED_OUTPUTS)
@@ -138,17 +146,16 @@ def entries_of(name: str, value: np.ndarray) -> np.ndarray:
 
 
 def sample_weights(weights: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Return the sampled entries of the starting weights, so that the weights themselves can be
-    dropped.
-    """
+    """Return the sampled entries of the starting weights, which can then be dropped."""
     return {name: entries_of(name, value) for name, value in weights.items()}
 
 
 def observe(
     parameters: Iterable[Tuple[str, np.ndarray]], before: Dict[str, np.ndarray], losses: List[float]
 ) -> Observation:
-    """Form the updates from the parameters after the parity steps and their sampled entries
-    before.
+    """Form the updates from the parameters after the parity steps.
+
+    ``before`` are their sampled entries before these steps.
     """
     updates = {}
     count = 0
@@ -161,25 +168,25 @@ def observe(
 def all_unchanged(
     parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]
 ) -> bool:
-    """Return whether every sampled entry is unchanged; reads no parameter after the first that
-    moved.
+    """Return whether every sampled entry is unchanged.
+
+    It reads no parameter after the first that moved.
     """
     return not any((entries_of(name, value) != earlier[name]).any() for name, value in parameters)
 
 
 def save(path: str, observation: Observation, earlier: Sequence[Observation] = ()) -> None:
-    """Write an observation as a reference file, with the updates of earlier ones, each with the
-    losses until then.
+    """Write an observation as a reference file, with the updates of earlier ones.
+
+    Each of these has the losses until then.
     """
     arrays: Dict[str, Any] = {}
-    for each in earlier:
-        steps = len(each.losses)
-        arrays.update(
-            ("update%d:%s" % (steps, name), each.updates[name]) for name in sorted(each.updates)
-        )
-    arrays.update(
-        ("update:" + name, observation.updates[name]) for name in sorted(observation.updates)
-    )
+    for partial in earlier:
+        steps = len(partial.losses)
+        for name in sorted(partial.updates):
+            arrays["update%d:%s" % (steps, name)] = partial.updates[name]
+    for name in sorted(observation.updates):
+        arrays["update:" + name] = observation.updates[name]
     np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
 
 
@@ -190,7 +197,8 @@ def steps_in(path: str) -> Tuple[int, ...]:
             return tuple(range(1, len(archive.files) + 1))
         most = len(archive["losses"])
         names = {name.partition(":")[0] for name in archive.files}
-        return tuple(steps for steps in range(1, most) if "update%d" % steps in names) + (most,)
+        steps = [step for step in range(1, most) if "update%d" % step in names]
+        return (*steps, most)
 
 
 def load(path: str, steps: Optional[int] = None) -> Observation:
@@ -198,9 +206,10 @@ def load(path: str, steps: Optional[int] = None) -> Observation:
     with np.load(path, allow_pickle=False) as archive:
         losses = [float(loss) for loss in archive["losses"]]
         start = "update:" if steps in (None, len(losses)) else "update%d:" % steps
-        updates = {
-            name[len(start) :]: archive[name] for name in archive.files if name.startswith(start)
-        }
+        updates = {}
+        for name in archive.files:
+            if name.startswith(start):
+                updates[name[len(start) :]] = archive[name]
     if not updates:
         raise ValueError("%s has nothing for %s steps" % (path, steps))
     return Observation(losses[:steps], updates)
@@ -218,23 +227,25 @@ def _update_error(
 ) -> Tuple[float, str]:
     """Return the largest relative error of a parameter's update, and that parameter's name."""
     scale = max(float(np.abs(update).max()) for update in expected.values())
-    worst, name_of_worst = 0.0, ""
+    worst = 0.0
+    name_of_worst = ""
     for name, update in expected.items():
         # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged
         # against the largest update of the network, so as not to divide float32 noise by almost
         # nothing.
         floor = 1e-6 * scale * np.sqrt(update.size)
-        error = float(
-            np.linalg.norm(updates[name] - update) / max(float(np.linalg.norm(update)), floor)
-        )
+        norm = max(float(np.linalg.norm(update)), floor)
+        error = float(np.linalg.norm(updates[name] - update) / norm)
         if np.isnan(error):
             return error, name
         if error > worst:
-            worst, name_of_worst = error, name
+            worst = error
+            name_of_worst = name
     return worst, name_of_worst
 
 
-def _wider(recipe: ParityRecipe, allowed: Allowance) -> Allowance:
+def _tolerances(recipe: ParityRecipe, allowed: Allowance) -> Allowance:
+    """Return the tolerances of losses and updates: the wider of the recipe's and the allowance."""
     return max(recipe.loss_tolerance, allowed[0]), max(recipe.update_tolerance, allowed[1])
 
 
@@ -244,22 +255,23 @@ def judge(
     recipe: ParityRecipe,
     allowed: Allowance = NO_ALLOWANCE,
 ) -> Parity:
-    """Compare a launch's observation with the reference's, by the network's recipe and the
-    precision's allowance.
+    """Compare a launch's observation with the reference's.
+
+    The network's recipe and the precision's allowance give the tolerances.
     """
-    if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(
-        reference.updates
-    ):
+    same_steps = len(observation.losses) == len(reference.losses)
+    if not same_steps or set(observation.updates) != set(reference.updates):
         raise ValueError(
             "the reference was made for another recipe or another network: generate it again"
         )
-    losses, expected = np.array(observation.losses), np.array(reference.losses)
+    losses = np.array(observation.losses)
+    expected = np.array(reference.losses)
     # After one step a small network may have memorised a small mini-batch: its loss is close to
     # zero then.
     scale = np.maximum(np.abs(expected), 0.1 * abs(expected[0]))
     loss_error = float(np.max(np.abs(losses - expected) / scale))  # unlike max(), keeps a NaN
     update_error, worst = _update_error(observation.updates, reference.updates)
-    loss_tolerance, update_tolerance = _wider(recipe, allowed)
+    loss_tolerance, update_tolerance = _tolerances(recipe, allowed)
     problems = []
     if not loss_error <= loss_tolerance:
         problems.append("loss off by %.1e (tolerance %.0e)" % (loss_error, loss_tolerance))
@@ -290,19 +302,40 @@ def judge_outputs(outputs: np.ndarray, expected: np.ndarray, tolerance: float) -
     sizes = np.linalg.norm(expected, axis=1)
     errors = np.linalg.norm(outputs - expected, axis=1) / np.maximum(sizes, 0.3 * np.median(sizes))
     error = float(np.max(errors))  # unlike max(), keeps a NaN
-    finite, agrees = bool(np.isfinite(error)), bool(error <= tolerance)
+    finite = bool(np.isfinite(error))
+    agrees = bool(error <= tolerance)
     reason = "" if agrees else "outputs off by %.1e (tolerance %.0e)" % (error, tolerance)
     if not finite:
         reason = "the outputs of the parity check are not finite"
-    verdict = "agrees" if agrees else "disagrees"
     return Parity(
-        verdict, reason, [], None, None, "", 0.0, 0.0, 0.0, error if finite else None, tolerance
+        verdict="agrees" if agrees else "disagrees",
+        reason=reason,
+        losses=[],
+        loss_error=None,
+        update_error=None,
+        worst_parameter="",
+        loss_tolerance=0.0,
+        update_tolerance=0.0,
+        seconds=0.0,
+        output_error=error if finite else None,
+        output_tolerance=tolerance,
     )
 
 
 def unchecked(network: Network, reason: str, allowed: Allowance = NO_ALLOWANCE) -> Parity:
     """Return the verdict of a launch that could not be compared, with the reason."""
-    return Parity("unchecked", reason, [], None, None, "", *_wider(network.parity, allowed), 0.0)
+    loss_tolerance, update_tolerance = _tolerances(network.parity, allowed)
+    return Parity(
+        verdict="unchecked",
+        reason=reason,
+        losses=[],
+        loss_error=None,
+        update_error=None,
+        worst_parameter="",
+        loss_tolerance=loss_tolerance,
+        update_tolerance=update_tolerance,
+        seconds=0.0,
+    )
 
 
 _LONGEST = 4096
@@ -357,10 +390,9 @@ class Host:
         return int(answer.get("samples", 0)), answer.get("lead_in") is True
 
     def next_turn(self, samples: int) -> int:
-        """Send that a turn ended with this many samples, wait for the next one, and return how many
-        it is to have.
+        """Send that a turn ended with this many samples, and wait for the next one.
 
-        Return 0 if no turn follows.
+        Return how many samples it is to have, or 0 if no turn follows.
         """
         return int(self.mark("%s %d" % (TURN, samples)).get("samples", 0))
 
@@ -369,25 +401,27 @@ class Host:
         return _request(self.mark("%s %d" % (END, steps)))
 
     def read(self) -> Optional[CheckRequest]:
-        """Send that the parameters were read; return a further check, where the host asks for
-        one.
-        """
+        """Send that the parameters were read; return a further check if the host wants one."""
         return _request(self.mark(READ))
 
 
 def _request(answer: Dict[str, Any]) -> Optional[CheckRequest]:
-    return CheckRequest(int(answer["steps"]), int(answer["rounds"])) if "steps" in answer else None
+    if "steps" not in answer:
+        return None
+    return CheckRequest(int(answer["steps"]), int(answer["rounds"]))
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The check's weights, each made on lookup: all at once they would take as much memory as the
-    framework's.
+    """The check's weights, each made on lookup.
+
+    All at once they would take as much memory as the framework's.
     """
 
     def __init__(self, network: Network, folder: Optional[str] = None) -> None:
         self._parameters = {parameter.name: parameter for parameter in network.family.parameters()}
-        self._network, self._folder = network, folder
-        self.entries: Dict[str, np.ndarray] = {}  # the sampled ones of what was looked up
+        self._network = network
+        self._folder = folder
+        self.entries: Dict[str, np.ndarray] = {}  # the sampled ones of weights looked up so far
 
     def __getitem__(self, name: str) -> np.ndarray:
         value = batches.weight(self._network, self._parameters[name], folder=self._folder)
@@ -404,11 +438,10 @@ class Weights(Mapping[str, np.ndarray]):
 def run_check(
     adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
 ) -> ParitySample:
-    """Run the checks of the timed ``step`` that the host asks for; return what the last one
-    showed.
-    """
+    """Run the checks of the timed ``step`` that the host asks for; return the last sample."""
     network = networks.from_data(launch.network or {})
-    weights, batch = Weights(network, launch.weights), batches.of_launch(network, launch)
+    weights = Weights(network, launch.weights)
+    batch = batches.of_launch(network, launch)
     adapter.set_learning_rate(recipe_of(network, launch.cell).learning_rate)
     losses: List[float] = []
     further: Optional[CheckRequest] = request
@@ -423,26 +456,29 @@ def run_check(
                 losses.append(contract.loss(adapter))
             adapter.synchronize()
             host.mark(STEPS)
-        seen = observe(contract.current_parameters(adapter, network), weights.entries, losses)
+        parameters = contract.current_parameters(adapter, network)
+        observation = observe(parameters, weights.entries, losses)
         further = host.read()
-    updates = {name: _finite(update) for name, update in seen.updates.items()}
-    return ParitySample(_finite(losses), updates, seen.parameter_count)
+    updates = {name: _finite(update) for name, update in observation.updates.items()}
+    return ParitySample(_finite(losses), updates, observation.parameter_count)
 
 
 def run_output_check(
     adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
 ) -> ParitySample:
-    """Run the checks of inference that the host asks for, on a mini-batch that was unknown until
-    then.
+    """Run the checks of inference that the host asks for.
+
+    The mini-batch was unknown until then.
     """
     network = networks.from_data(launch.network or {})
-    few, size = batches.checked_examples(network), launch.cell.known_batch_size
+    examples = batches.checked_examples(network)
+    size = launch.cell.known_batch_size
     further: Optional[CheckRequest] = request
     check = 0
     while further is not None:
         for turn in range(further.rounds):
             places = batches.checked_places(network, size, batches.check_number(check, turn))
-            adapter.reset({}, Batch(few.inputs[places], few.labels[places]))
+            adapter.reset({}, Batch(examples.inputs[places], examples.labels[places]))
             adapter.synchronize()
             host.mark(RESET)
             for _ in range(further.steps):
@@ -472,26 +508,26 @@ def save_reference(
     recipe = recipe_of(network, adapter.cell)
     adapter.set_learning_rate(recipe.learning_rate)
     losses: List[float] = []
-    shown = []
+    observations = []
     for step in range(recipe.steps):
         adapter.step()
         adapter.synchronize()
         losses.append(contract.loss(adapter))
         if step >= adapter.cell.local_steps:
-            shown.append(
-                observe(contract.current_parameters(adapter, network), before, list(losses))
-            )
-    save(path, shown[-1], shown[:-1])
+            parameters = contract.current_parameters(adapter, network)
+            observations.append(observe(parameters, before, list(losses)))
+    save(path, observations[-1], observations[:-1])
 
 
 def save_output_reference(adapter: Adapter, network: Network, path: str) -> None:
-    """Write the sampled outputs of the mini-batch, or of those that the first steps take, as the
-    reference file.
+    """Write the sampled outputs of the mini-batch as the reference file.
+
+    Where each step takes another mini-batch, those of the first steps are written.
     """
     count = network.parity.steps if adapter.cell.placement in FED else 1
-    found: Dict[str, Any] = {}
+    outputs: Dict[str, Any] = {}
     for step in range(1, count + 1):
         adapter.step()
         adapter.synchronize()
-        found["outputs%d" % step] = sample_outputs(adapter.outputs())
-    np.savez_compressed(path, **found)
+        outputs["outputs%d" % step] = sample_outputs(adapter.outputs())
+    np.savez_compressed(path, **outputs)

@@ -1,5 +1,4 @@
-"""Workers that train together, each in its own process: their start, their commands, and their
-loss.
+"""Workers that train together, each in its own process: their start, commands and loss.
 
 The process that the host started is the first worker. It starts the others, which run the same
 guest with the same ``cell.json``, and sends them a line through a pipe before each of its own
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -52,15 +51,19 @@ def needed(adapter: Adapter, launch: Launch) -> bool:
 
 
 def refusal(adapter: Adapter, launch: Launch) -> str:
-    """Return why these workers cannot train together; empty where they can, or where one trains by
-    itself.
+    """Return why these workers cannot train together; empty where they can.
+
+    It is also empty where one trains by itself.
     """
-    workers, size, sync = launch.cell.world_size, launch.cell.batch_size, launch.cell.sync
+    workers = launch.cell.world_size
+    size = launch.cell.batch_size
+    sync = launch.cell.sync
     if sync not in (EVERY_STEP, ASYNC) and not launch.cell.local_steps:
         return "sync %s: known values are step, local:H with H local steps, and async" % sync
+    if workers == 1 and sync == EVERY_STEP:
+        return ""
     if workers == 1:
-        alone = "sync %s: it needs a world size of 2 or more" % sync
-        return "" if sync == EVERY_STEP else alone
+        return "sync %s: it needs a world size of 2 or more" % sync
     if not adapter.data_parallel:
         return "world size %d: this adapter trains with one worker only" % workers
     if size is None:
@@ -71,8 +74,9 @@ def refusal(adapter: Adapter, launch: Launch) -> str:
 
 
 def see_own_gpu(launch: Launch, worker: int) -> None:
-    """Let this process see its worker's GPU only, before the framework looks: it is device 0
-    then.
+    """Let this process see its worker's GPU only, before the framework looks.
+
+    Then it is device 0.
     """
     if launch.gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = launch.gpu.split(",")[worker]
@@ -80,17 +84,16 @@ def see_own_gpu(launch: Launch, worker: int) -> None:
 
 def part_of(batch: Batch, worker: int, workers: int) -> Batch:
     """Return the worker's part of the mini-batch: examples in a row, as many as every other's."""
-    each = len(batch.labels) // workers
-    mine = slice(worker * each, (worker + 1) * each)
-    return Batch(batch.inputs[mine], batch.labels[mine])
+    size = len(batch.labels) // workers
+    part = slice(worker * size, (worker + 1) * size)
+    return Batch(batch.inputs[part], batch.labels[part])
 
 
 def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
     """Give a worker the weights of the parity check and its part of that mini-batch."""
+    weights = parity.Weights(network, launch.weights)
     batch = batches.of_launch(network, launch)
-    adapter.reset(
-        parity.Weights(network, launch.weights), part_of(batch, worker, launch.cell.world_size)
-    )
+    adapter.reset(weights, part_of(batch, worker, launch.cell.world_size))
 
 
 def meeting_place(directory: str) -> str:
@@ -98,18 +101,17 @@ def meeting_place(directory: str) -> str:
     return os.path.join(directory, "meeting")
 
 
-def _report(directory: str, worker: int) -> str:
+def _report_path(directory: str, worker: int) -> str:
     return os.path.join(directory, "worker-%d.json" % worker)
 
 
 def say_why(directory: str, worker: int, outcome: Outcome) -> None:
     """Write a worker's reason for ending where the first one looks for it."""
-    write_json(
-        _report(directory, worker), {"status": outcome.status.value, "reason": outcome.reason}
-    )
+    report = {"status": outcome.status.value, "reason": outcome.reason}
+    write_json(_report_path(directory, worker), report)
 
 
-#: A lost worker's rank as the cause, the moment of its report, and what it makes of the launch.
+#: A lost worker's rank as the cause, the moment of its report, and the launch's outcome.
 _Lost = Tuple[int, float, Outcome]
 
 
@@ -117,41 +119,29 @@ class Team:
     """The other workers, as the first one sees them."""
 
     def __init__(self, launch: Launch, directory: str) -> None:
-        """Start them; they prepare while the first one does."""
+        """Start the workers; they prepare while the first one does."""
         self._directory = directory
         self._world_size = launch.cell.world_size
         self._lock = threading.Lock()
         self._over = False
         self._oom_kills = evidence.oom_kills()
-        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        self._others = [
-            subprocess.Popen(
-                # As the host started this one: an isolated interpreter ignores PYTHONPATH.
-                [
-                    sys.executable,
-                    "-I" if sys.flags.isolated else "-s",
-                    here,
-                    directory,
-                    OPTION,
-                    str(worker),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-            )
-            for worker in range(1, self._world_size)
-        ]
+        guest = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        # As the host started this one: an isolated interpreter ignores PYTHONPATH.
+        flag = "-I" if sys.flags.isolated else "-s"
+        self._others = []
+        for worker in range(1, self._world_size):
+            command = [sys.executable, flag, guest, directory, OPTION, str(worker)]
+            other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self._others.append(other)
         self._pipes = [other.stdin.fileno() for other in self._others if other.stdin is not None]
-        for place, other in enumerate(self._others):
-            watch = threading.Thread(
-                target=self._watch, args=(place + 1, other), name="worker %d" % (place + 1)
-            )
+        for worker, other in enumerate(self._others, 1):
+            name = "worker %d" % worker
+            watch = threading.Thread(target=self._watch, args=(worker, other), name=name)
             watch.daemon = True
             watch.start()
 
     def send(self, line: bytes) -> None:
-        """Send this command to all other workers; raises ConnectionError where one cannot be
-        reached.
-        """
+        """Send this command to all other workers; raises ConnectionError where it cannot."""
         for place, pipe in enumerate(self._pipes):
             try:
                 os.write(pipe, line)
@@ -161,51 +151,47 @@ class Team:
                 ) from None
 
     def why_lost(self) -> Optional[Outcome]:
-        """Return the outcome of a launch that lost a worker, with that worker's reason; None where
-        all are there.
+        """Return the outcome of a launch that lost a worker, with that worker's reason.
 
-        Of several lost ones the first cause counts, since the others fail for lack of that worker:
-        out of memory or an unsupported cell; then an end without a report; then the earliest
-        report.
+        It is None where no worker is lost. Of several lost ones the first cause counts, since the
+        others fail for lack of that worker: out of memory or an unsupported cell; then an end
+        without a report; then the earliest report.
         """
         deadline = time.monotonic() + GRACE_SECONDS
         while True:
             late = time.monotonic() > deadline
-            lost = [
-                each for each in map(self._lost, range(1, self._world_size)) if each is not None
-            ]
-            if any(rank == 0 for rank, _, _ in lost) or (lost and late):
-                return min(lost, key=lambda each: each[:2])[2]
+            lost_workers: List[_Lost] = []
+            for worker in range(1, self._world_size):
+                lost = self._lost(worker)
+                if lost is not None:
+                    lost_workers.append(lost)
+            if any(rank == 0 for rank, _, _ in lost_workers) or (lost_workers and late):
+                _, _, outcome = min(lost_workers, key=lambda lost: lost[:2])
+                return outcome
             if late:
                 return None
             time.sleep(0.05)
 
     def _lost(self, worker: int) -> Optional[_Lost]:
-        path, name = (
-            _report(self._directory, worker),
-            "worker %d of %d" % (worker, self._world_size),
-        )
+        path = _report_path(self._directory, worker)
+        name = "worker %d of %d" % (worker, self._world_size)
         report = read_json_object(path)
         if report is not None:
             status = Status(report.get("status", "crashed"))
             outcome = Outcome(status, "%s: %s" % (name, report.get("reason", "")))
-            return 2 if status is Status.CRASHED else 0, os.stat(path).st_mtime, outcome
+            rank = 2 if status is Status.CRASHED else 0
+            return rank, os.stat(path).st_mtime, outcome
         code = self._others[worker - 1].poll()
         if code is None:
             return None
         if code == -signal.SIGKILL and evidence.oom_kills() > self._oom_kills:
-            return (
-                0,
-                0.0,
-                Outcome(Status.OUT_OF_MEMORY, name + " was killed by the kernel: memory ran out"),
-            )
+            words = name + " was killed by the kernel: memory ran out"
+            return 0, 0.0, Outcome(Status.OUT_OF_MEMORY, words)
         ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code
         return 1, 0.0, Outcome(Status.CRASHED, "%s ended %s" % (name, ended))
 
     def _watch(self, worker: int, other: "subprocess.Popen[bytes]") -> None:
-        """Wait for a worker's end. Where it is early, and the first worker hangs waiting for it,
-        end the launch.
-        """
+        """Wait for a worker's end; end the launch where the first worker hangs waiting for it."""
         other.wait()
         # Let the first worker fail by itself, if it can.
         time.sleep(2 * GRACE_SECONDS)
@@ -214,10 +200,8 @@ class Team:
                 return
             self._over = True
             try:
-                write_outcome(
-                    self._directory,
-                    self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker),
-                )
+                outcome = self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker)
+                write_outcome(self._directory, outcome)
                 sys.stdout.flush()
                 sys.stderr.flush()
             finally:
@@ -256,7 +240,9 @@ def _step_of_all(team: Team, adapter: Adapter) -> Any:
         meet()
 
     def several(count: int) -> Callable[[], None]:
-        send, own, line = team.send, adapter.step, b"step %d\n" % count
+        send = team.send
+        own = adapter.step
+        line = b"step %d\n" % count
 
         def steps() -> None:
             send(line)
@@ -271,8 +257,9 @@ def _step_of_all(team: Team, adapter: Adapter) -> Any:
 
 
 class Lead:
-    """The first worker's adapter, whose calls the others join in; other attributes are the
-    adapter's own.
+    """The first worker's adapter, whose calls the others join in.
+
+    Other attributes are the adapter's own.
     """
 
     def __init__(self, team: Team, adapter: Adapter) -> None:
@@ -288,9 +275,7 @@ class Lead:
         self._adapter.set_learning_rate(rate)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Put the check's weights, and each worker's part of its mini-batch, in place in all of
-        them.
-        """
+        """Give all workers the check's weights, and each its part of the mini-batch."""
         self._team.send(b"reset\n")
         self._adapter.reset(weights, part_of(batch, 0, self._adapter.cell.world_size))
 
@@ -303,17 +288,17 @@ def follow(adapter: Adapter, lines: Any, reset: Callable[[], None]) -> None:
     """Join in the first worker's calls, until its end of the pipe is closed."""
     meet = _meeting(adapter)
     for line in iter(lines.readline, b""):
-        what, _, rest = line.decode("ascii").strip().partition(" ")
-        if what == "step":
+        command, _, rest = line.decode("ascii").strip().partition(" ")
+        if command == "step":
             for _ in range(int(rest)):
                 adapter.step()
             meet()
-        elif what == "rate":
+        elif command == "rate":
             adapter.synchronize()
             adapter.set_learning_rate(float(rest))
-        elif what == "loss":
+        elif command == "loss":
             adapter.last_loss()
-        elif what == "reset":
+        elif command == "reset":
             adapter.synchronize()
             reset()
         else:

@@ -1,5 +1,6 @@
-"""The timed loop (the step, device synchronisation, two clock readings, and nothing else), and the
-warm-up before it.
+"""The timed loop and the warm-up before it.
+
+The loop has the step, device synchronisation, two clock readings, and nothing else.
 
 A launch warms up for at least ``Protocol.warmup_steps`` steps, the first one included, and on a GPU
 for `GPU_SECONDS` more. Up to ``Protocol.maximum_warmup_steps`` timed samples count as warm-up too:
@@ -100,11 +101,11 @@ def calls_that_count(
 def steps_per_sample(
     step: Callable[[], None], synchronize: Callable[[], None], step_nanoseconds: int, seconds: float
 ) -> Tuple[int, List[int]]:
-    """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each
-    try to find out.
+    """Return the steps of a sample that lasts this long, and a step's nanoseconds in each try.
 
-    ``step_nanoseconds`` is a first guess of a step's time; where it calls for several steps, that
-    many are timed: steps in a row cost less than single ones, and those of a warm-up may be slow.
+    Tries are there to find the number. ``step_nanoseconds`` is a first guess of a step's time.
+    Where it calls for several steps, that many are timed: steps in a row cost less than single
+    ones, and those of a warm-up may be slow.
     """
     wanted = seconds * 1e9
     count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
@@ -122,11 +123,11 @@ def steps_per_sample(
 def keep_busy(
     step: Callable[[], None], synchronize: Callable[[], None], seconds: float
 ) -> List[int]:
-    """Run steps for at least this many seconds, one at least; return a step's nanoseconds in each
-    batch of them.
+    """Run steps for at least this many seconds, one at least.
 
-    Batches grow until one lasts a hundredth of the time, so that short steps keep the device as
-    busy as they will while timed, and give about a hundred numbers, not a hundred thousand.
+    Return a step's nanoseconds in each batch of steps. Batches grow until one lasts a hundredth of
+    the time, so that short steps keep the device as busy as they will while timed, and give about a
+    hundred numbers, not a hundred thousand.
     """
     spent: List[int] = []
     count = 1
@@ -182,9 +183,7 @@ def timed_loop(
 
 
 def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.1) -> float:
-    """Return the best FLOP/s of repeated (size, size) matrix products within about this many
-    seconds.
-    """
+    """Return the best FLOP/s of repeated (size, size) products within about these seconds."""
     multiply()
     best = float("inf")
     start = time.perf_counter()
@@ -196,12 +195,12 @@ def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float =
             return 2.0 * size**3 / best
 
 
-#: An idle GPU lowers its clocks, and needs tenths of a second of work to raise them again; in the
-#: first steps libraries autotune their kernels, and allocators grow. A second covers both; later
+#: An idle GPU lowers its clocks, and needs tenths of a second of work to raise them again. In the
+#: first steps libraries autotune their kernels, and allocators grow. A second covers both. Later
 #: changes (heat, a power limit) are left to the search for a steady state and to the telemetry.
 GPU_SECONDS = 1.0
 
-#: Of warm-up before the first turn of several launches, beside the usual steps.
+#: Of warm-up before the first turn of several launches, in addition to the usual steps.
 TURNS_WARM_UP_SECONDS = 0.5
 
 #: While memory grows, at most so many steps more than usual.
@@ -210,26 +209,27 @@ GROWING_STEPS = 4
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
 PENALTY = 6.0  # times the noise's variance and the logarithm of the length
 RELEVANT = 0.01  # relative: a smaller change of level is left alone
-DISTURBED = (
-    0.1  # share of the steady samples that may lie on another level, from which they came back
-)
-APART = (
-    3  # samples: neighbours in autocorrelated noise are alike and make it look smaller than it is
-)
-LONGEST = 200  # samples looked at; a longer series is looked at in groups
+#: Share of the steady samples that may lie on another level, from which they came back.
+DISTURBED = 0.1
+#: Samples: neighbours in autocorrelated noise are alike and make it look smaller than it is.
+APART = 3
+LONGEST = 200  # samples examined; a longer series is examined in groups
 
 
 def warm_up(
     adapter: Any, launch: Launch, step: Callable[[], None], note_loss: Callable[[], None]
 ) -> Tuple[List[int], int]:
-    """Run the steps between the first and the timed ones; return their nanoseconds, and the steps
-    of a sample.
+    """Run the steps between the first and the timed ones.
+
+    Return their nanoseconds, and the number of steps of a sample.
     """
-    protocol, spent = launch.protocol, []
+    protocol = launch.protocol
+    spent: List[int] = []
     # The first step counts as warm-up. The first exchange after local steps is slow, as first calls
     # are.
+    steps = max(1, protocol.warmup_steps - 1, launch.cell.local_steps - 1)
     grown = 0
-    for _ in range(max(1, protocol.warmup_steps - 1, launch.cell.local_steps - 1)):
+    for _ in range(steps):
         before = resident_pages()
         spent.append(time_one(step, adapter.synchronize))
         grown = resident_pages() - before
@@ -249,13 +249,12 @@ def warm_up(
 
 
 def until_memory_stays(step: Callable[[], None], synchronize: Callable[[], None]) -> List[int]:
-    """Run steps until one leaves hardly more memory in use than before, at most `GROWING_STEPS`;
-    return nanoseconds.
+    """Run steps until one leaves hardly more memory in use than before; return nanoseconds.
 
-    Heaps grow for longer than other things warm up: after three steps PyTorch's next two still
-    mapped 50,000 pages each, which is 0.1 s of a step of 0.35 s. A launch has too few rounds of
-    such steps for a median to hide that. A framework that gives memory back after each step, as JAX
-    does, has page faults in all of them, but does not grow.
+    At most `GROWING_STEPS` are run. Heaps grow for longer than other things warm up: after three
+    steps PyTorch's next two still mapped 50,000 pages each, which is 0.1 s of a step of 0.35 s. A
+    launch has too few rounds of such steps for a median to hide that. A framework that gives memory
+    back after each step, as JAX does, has page faults in all of them, but does not grow.
     """
     spent: List[int] = []
     growing = True
@@ -272,18 +271,18 @@ def timed_samples(
     protocol: Protocol,
     counter: Optional[SampleCounter] = None,
 ) -> Tuple[List[int], List[int], Optional[bool]]:
-    """Time samples, and more of them while too few are steady; return the warm-up samples, and the
-    others.
+    """Time samples, and more of them while too few are steady.
 
-    The third value is whether the others are steady; None where that was not checked. The search
-    ends with the longest warm-up, or once the further samples have taken the protocol's seconds:
-    all samples are kept then.
+    Return the warm-up samples, and the others. The third value is whether the others are steady;
+    None where that was not checked. The search ends with the longest warm-up, or once the further
+    samples have taken the protocol's seconds: all samples are kept then.
     """
     samples = timed_loop(sample, synchronize, protocol, counter=counter)
     longest = protocol.maximum_warmup_steps
     if longest == 0:
         return [], samples, None
-    left, deadline = longest, time.perf_counter() + protocol.seconds
+    left = longest
+    deadline = time.perf_counter() + protocol.seconds
     start = steady_from(samples, protocol.minimum_steps)
     while start is None and left > 0 and time.perf_counter() < deadline:
         more = protocol._replace(steps=min(left, protocol.minimum_steps))
@@ -362,10 +361,10 @@ def _logarithms(times: Sequence[float]) -> np.ndarray:
 
 
 def smooth(times: Sequence[float]) -> np.ndarray:
-    """Return the logarithms of the times, each the median of itself and its neighbours: single
-    spikes vanish.
+    """Return the logarithms of the times without single spikes.
 
-    The first and the last take their neighbour's: a spike at an end is a spike all the same.
+    Each is the median of itself and its neighbours. The first and the last take their neighbour's:
+    a spike at an end is a spike all the same.
     """
     logs = _logarithms(times)
     if len(logs) < 3:
@@ -375,8 +374,9 @@ def smooth(times: Sequence[float]) -> np.ndarray:
 
 
 def noise_variance(times: Sequence[float]) -> float:
-    """Return the variance of the logarithms around their level, robustly, from differences of times
-    `APART` samples.
+    """Return the variance of the logarithms around their level.
+
+    It is a robust estimate, from differences of times `APART` samples.
     """
     logs = _logarithms(times)
     apart = APART if len(logs) >= 6 * APART else 1
@@ -387,8 +387,9 @@ def noise_variance(times: Sequence[float]) -> float:
 
 
 def change_points(signal: np.ndarray, penalty: float) -> List[int]:
-    """Return the starts of the segments but the first that minimise squared deviations plus
-    ``penalty`` a cut.
+    """Return the starts of the segments but the first.
+
+    The segments minimise squared deviations plus ``penalty`` a cut.
     """
     count = len(signal)
     sums = np.concatenate([[0.0], np.cumsum(signal)])
@@ -402,22 +403,22 @@ def change_points(signal: np.ndarray, penalty: float) -> List[int]:
         costs = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / lengths
         totals = best[starts] + costs + penalty
         chosen = int(np.argmin(totals))
-        best[end], previous[end] = totals[chosen], starts[chosen]
+        best[end] = totals[chosen]
+        previous[end] = starts[chosen]
     cuts: List[int] = []
-    at = int(previous[count])
-    while at > 0:
-        cuts.append(at)
-        at = int(previous[at])
+    cut = int(previous[count])
+    while cut > 0:
+        cuts.append(cut)
+        cut = int(previous[cut])
     return cuts[::-1]
 
 
 def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
-    """Return the index from which the times keep their level; None where fewer than ``minimum`` of
-    them do.
+    """Return the index from which the times keep their level.
 
-    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count,
-    nor does one that lasted only a few samples: that was a disturbance, not warm-up. Also None
-    where the times still drift at the end.
+    None where fewer than ``minimum`` of them do. ``times`` are positive, in any unit. A change of
+    level by less than `RELEVANT` does not count, nor does one that lasted only a few samples: that
+    was a disturbance, not warm-up. Also None where the times still drift at the end.
     """
     group = -(-len(times) // LONGEST)
     if group > 1:
@@ -433,7 +434,8 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
     first = _first_of_last_level(signal, bounds)
     if first > 0 and _drifts(signal[bounds[first - 1] :], bounds[first] - bounds[first - 1]):
         return None
-    head, tail = signal[: bounds[first]], signal[bounds[first] :]
+    head = signal[: bounds[first]]
+    tail = signal[bounds[first] :]
     if len(tail) < len(head) and float(np.mean(tail)) - float(np.mean(head)) > RELEVANT:
         # The longer part was faster: a neighbour appeared, or the machine slows down. More samples
         # decide.
@@ -443,13 +445,13 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
 
 
 def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
-    """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last
-    one's level.
+    """Return the earliest segment from which on the samples lie on the last one's level.
+
+    All but `DISTURBED` of the samples have to.
     """
-    levels = [
-        float(np.mean(signal[bounds[index] : bounds[index + 1]]))
-        for index in range(len(bounds) - 1)
-    ]
+    levels = []
+    for segment in range(len(bounds) - 1):
+        levels.append(float(np.mean(signal[bounds[segment] : bounds[segment + 1]])))
     first = len(levels) - 1
     elsewhere = 0
     for segment in range(len(levels) - 1, -1, -1):
@@ -461,8 +463,9 @@ def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
 
 
 def _drifts(signal: np.ndarray, cut: int) -> bool:
-    line = np.polyval(np.polyfit(np.arange(len(signal)), signal, 1), np.arange(len(signal)))
-    levels = np.concatenate(
-        [np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))]
-    )
+    """Return whether a line fits the signal better than two levels with this cut between them."""
+    indices = np.arange(len(signal))
+    line = np.polyval(np.polyfit(indices, signal, 1), indices)
+    levels = np.full(len(signal), np.mean(signal[cut:]))
+    levels[:cut] = np.mean(signal[:cut])
     return bool(np.sum((signal - line) ** 2) < np.sum((signal - levels) ** 2))

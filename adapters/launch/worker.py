@@ -39,22 +39,28 @@ from . import batches, contract, device, evidence, feeds, parity, team, timing
 from .inference import Inference
 
 SENTINEL_SIZE = 1536
-#: Losses of further steps that are kept: each is a sum over all workers, for which they wait.
+#: Losses of further steps that are kept: a loss is a sum over all workers, for which they wait.
 _LOSSES = 20
 #: First calls of the user's own inference whose outputs are kept.
 _NOTED_CALLS = 3
 #: Of a call of inference whose single times are kept: the clock would be a part of shorter ones.
 _LEAST_CALL_SECONDS = 1e-4
+#: The only values of axes with which a launch trains on a text.
+_AXES_OF_TRAINING = (
+    ("world_size", 1),
+    ("precision", "float32"),
+    ("placement", "resident"),
+    ("task", "training"),
+)
 Load = Callable[[Launch], Adapter]
 
 
 def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
-    """Return the step to time: the adapter's own, followed by the products that `EXTRA_PRODUCTS`
-    asks for.
+    """Return the step to time, with the products that `EXTRA_PRODUCTS` asks for.
 
-    "18x128" adds 18 of the framework's own products of order 128, to test whether a slowdown is
-    detected. Unlike a sleep, such work competes for the same caches and threads as a slower kernel
-    would.
+    It is the adapter's own, followed by the products. "18x128" adds 18 of the framework's own
+    products of order 128, to test whether a slowdown is detected. Unlike a sleep, such work
+    competes for the same caches and threads as a slower kernel would.
     """
     given = os.environ.get(EXTRA_PRODUCTS, "")
     if not given:
@@ -64,7 +70,9 @@ def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
         raise Unsupported(
             "%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (EXTRA_PRODUCTS, given[:40])
         )
-    count, product, step = int(match.group(1)), adapter.multiply(int(match.group(2))), adapter.step
+    count = int(match.group(1))
+    product = adapter.multiply(int(match.group(2)))
+    step = adapter.step
     if product is None:
         raise Unsupported("%s: this framework offers no matrix product" % EXTRA_PRODUCTS)
     multiply: Callable[[], object] = product
@@ -83,26 +91,16 @@ def trains_on_text(launch: Launch) -> bool:
 
 
 def training_refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
-    """Return why the launch cannot train on its text; empty where it can, or where none is asked
-    for.
-    """
+    """Return why the launch cannot train on its text; empty where it can or need not."""
     if not trains_on_text(launch):
         return ""
     if not network.family.alphabet:
         return "no training on a text: %s takes no symbols" % network.name
-    for axis, usual in (
-        ("world_size", 1),
-        ("precision", "float32"),
-        ("placement", "resident"),
-        ("task", "training"),
-    ):
+    for axis, supported in _AXES_OF_TRAINING:
         value = getattr(launch.cell, axis)
-        if value != usual:
-            return "%s %s: training on a text supports only %s" % (
-                axis.replace("_", " "),
-                value,
-                usual,
-            )
+        if value != supported:
+            name = axis.replace("_", " ")
+            return "%s %s: training on a text supports only %s" % (name, value, supported)
     refused = str(contract.ask(adapter, "refuses_training", network))
     return refused or batches.text_refusal(*batches.read_text(launch.text or ""), network)
 
@@ -113,17 +111,20 @@ class FirstWorker:
     network: Network
 
     def __init__(self, directory: str, load: Load) -> None:
-        self.directory, self.load, self.launch = directory, load, read_launch(directory)
+        self.directory = directory
+        self.load = load
+        self.launch = read_launch(directory)
         self.process = os.getpid()
         self.host = parity.Host()
         self.phases: Dict[str, float] = {}  # when each began
         self.faults: Dict[str, int] = {}  # minor page faults before each
-        self.adapter: Any = None  # from the import on; of several workers the `team.Lead`
+        self.adapter: Any = None  # from the import on; with several workers the `team.Lead`
         self.team: Optional[team.Team] = None
 
     def _leave_if_copied(self) -> None:
-        """Exit if this is a fork that the adapter left running: the launch belongs to the original
-        process.
+        """Exit if this is a fork that the adapter left running.
+
+        The launch belongs to the original process.
         """
         if os.getpid() != self.process:
             os._exit(1)
@@ -134,19 +135,25 @@ class FirstWorker:
         expected_seconds: Optional[float] = None,
         step_seconds: Optional[float] = None,
     ) -> None:
-        """Report the phase to the host, with its expected duration and a step's if known; never
-        while measuring.
+        """Report the phase to the host, with its expected duration and a step's if known.
+
+        Never called while measuring.
         """
         self._leave_if_copied()
         name = phase.partition(",")[0]
         self.phases.setdefault(name, time.monotonic())
         self.faults.setdefault(name, evidence.minor_faults())
-        known = {"phase": phase, "expected_seconds": expected_seconds, "step_seconds": step_seconds}
-        write_json(os.path.join(self.directory, PHASE_FILE), known)
+        report = {
+            "phase": phase,
+            "expected_seconds": expected_seconds,
+            "step_seconds": step_seconds,
+        }
+        write_json(os.path.join(self.directory, PHASE_FILE), report)
 
     def announce_progress(self, begun: float, done: int, steps: int) -> None:
-        """Report a training's progress to the host; ``begun`` is its start by
-        ``time.perf_counter``.
+        """Report a training's progress to the host.
+
+        ``begun`` is its start by ``time.perf_counter``.
         """
         left = (time.perf_counter() - begun) / done * (steps - done)
         self.announce("%s, step %d of %d" % (TRAINING, done, steps), left)
@@ -166,15 +173,11 @@ class FirstWorker:
             outcome = Outcome(Status.CRASHED, "the adapter breaks its contract: %s" % error)
         except Exception as error:
             outcome = _failure(error, self.adapter)
-        launch, timed = self.launch, bool(outcome.samples_ns)
-        further = (
-            launch.protocol.loss_steps > 0
-            and launch.cell.placement not in FED
-            and not launch.cell.infers
-        )
+        launch = self.launch
+        timed = bool(outcome.samples_ns)
         # Each further phase starts with the measurement safe on disk, so that a crash or time-out
         # there cannot lose it.
-        if timed and further and self.network.family.specified:
+        if timed and self._keeps_losses():
             self.keep(outcome)
             outcome = self.with_losses(outcome)
         if self.team is not None:
@@ -194,15 +197,25 @@ class FirstWorker:
             self.keep(outcome._replace(curve_ended="the process ended during training"))
             self.keep(self.with_curve(outcome))
 
+    def _keeps_losses(self) -> bool:
+        """Return whether further steps follow whose losses are kept."""
+        cell = self.launch.cell
+        return (
+            self.launch.protocol.loss_steps > 0
+            and cell.placement not in FED
+            and not cell.infers
+            and self.network.family.specified
+        )
+
     def measure(self) -> Outcome:
-        """Return the outcome of the launch, without what comes after the measurement."""
+        """Return the outcome of the launch, without the phases after the measurement."""
         launch = self.launch
         try:
-            self.network = network = networks.from_data(launch.network or {})
+            self.network = networks.from_data(launch.network or {})
         except NumbersError as error:
-            return Outcome(
-                Status.UNSUPPORTED, "%s: %s: %s" % (launch.cell.network, error.key, error)
-            )
+            words = "%s: %s: %s" % (launch.cell.network, error.key, error)
+            return Outcome(Status.UNSUPPORTED, words)
+        network = self.network
         refused = evidence.binding_refusal(launch.cpus) or evidence.preload_refusal()
         if refused:
             return Outcome(Status.UNSUPPORTED, refused)
@@ -212,17 +225,12 @@ class FirstWorker:
         self.adapter.import_modules()
         import_seconds = time.perf_counter() - start
         if launch.only_capabilities:
-            return Outcome(
-                Status.OK,
-                "nothing was timed",
-                import_seconds,
-                software=_capabilities(self.adapter, launch),
-            )
+            facts = _capabilities(self.adapter, launch)
+            return Outcome(Status.OK, "nothing was timed", import_seconds, software=facts)
         refused = _refusal(self.adapter, network, launch)
         if refused:
-            return Outcome(
-                Status.UNSUPPORTED, refused, import_seconds, software=software.environment()
-            )
+            facts = software.environment()
+            return Outcome(Status.UNSUPPORTED, refused, import_seconds, software=facts)
         self.announce("build")
         try:
             adapter, before, prepare_seconds = self._prepare()
@@ -236,35 +244,28 @@ class FirstWorker:
                 return Outcome(Status.OK, words, import_seconds, prepare_seconds)
             outcome = self._measure_steps(adapter, before)
         except Unsupported as error:
-            return Outcome(
-                Status.UNSUPPORTED, str(error), import_seconds, software=software.environment()
-            )
+            facts = software.environment()
+            return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=facts)
         return outcome._replace(import_seconds=import_seconds, prepare_seconds=prepare_seconds)
 
     def _prepare(self) -> Tuple[Adapter, Dict[str, np.ndarray], float]:
-        """Build the network; return the adapter to drive, the weights' sampled entries and the
-        seconds of ``prepare``.
+        """Build the network; return the adapter to drive, sampled weights and the seconds.
 
-        The weights and the mini-batch end with this call, so that peak memory is the framework's
-        own.
+        The weights are their sampled entries, the seconds those of ``prepare``. The weights and the
+        mini-batch end with this call, so that peak memory is the framework's own.
         """
-        launch, network, adapter = self.launch, self.network, self.adapter
-        # Do not make a hundred million weights for a framework that computes nothing.
+        launch = self.launch
+        network = self.network
+        adapter = self.adapter
         purpose = batches.CHECKED if launch.save_reference is not None else batches.TIMED
         # The weights of inference stay when it is checked.
-        of_weights = batches.TIMED if launch.cell.infers else purpose
-        weights = (
-            batches.initial_weights(network, of_weights, launch.weights) if adapter.computes else {}
-        )
+        weights_purpose = batches.TIMED if launch.cell.infers else purpose
+        weights: Dict[str, np.ndarray] = {}
+        # Do not make a hundred million weights for a framework that computes nothing.
+        if adapter.computes:
+            weights = batches.initial_weights(network, weights_purpose, launch.weights)
         if launch.cell.infers:
-            checked = launch.save_reference is not None and launch.cell.placement not in FED
-            # A user's own step makes its own mini-batch.
-            size = launch.cell.known_batch_size if network.family.specified else 1
-            batch = (
-                batches.checked_examples(network)
-                if checked
-                else batches.mini_batch(network, size, purpose=purpose)
-            )
+            batch = self._inference_batch(purpose)
             adapter = self.adapter = Inference(adapter)
         else:
             batch = batches.of_launch(network, launch, purpose)
@@ -281,17 +282,27 @@ class FirstWorker:
         adapter.synchronize()
         return adapter, before, time.perf_counter() - start
 
+    def _inference_batch(self, purpose: str) -> batches.Batch:
+        cell = self.launch.cell
+        if self.launch.save_reference is not None and cell.placement not in FED:
+            return batches.checked_examples(self.network)
+        # A user's own step makes its own mini-batch.
+        size = cell.known_batch_size if self.network.family.specified else 1
+        return batches.mini_batch(self.network, size, purpose=purpose)
+
     def _measure_steps(self, adapter: Adapter, before: Dict[str, np.ndarray]) -> Outcome:
         """Run first step, warm-up, timed samples and check of a prepared adapter."""
-        launch, network, host, announce = self.launch, self.network, self.host, self.announce
-        cell, protocol = launch.cell, launch.protocol
+        launch = self.launch
+        network = self.network
+        host = self.host
+        announce = self.announce
+        cell = launch.cell
+        protocol = launch.protocol
         first_losses: List[float] = []
         first_outputs: List[List[float]] = []
 
         def note_loss() -> None:
-            """Keep the loss or outputs of the last step, where there is no reference: launches must
-            agree on these.
-            """
+            """Keep the last step's loss or outputs: launches without reference agree on them."""
             if network.family.specified:
                 return
             if cell.infers and len(first_outputs) < _NOTED_CALLS:
@@ -317,20 +328,20 @@ class FirstWorker:
             sample = timing.noting_calls(step, adapter.synchronize, count, calls)
         else:
             sample = watch.around(timing.several(step, count))
-        expected = (
-            None
-            if launch.in_turns
-            else min(protocol.seconds, step_seconds * count * protocol.steps)
-        )
+        expected: Optional[float] = None
+        if not launch.in_turns:
+            expected = min(protocol.seconds, step_seconds * count * protocol.steps)
         announce("timed", expected, step_seconds)
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         watch.begin()
         counter = evidence.SampleCounter(memory=protocol.trend)
         # Each worker of a team is bound to its part of the launch's CPUs.
-        bound = team.needed(adapter, launch) and launch.cpus
-        cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()
-        wanted, lead_in = 0, False
+        cpus = evidence.cpus_allowed()
+        if launch.cpus and team.needed(adapter, launch):
+            cpus = sorted(launch.cpus)
+        wanted = 0
+        lead_in = False
         if launch.in_turns:
             wanted, lead_in = host.first_turn(min(warmup) * count)
         else:
@@ -348,12 +359,10 @@ class FirstWorker:
             timed = timing.samples_in_turns(
                 sample, adapter.synchronize, wanted, lead_in, host.next_turn, counter
             )
-            left_out, samples, turns, starts = (
-                timed.lead_ins,
-                timed.samples,
-                timed.turns,
-                timed.starts,
-            )
+            left_out = timed.lead_ins
+            samples = timed.samples
+            turns = timed.turns
+            starts = timed.starts
         ended = time.monotonic()
         later = evidence.snapshot(cpus)
         if launch.in_turns:
@@ -364,40 +373,38 @@ class FirstWorker:
         finite = None if loss is None else math.isfinite(loss)
         peak_memory_bytes = evidence.peak_memory_bytes()
         announce("check")
-        seen: Optional[ParitySample] = None
+        parity_sample: Optional[ParitySample] = None
         if not network.family.specified:
-            losses = first_losses if all(map(math.isfinite, first_losses)) else None
-            outputs = (
-                first_outputs
-                if all(math.isfinite(each) for call in first_outputs for each in call)
-                else None
-            )
-            seen = ParitySample(losses, {}, 0, outputs=outputs)
+            parity_sample = _unspecified_sample(first_losses, first_outputs)
         elif adapter.computes and cell.infers:
             if request is not None:
-                seen = parity.run_output_check(adapter, step, launch, host, request)
+                parity_sample = parity.run_output_check(adapter, step, launch, host, request)
         elif adapter.computes:
-            # Without a finite loss the parameters show nothing.
-            moved = (
-                not parity.all_unchanged(contract.current_parameters(adapter, network), before)
-                if finite
-                else None
-            )
+            moved: Optional[bool] = None
+            if finite:  # otherwise the parameters show nothing
+                parameters = contract.current_parameters(adapter, network)
+                moved = not parity.all_unchanged(parameters, before)
             if request is not None:
-                seen = parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
+                checked = parity.run_check(adapter, step, launch, host, request)
+                parity_sample = checked._replace(moved=moved)
+        parameter_count: Optional[int] = None
+        if parity_sample is not None and not cell.infers:
+            parameter_count = parity_sample.parameter_count
         feeds.close(adapter)  # so that a loader's threads and processes do not disturb the product
         announce("product")
         gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
         fault_seconds = evidence.fault_seconds()
         announce("description")
         threads = contract.ask(adapter, "effective_threads")
-        if threads is not None and team.needed(adapter, launch):
-            threads *= cell.world_size
         helpers = cell.helpers + launch.helpers
-        threads = None if threads is None else threads + helpers
+        if threads is not None:
+            if team.needed(adapter, launch):
+                threads *= cell.world_size
+            threads += helpers
         described = software.environment()
         described.update(contract.ask(adapter, "describe"))
         described.update(software.settings_in_force(launch))
+        thread_evidence = evidence.thread_evidence(launch.all_threads, threads, earlier, later)
         return Outcome(
             status=Status.OK,
             reason="" if adapter.computes else adapter.parity_reason,
@@ -407,12 +414,10 @@ class FirstWorker:
             final_loss=loss if finite else None,
             final_loss_finite=finite,
             peak_memory_bytes=peak_memory_bytes,
-            threads=evidence.thread_evidence(launch.all_threads, threads, earlier, later)._replace(
-                helpers=helpers
-            ),
+            threads=thread_evidence._replace(helpers=helpers),
             contention=evidence.contention(earlier, later),
             software=described,
-            parameter_count=None if seen is None or cell.infers else seen.parameter_count,
+            parameter_count=parameter_count,
             gemm_flops_per_second=gemm,
             steps_per_sample=count,
             steady=steady,
@@ -421,7 +426,7 @@ class FirstWorker:
             device=watch.evidence(len(left_out)),
             # Samples follow one another without a pause.
             timed_between=None if launch.in_turns else [begun + sum(left_out) * 1e-9, ended],
-            parity_sample=seen,
+            parity_sample=parity_sample,
             sample_counts=counter.counts(0 if launch.in_turns else len(left_out)),
             turns=turns,
             starts_ns=starts,
@@ -435,17 +440,18 @@ class FirstWorker:
         They start from the weights and the mini-batch of the parity check, at the rate of the timed
         steps. If they end early, the outcome's software says why.
         """
-        launch, adapter, steps = self.launch, self.adapter, self.launch.protocol.loss_steps
+        launch = self.launch
+        adapter = self.adapter
+        steps = launch.protocol.loss_steps
         losses: List[List[float]] = []
         ended = ""
         try:
             self.announce(TRAINING)
-            adapter.reset(
-                parity.Weights(self.network, launch.weights),
-                batches.of_launch(self.network, launch),
-            )
+            weights = parity.Weights(self.network, launch.weights)
+            adapter.reset(weights, batches.of_launch(self.network, launch))
             adapter.set_learning_rate(LEARNING_RATE)
-            begun, done = time.perf_counter(), 0
+            begun = time.perf_counter()
+            done = 0
             while done < steps and not ended:
                 more = min(max(1, steps // _LOSSES), steps - done)
                 timing.several(adapter.step, more)()
@@ -457,46 +463,49 @@ class FirstWorker:
                     ended = "the loss was not finite after %d steps" % done
                 self.announce_progress(begun, done, steps)
         except Exception as error:
-            ended = _words(adapter, error)
-        said = dict(outcome.software, losses_ended=ended) if ended else outcome.software
-        return outcome._replace(losses=losses, software=said)
+            ended = _describe_failure(adapter, error)
+        facts = outcome.software
+        if ended:
+            facts = dict(facts, losses_ended=ended)
+        return outcome._replace(losses=losses, software=facts)
 
     def with_curve(self, outcome: Outcome) -> Outcome:
-        """Train on the launch's text, untimed; return the outcome with the blocks' losses, and why
-        it ended early.
+        """Train on the launch's text, untimed; return the outcome with the blocks' losses.
 
-        It starts from the weights that the network starts with, whatever the timed steps did to
-        them.
+        The outcome also says why training ended early. It starts from the weights that the network
+        starts with, whatever the timed steps did to them.
         """
         curve: List[List[float]] = []
         try:
             test_loss, ended = self._train(curve)
         except Exception as error:
-            test_loss, ended = None, _words(self.adapter, error)
+            test_loss = None
+            ended = _describe_failure(self.adapter, error)
         return outcome._replace(curve=curve, test_loss=test_loss, curve_ended=ended)
 
     def _train(self, curve: List[List[float]]) -> Tuple[Optional[float], str]:
-        """Add to the curve block by block; return the loss on the text that was kept, or why that
-        was not reached.
+        """Add to the curve block by block; return the loss on the text that was kept.
+
+        If training does not get there, return the reason instead.
         """
-        launch, network, steps = self.launch, self.network, self.launch.protocol.curve_steps
+        launch = self.launch
+        network = self.network
+        steps = launch.protocol.curve_steps
         self.announce(TRAINING)
-        weights = (
-            batches.initial_weights(network, folder=launch.weights) if self.adapter.computes else {}
-        )
+        weights: Dict[str, np.ndarray] = {}
+        if self.adapter.computes:
+            weights = batches.initial_weights(network, folder=launch.weights)
         text = batches.read_text(launch.text or "")
         blocks = batches.text_blocks(*text, network, launch.cell.known_batch_size, steps)
-        begun, done = time.perf_counter(), 0
+        begun = time.perf_counter()
+        done = 0
         for losses in contract.block_losses(self.adapter, weights, blocks, batches.RmsProp()):
             mean = math.fsum(losses) / len(losses)
             if not math.isfinite(mean):
+                if done == steps:
+                    return None, "the loss was not finite on the text kept to test with"
                 last = min(done + batches.BLOCK, steps)
-                where = (
-                    "in steps %d to %d" % (done + 1, last)
-                    if done < steps
-                    else "on the text kept to test with"
-                )
-                return None, "the loss was not finite " + where
+                return None, "the loss was not finite in steps %d to %d" % (done + 1, last)
             if done == steps:
                 return mean, ""
             done += len(losses)
@@ -505,12 +514,22 @@ class FirstWorker:
         raise contract.ContractBroken("train_on_text() ended after %d of %d steps" % (done, steps))
 
 
+def _unspecified_sample(losses: List[float], outputs: List[List[float]]) -> ParitySample:
+    """Return the sample of a network without reference: its first losses and outputs."""
+    finite_losses = all(math.isfinite(loss) for loss in losses)
+    finite_outputs = all(math.isfinite(value) for call in outputs for value in call)
+    return ParitySample(
+        losses=losses if finite_losses else None,
+        updates={},
+        parameter_count=0,
+        outputs=outputs if finite_outputs else None,
+    )
+
+
 def _capabilities(adapter: Adapter, launch: Launch) -> Dict[str, Any]:
-    """Return the software of a launch that times nothing: what this build of the framework is, and
-    can do.
-    """
+    """Return the software of a launch that times nothing: version and capabilities."""
     module = contract.described(adapter, "framework")
-    queried = [networks.from_data(each) for each in launch.queried_networks or []]
+    queried = [networks.from_data(network) for network in launch.queried_networks or []]
     return dict(
         software.environment(),
         capabilities=contract.capabilities(adapter, module, queried),
@@ -520,8 +539,9 @@ def _capabilities(adapter: Adapter, launch: Launch) -> Dict[str, Any]:
 
 
 def _refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
-    """Return why the launch cannot run; empty where it can. The first of several workers is bound
-    here.
+    """Return why the launch cannot run; empty where it can.
+
+    The first of several workers is also bound to its CPUs and GPU.
     """
     refused = ""
     if team.needed(adapter, launch):
@@ -548,8 +568,9 @@ def run(directory: str, load: Load = contract.load) -> int:
 
 
 def join(directory: str, worker: int, load: Load = contract.load) -> int:
-    """Run this worker, counted from 1, of a launch that the first worker measures; return the exit
-    code.
+    """Run this worker, counted from 1, of a launch that the first worker measures.
+
+    Return the exit code.
     """
     adapter: Any = None
     try:
@@ -558,15 +579,14 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
         if refused:
             raise Unsupported(refused)
         team.see_own_gpu(launch, worker)
-        adapter, network = load(launch), networks.from_data(launch.network or {})
+        adapter = load(launch)
+        network = networks.from_data(launch.network or {})
         supported, reason = contract.supports(adapter, network)
         if not supported:
             raise Unsupported(reason)
-        weights = (
-            batches.initial_weights(network, batches.TIMED, launch.weights)
-            if adapter.computes
-            else {}
-        )
+        weights: Dict[str, np.ndarray] = {}
+        if adapter.computes:
+            weights = batches.initial_weights(network, batches.TIMED, launch.weights)
         batch = batches.of_launch(network, launch, batches.TIMED)
         adapter.join(worker, team.meeting_place(directory))
         adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))
@@ -586,20 +606,22 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
 
 
 def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
-    """Return the outcome of a launch that ended with this exception; ``adapter`` is None where it
-    was not loaded.
+    """Return the outcome of a launch that ended with this exception.
+
+    ``adapter`` is None where it was not loaded.
     """
     if not isinstance(error, Explained):
         traceback.print_exc()
-    ran_out = isinstance(error, MemoryError) or (
-        adapter is not None and adapter.is_out_of_memory(error)
-    )
-    words = "" if adapter is None else adapter.error_text(error)
+    ran_out = isinstance(error, MemoryError)
+    words = ""
+    if adapter is not None:
+        ran_out = ran_out or adapter.is_out_of_memory(error)
+        words = adapter.error_text(error)
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
     return Outcome(status, words or "%s: %s" % (type(error).__name__, gpus.first_line(error)))
 
 
-def _words(adapter: Adapter, error: Exception) -> str:
+def _describe_failure(adapter: Adapter, error: Exception) -> str:
     """Print the traceback of a failure that costs no measurement; return one line about it."""
     words = gpus.noted(error)
     return adapter.error_text(error) or words

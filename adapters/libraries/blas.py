@@ -1,5 +1,6 @@
-"""OpenBLAS and MKL through their C interfaces; ``library`` is a ctypes handle that shows their
-symbols.
+"""OpenBLAS and MKL through their C interfaces.
+
+``library`` is a ctypes handle that shows their symbols.
 """
 
 import ctypes
@@ -20,15 +21,16 @@ def _function(library: Any, name: str) -> Any:
 
 
 def openblas_of_numpy() -> Optional[str]:
-    """Return the path of the OpenBLAS in NumPy's wheel; None where there is none, or its integers
-    are 64 bits wide.
+    """Return the path of the OpenBLAS in NumPy's wheel.
+
+    It is None where there is none, or where its integers are 64 bits wide.
     """
-    folder = os.path.join(
-        os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs"
-    )
-    return next(
-        (path for path in sorted(glob.glob(folder + "/libopenblas*.so")) if "64_" not in path), None
-    )
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(np.__file__)))
+    folder = os.path.join(packages, "numpy.libs")
+    for path in sorted(glob.glob(folder + "/libopenblas*.so")):
+        if "64_" not in path:
+            return path
+    return None
 
 
 def loaded_openblas_of_numpy() -> Any:
@@ -39,13 +41,16 @@ def loaded_openblas_of_numpy() -> Any:
 
 def openblas_threads(library: Any) -> Optional[int]:
     """Return the number of threads it reports; None where ``library`` is None or another BLAS."""
-    function = None if library is None else _function(library, "openblas_get_num_threads")
+    if library is None:
+        return None
+    function = _function(library, "openblas_get_num_threads")
     return None if function is None else int(function())
 
 
 def set_openblas_threads(library: Any, count: int) -> None:
-    """Give its pool this many threads where it has not: from the environment it takes no more than
-    there are CPUs.
+    """Give its pool this many threads where it has another number.
+
+    From the environment it takes no more than there are CPUs.
     """
     if openblas_threads(library) not in (None, count):
         _function(library, "openblas_set_num_threads")(count)
@@ -70,17 +75,19 @@ def describe_openblas(library: Any) -> Dict[str, Any]:
 
 # Before 2020 Intel's MKL looked at the maker before it looked at the instructions: on anything but
 # an Intel processor its products are made by SSE2 kernels. MKL_DEBUG_CPU_TYPE, which Intel never
-# documented, overrides that; later releases ignore it.
+# documented, overrides that. Later releases ignore it.
 
 MKL_KERNELS = "MKL_DEBUG_CPU_TYPE"
-_AVX2, _AVX512 = "5", "7"
+_AVX2 = "5"
+_AVX512 = "7"
 #: Requirements of MKL's AVX-512 kernels, as in /proc/cpuinfo.
 _AVX512_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
 def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
-    """Return the value for the widest kernels that this processor can run; None where MKL chooses
-    well or has none.
+    """Return the value for the widest kernels that this processor can run.
+
+    It is None where MKL chooses well or has none.
     """
     fields: Dict[str, str] = {}
     for line in cpuinfo.splitlines():
@@ -95,8 +102,9 @@ def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
 
 
 def take_widest_mkl_kernels() -> None:
-    """Have MKL take the widest kernels that this processor can run; only before MKL's first
-    operation.
+    """Have MKL take the widest kernels that this processor can run.
+
+    Call it only before MKL's first operation.
     """
     kind = widest_mkl_kernels(read_file("/proc/cpuinfo") or "")
     if kind is not None:
@@ -107,8 +115,6 @@ def mkl_kernels_setting() -> str:
     """Return the kernels that MKL was set to take."""
     names = {_AVX2: "AVX2", _AVX512: "AVX-512"}
     kind = os.environ.get(MKL_KERNELS)
-    return (
-        "MKL's own choice"
-        if kind is None
-        else "%s (%s=%s)" % (names.get(kind, "other"), MKL_KERNELS, kind)
-    )
+    if kind is None:
+        return "MKL's own choice"
+    return "%s (%s=%s)" % (names.get(kind, "other"), MKL_KERNELS, kind)

@@ -1,6 +1,4 @@
-"""GPUs: ceilings beside matrix products, and reasons why a framework, or its build, cannot run a
-cell.
-"""
+"""GPUs: ceilings other than matrix products, and reasons why a build cannot run a cell."""
 
 import re
 import sys
@@ -15,13 +13,14 @@ from ..protocol import Cell, DeviceCeilings
 # only hides the device's speed.
 #
 # Bandwidths. A copy on the device counts the bytes read and those written, as STREAM's copy does
-# (McCalpin 1995, Memory Bandwidth and Machine Balance in Current High Performance Computers); one
-# between host and device counts the bytes that cross the link. Copies are timed several in a row,
-# from an idle device to an idle one, so that starting and waiting are spread over milliseconds of
-# them.
+# (McCalpin 1995, Memory Bandwidth and Machine Balance in Current High Performance Computers). A
+# copy between host and device counts the bytes that cross the link. Copies are timed several in a
+# row, from an idle device to an idle one, so that starting and waiting are spread over milliseconds
+# of them.
 #
-# Operators. Two times of the smallest one: the host's to launch it behind others, a lower bound for
-# steps of many operators; and from its launch on an idle device until the host sees its end.
+# Operators. Two times of the smallest one: the host's time to launch it behind others, which is a
+# lower bound for steps of many operators, and the time from its launch on an idle device until the
+# host sees its end.
 
 COPY = "copy"  # on the device
 TO_DEVICE_PINNED = "to_device_pinned"  # from the host's page-locked memory
@@ -34,8 +33,10 @@ TRANSFERS = (COPY, TO_DEVICE_PINNED, TO_DEVICE_PAGEABLE, FROM_DEVICE_PINNED, FRO
 PROBES = (*TRANSFERS, OPERATOR)
 
 #: Bytes of each array: on the device four times the largest last-level cache known (126 MB), as
-#: STREAM asks; on the host more than most such caches.
-DEVICE_BYTES, HOST_BYTES = 512 * 1024**2, 256 * 1024**2
+#: STREAM asks.
+DEVICE_BYTES = 512 * 1024**2
+#: On the host more than most such caches.
+HOST_BYTES = 256 * 1024**2
 #: Seconds for which each probe is repeated.
 SECONDS = 0.2
 #: Least seconds of copies in a row: launching and waiting cost less than a hundredth of that.
@@ -65,18 +66,26 @@ def measure_ceilings(
     failures = []
     for name in PROBES:
         try:
-            speeds.update(_ceilings_of(find, name))
+            speeds.update(_measure_probe(find, name))
         except Exception as error:
             if not is_out_of_memory(error):
                 failures.append("%s: %s" % (name, noted(error)))
-    return (DeviceCeilings(**speeds) if speeds else None), failures
+    if not speeds:
+        return None, failures
+    return DeviceCeilings(**speeds), failures
 
 
-def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
-    """Return the fields of `DeviceCeilings` that one probe gives; the probe, and what it holds,
-    ends with this call.
+def _measure_probe(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
+    """Return the fields of `DeviceCeilings` that one probe gives.
+
+    The probe, and the arrays that it holds, end with this call.
     """
-    size = 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
+    if name == OPERATOR:
+        size = 0
+    elif name == COPY:
+        size = DEVICE_BYTES
+    else:
+        size = HOST_BYTES
     probe = find(name, size)
     if probe is None:
         return {}
@@ -90,14 +99,19 @@ def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict
 
 
 def seconds_in_a_row(probe: Probe) -> float:
-    """Return the seconds of one call of several in a row, the device idle before the first and
-    after the last.
+    """Return the seconds of one call of several in a row.
+
+    The device is idle before the first and after the last.
     """
     start, wait = probe
     timing.time_one(start, wait)  # the first may set something up
     count, _ = timing.steps_per_sample(start, wait, timing.time_one(start, wait), SAMPLE_SECONDS)
     several = timing.several(start, count)
-    return _best(lambda: timing.time_one(several, wait)) / count
+
+    def sample() -> int:
+        return timing.time_one(several, wait)
+
+    return _best(sample) / count
 
 
 def seconds_to_start(probe: Probe) -> float:
@@ -118,13 +132,18 @@ def seconds_to_start(probe: Probe) -> float:
 
 def seconds_to_finish(probe: Probe) -> float:
     """Return the seconds from the start of one on an idle device until the host sees its end."""
-    timing.time_one(*probe)
-    return _best(lambda: timing.time_one(*probe))
+
+    def sample() -> int:
+        return timing.time_one(*probe)
+
+    sample()
+    return _best(sample)
 
 
 def _best(sample: Callable[[], int]) -> float:
-    """Return the seconds of the shortest of samples (in nanoseconds) that are taken for `SECONDS`,
-    one at least.
+    """Return the seconds of the shortest of samples that are taken for `SECONDS`.
+
+    ``sample`` returns nanoseconds, and is called once at least.
     """
     until = timing.nanoseconds() + int(SECONDS * 1e9)
     best = sample()
@@ -138,24 +157,21 @@ _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([af]?)\Z")
 
 
 def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
-    """Return whether code for these architectures, such as "sm_90" and "compute_90", runs on a GPU
-    of this capability.
+    """Return whether code for these architectures runs on a GPU of this capability.
 
-    Machine code ("sm_") runs on its own compute capability and on later ones of the same major
-    version; PTX ("compute_") is translated for any later one. With the suffix "a" either is for
-    that one capability alone, with "f" for that one and later ones of its major version. Sources:
-    NVIDIA, "CUDA C++ Programming Guide" (binary compatibility, PTX compatibility) and "NVIDIA CUDA
-    Compiler Driver NVCC" (GPU feature list).
+    Architectures have names such as "sm_90" and "compute_90". Machine code ("sm_") runs on its own
+    compute capability and on later ones of the same major version; PTX ("compute_") is translated
+    for any later one. With the suffix "a" either is for that one capability alone, with "f" for
+    that one and later ones of its major version. Sources: NVIDIA, "CUDA C++ Programming Guide"
+    (binary compatibility, PTX compatibility) and "NVIDIA CUDA Compiler Driver NVCC" (GPU feature
+    list).
     """
     for name in architectures:
         match = _ARCHITECTURE.match(name)
         if match is None:
             continue
-        kind, built, suffix = (
-            match.group(1),
-            (int(match.group(2)), int(match.group(3))),
-            match.group(4),
-        )
+        kind, major, minor, suffix = match.groups()
+        built = (int(major), int(minor))
         if suffix == "a":
             runs = built == capability
         elif kind == "sm" or suffix == "f":
@@ -170,27 +186,19 @@ def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
 def refusal(
     cell: Cell, title: str, precisions: Sequence[str], placements: Sequence[str] = ("resident",)
 ) -> str:
-    """Return why a framework for CUDA GPUs cannot run the cell with these values; empty where it
-    can.
+    """Return why a framework for CUDA GPUs cannot run the cell; empty where it can.
+
+    The framework has these precisions and placements.
     """
     if cell.device.partition(":")[0] != "cuda":
-        return "device %s: this adapter runs %s on the CPU and on CUDA GPUs only" % (
-            cell.device,
-            title,
-        )
+        words = "device %s: this adapter runs %s on the CPU and on CUDA GPUs only"
+        return words % (cell.device, title)
     if cell.precision not in precisions:
-        return "precision %s: this adapter runs %s in %s only" % (
-            cell.precision,
-            title,
-            _listed(precisions, "and"),
-        )
+        words = "precision %s: this adapter runs %s in %s only"
+        return words % (cell.precision, title, _join_words(precisions, "and"))
     if cell.placement not in placements:
-        known = _listed(placements, "or")
-        return "placement %s: this adapter runs %s with a %s mini-batch only" % (
-            cell.placement,
-            title,
-            known,
-        )
+        words = "placement %s: this adapter runs %s with a %s mini-batch only"
+        return words % (cell.placement, title, _join_words(placements, "or"))
     return ""
 
 
@@ -202,8 +210,9 @@ def advice(cell: Cell) -> str:
 def refusal_of_build(
     cell: Cell, version: str, architectures: Sequence[str], capability: Tuple[int, int]
 ) -> str:
-    """Return why a build with code for these architectures (none: unknown) cannot run the cell on
-    this GPU.
+    """Return why a build cannot run the cell on this GPU; empty where it can.
+
+    It has code for these architectures (none: unknown).
     """
     if architectures and not has_code(architectures, capability):
         words = "%s: this build has no kernels for compute capability %d.%d (it has %s): %s"
@@ -215,20 +224,24 @@ def refusal_of_build(
 
 
 def first_line(error: BaseException) -> str:
-    """Return the line of an exception's text that says what happened."""
+    """Return the line of an exception's text that describes the failure."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(no message)"]
-    # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
-    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:300]
+    # MXNet's messages begin with a trace of its C++ calls. The failure is in the last line.
+    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return line[:300]
 
 
 def noted(error: BaseException) -> str:
-    """Print the traceback of a failure that costs no measurement; return its type and text in one
-    line.
+    """Print the traceback of a failure that costs no measurement; return a line about it.
+
+    The line has the exception's type and text.
     """
     traceback.print_exc()
     sys.stderr.flush()
     return "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
 
 
-def _listed(words: Sequence[str], last: str) -> str:
-    return " ".join((", ".join(words[:-1]), last, words[-1])) if len(words) > 1 else words[0]
+def _join_words(words: Sequence[str], conjunction: str) -> str:
+    if len(words) == 1:
+        return words[0]
+    return "%s %s %s" % (", ".join(words[:-1]), conjunction, words[-1])

@@ -1,5 +1,4 @@
-"""What a build of a framework shows of itself once it is imported: libraries, models, names, and
-its distribution.
+"""Facts that an imported framework shows of its build: libraries, models, names, distribution.
 
 Asked with the capabilities, in a process that times nothing; the same questions for every
 framework.
@@ -17,7 +16,7 @@ from ..launch.evidence import read_file
 
 Answers = Dict[str, Tuple[bool, str]]
 
-#: Where frameworks keep their pretrained models; {} is the framework's module.
+#: Where frameworks keep their pretrained models. {} is the framework's module.
 _MODELS = (
     "{}.applications",
     "{}.gluon.model_zoo",
@@ -31,43 +30,44 @@ _BOLTZMANN = re.compile(r"boltzmann|deep_?belief|(^|_)rbm($|_)|^[A-Za-z]*RBM$|^D
 
 
 def answers(module: str) -> Answers:
-    """Return what can be seen of the framework whose module has this name, each with how it was
-    found out.
-    """
-    models = list(dict.fromkeys(each.format(module) for each in _MODELS))
-    models += [_MODELS_OF_TORCH] if module == "torch" else []
-    found = [each for each in models if _there(each)]
-    named = boltzmann_names(module)
+    """Return the capabilities that the framework with this module shows, each with its evidence."""
+    names = boltzmann_names(module)
     return {
         "openmp": _loaded(r"lib(gomp|iomp5|omp)\b", "OpenMP"),
         "opencl": _loaded(r"libOpenCL\b", "OpenCL"),
-        "pretrained_models": (
-            bool(found),
-            "%s is there" % found[0] if found else "none of %s" % ", ".join(models),
-        ),
+        "pretrained_models": _pretrained_models(module),
         "boltzmann_machines": (
-            bool(named),
-            ", ".join(named[:3]) or "no name in its modules says so",
+            bool(names),
+            ", ".join(names[:3]) or "no name in its modules says so",
         ),
     }
+
+
+def _pretrained_models(module: str) -> Tuple[bool, str]:
+    models = list(dict.fromkeys(model.format(module) for model in _MODELS))
+    if module == "torch":
+        models.append(_MODELS_OF_TORCH)
+    for model in models:
+        if _can_be_found(model):
+            return True, "%s is there" % model
+    return False, "none of %s" % ", ".join(models)
 
 
 def _read(path: str) -> str:
     return read_file(path) or ""
 
 
-def _loaded(pattern: str, what: str) -> Tuple[bool, str]:
+def _loaded(pattern: str, title: str) -> Tuple[bool, str]:
     """Return whether this process has loaded a library of such a name."""
     paths = re.findall(r"(/\S+)$", _read("/proc/self/maps"), re.MULTILINE)
-    names = sorted(
-        {os.path.basename(path) for path in paths if re.match(pattern, os.path.basename(path))}
-    )
-    return bool(names), "loaded: " + ", ".join(
-        names[:3]
-    ) if names else "no library of %s is loaded" % what
+    libraries = {os.path.basename(path) for path in paths}
+    names = sorted(library for library in libraries if re.match(pattern, library))
+    if not names:
+        return False, "no library of %s is loaded" % title
+    return True, "loaded: " + ", ".join(names[:3])
 
 
-def _there(module: str) -> bool:
+def _can_be_found(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except Exception:  # its package is missing, is no package, or cannot be imported
@@ -75,24 +75,21 @@ def _there(module: str) -> bool:
 
 
 def boltzmann_names(module: str) -> List[str]:
-    """Return the names in the framework's loaded modules that speak of Boltzmann machines or deep
-    belief networks.
+    """Return the names of Boltzmann machines and deep belief networks in the framework's modules.
+
+    Only modules that are loaded are searched.
     """
-    found = set()
-    for name, loaded in list(sys.modules.items()):
-        if name == module or name.startswith(module + "."):
-            found |= {
-                "%s.%s" % (name, each)
-                for each in getattr(loaded, "__dict__", ())
-                if _BOLTZMANN.search(each)
-            }
-    return sorted(found)
+    names = set()
+    for module_name, loaded in list(sys.modules.items()):
+        if module_name == module or module_name.startswith(module + "."):
+            for attribute in getattr(loaded, "__dict__", ()):
+                if _BOLTZMANN.search(attribute):
+                    names.add("%s.%s" % (module_name, attribute))
+    return sorted(names)
 
 
 def distribution_of(module: str) -> Optional[str]:
-    """Return the metadata folder of the distribution that installed the module; None if it has
-    none.
-    """
+    """Return the metadata folder of the distribution that installed the module, or None."""
     for directory in sys.path:
         for folder in glob.glob(os.path.join(glob.escape(directory or "."), "*.*-info")):
             listed = _read(os.path.join(folder, "RECORD"))
@@ -103,8 +100,9 @@ def distribution_of(module: str) -> Optional[str]:
 
 
 def project(module: str) -> Dict[str, str]:
-    """Return what the distribution's metadata say of creator, licence, platform and languages,
-    where they do.
+    """Return the creator, licence, platform and languages in the distribution's metadata.
+
+    Facts that the metadata lack are left out.
     """
     folder = distribution_of(module)
     if folder is None:
@@ -116,32 +114,30 @@ def project(module: str) -> Dict[str, str]:
     libraries = sum(1 for line in listed if re.search(r"\.so(\.[0-9.]+)?,", line))
     licence = (
         str(about["License-Expression"] or "")
-        or _classified(about, "License")
+        or _classifiers(about, "License")
         or str(about["License"] or "")
     )
-    found = {
+    facts = {
         "distribution": "%s %s" % (about["Name"], about["Version"]),
         "creator": str(about["Author"] or about["Author-email"] or about["Maintainer"] or ""),
         "licence": licence,
-        "platform": _classified(about, "Operating System") or _tags(wheel),
-        "languages": _classified(about, "Programming Language"),
+        "platform": _classifiers(about, "Operating System") or _platforms(wheel),
+        "languages": _classifiers(about, "Programming Language"),
         "libraries": "%d shared libraries" % libraries if libraries else "",
     }
-    return {key: " ".join(text.split())[:120] for key, text in found.items() if text}
+    return {key: " ".join(text.split())[:120] for key, text in facts.items() if text}
 
 
-def _classified(about: Any, kind: str) -> str:
-    """Return what the classifiers of this kind say, each by its last part, without versions."""
-    lines = [
-        str(each)
-        for each in about.get_all("Classifier") or []
-        if str(each).startswith(kind + " ::")
-    ]
-    said = [line.rpartition(":: ")[2] for line in lines]
-    return ", ".join(dict.fromkeys(each for each in said if not _VERSION.match(each)))
+def _classifiers(about: Any, kind: str) -> str:
+    """Return the last parts of the classifiers of this kind, without versions."""
+    parts = []
+    for classifier in about.get_all("Classifier") or []:
+        part = str(classifier).rpartition(":: ")[2]
+        if str(classifier).startswith(kind + " ::") and not _VERSION.match(part):
+            parts.append(part)
+    return ", ".join(dict.fromkeys(parts))
 
 
-def _tags(wheel: Any) -> str:
-    return ", ".join(
-        dict.fromkeys(str(tag).rpartition("-")[2] for tag in wheel.get_all("Tag") or [])
-    )
+def _platforms(wheel: Any) -> str:
+    platforms = [str(tag).rpartition("-")[2] for tag in wheel.get_all("Tag") or []]
+    return ", ".join(dict.fromkeys(platforms))

@@ -9,28 +9,32 @@ from typing import Optional, Tuple
 
 import numpy as np
 
-PLAIN, DENSE, CONVOLUTION, FLATTENED, GATES, BIASES = (
-    "plain",
-    "dense",
-    "convolution",
-    "flattened",
-    "gates",
-    "biases",
-)
+PLAIN = "plain"
+DENSE = "dense"
+CONVOLUTION = "convolution"
+FLATTENED = "flattened"
+GATES = "gates"
+BIASES = "biases"
 
 
 class Layout:
     """The layout in which a parameter is held.
 
-    ``PLAIN``  as it is: vectors, embeddings ``DENSE``  dense and LSTM weights: canonical (outputs,
-    inputs), held as (inputs, outputs) ``CONVOLUTION``  canonical (outputs, inputs, height, width),
-    held as (height, width, inputs, outputs) ``FLATTENED``  a dense weight behind flattened images
-    of this height, width and number of channels: canonical
-        (outputs, channels * height * width), held as (height * width * channels, outputs). Images
-        are flattened in the order they are held in, so the weight is permuted once instead of the
-        activations at each step.
-    ``GATES``  a GRU's weight in Keras: held as (inputs, 3 x hidden), its first two gates exchanged
-    ``BIASES``  a GRU's two biases in Keras: held as (2, 3 x hidden), so exchanged
+    ``PLAIN``
+        As it is: vectors, embeddings.
+    ``DENSE``
+        Dense and LSTM weights: canonical (outputs, inputs), held as (inputs, outputs).
+    ``CONVOLUTION``
+        Canonical (outputs, inputs, height, width), held as (height, width, inputs, outputs).
+    ``FLATTENED``
+        A dense weight behind flattened images of this height, width and number of channels:
+        canonical (outputs, channels * height * width), held as (height * width * channels,
+        outputs). Images are flattened in the order they are held in, so the weight is permuted once
+        instead of the activations at each step.
+    ``GATES``
+        A GRU's weight in Keras: held as (inputs, 3 x hidden), its first two gates exchanged.
+    ``BIASES``
+        A GRU's two biases in Keras: held as (2, 3 x hidden), so exchanged.
     """
 
     def __init__(self, kind: str = PLAIN, image: Tuple[int, int, int] = (0, 0, 0)) -> None:
@@ -39,24 +43,24 @@ class Layout:
 
     @property
     def axes(self) -> Optional[Tuple[int, ...]]:
-        """The axes of what ``split`` gives in the order in which they are held; None where they
-        stay.
-        """
+        """The axes of the result of ``split`` in the order in which they are held; None if same."""
         if self.kind in (CONVOLUTION, FLATTENED):
             return (2, 3, 1, 0)
         return (1, 0) if self.kind in (DENSE, GATES) else None
 
     def names(self, name: str) -> Tuple[str, ...]:
-        """Return the canonical names of what is held as one variable under this name."""
-        return (name, name.replace(".bias", ".hidden_bias")) if self.kind == BIASES else (name,)
+        """Return the canonical names of the parameters in the variable of this name."""
+        if self.kind == BIASES:
+            return (name, name.replace(".bias", ".hidden_bias"))
+        return (name,)
 
     def split(self, canonical: np.ndarray) -> np.ndarray:
         """Return a value in canonical layout so that its axes can be turned."""
         if self.kind == FLATTENED:
             return canonical.reshape(-1, self.channels, self.height, self.width)
         if self.kind == GATES:
-            return _exchanged(canonical.T).T
-        return _exchanged(canonical) if self.kind == BIASES else canonical
+            return _exchange_gates(canonical.T).T
+        return _exchange_gates(canonical) if self.kind == BIASES else canonical
 
     def joined(self, turned: Tuple[int, ...]) -> Tuple[int, ...]:
         """Return the shape that is held of a value whose axes were turned."""
@@ -68,15 +72,16 @@ class Layout:
             split = held.reshape(self.height, self.width, self.channels, -1)
             return split.transpose(3, 2, 0, 1).reshape(held.shape[1], -1)
         if self.kind in (GATES, BIASES):
-            held = _exchanged(held)
+            held = _exchange_gates(held)
         if self.kind == CONVOLUTION:
             return held.transpose(3, 2, 0, 1)
         return held.T if self.kind in (DENSE, GATES) else held
 
 
-def _exchanged(values: np.ndarray) -> np.ndarray:
-    """Exchange the first two of three gates along the last axis: update, reset, new; its own
-    inverse.
+def _exchange_gates(values: np.ndarray) -> np.ndarray:
+    """Exchange the first two of three gates along the last axis: update, reset, new.
+
+    This is its own inverse.
     """
     first, second, third = np.split(values, 3, axis=-1)
     return np.concatenate((second, first, third), axis=-1)

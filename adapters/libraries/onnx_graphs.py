@@ -1,10 +1,10 @@
 """ONNX graphs under construction, and the forward passes of networks in them.
 
-Both adapters of ONNX Runtime build on it; each adds normalisation and pooling, the loss, and the
+Both adapters of ONNX Runtime build on it. Each adds normalisation and pooling, the loss, and the
 training.
 
 Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed
-weight as it is; the other way round was no faster). LSTM gates are in the order input, forget,
+weight as it is, and the other way round was no faster). LSTM gates are in the order input, forget,
 output, cell, so that one sigmoid covers three of them, and recurrent tokens and labels are rows in
 the order of the steps, so that a step's rows are adjacent.
 """
@@ -22,12 +22,8 @@ LOSS = "loss"
 OUTPUTS = "outputs"
 #: Steps of a simple recurrent network: a larger graph takes a minute or more to build and to load.
 MOST_STEPS = 100
-_GATES_TO_GRAPH = (
-    0,
-    1,
-    3,
-    2,
-)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
+#: Input, forget, cell, output -> input, forget, output, cell. It is its own inverse.
+_GATES_TO_GRAPH = (0, 1, 3, 2)
 #: By the number ``cell`` of the family ``recurrent``: ONNX's operator, and the gates' places in its
 #: weights (the LSTM's are input, output, forget, cell, the GRU's update, reset, new).
 _OPERATORS = {"lstm": ("LSTM", (0, 3, 1, 2)), "gru": ("GRU", (1, 0, 2)), "rnn": ("RNN", (0,))}
@@ -35,10 +31,10 @@ _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
 class Graph:
-    """Collects a graph; each method that adds a node returns the name of its output.
+    """A graph under construction; each method that adds a node returns the name of its output.
 
-    ONNX Runtime removes duplicates (constants, common subexpressions, dead nodes), so nothing here
-    does. ``element`` is the element type of every value but indices: float32, or float64 to
+    ONNX Runtime removes duplicates (constants, common subexpressions, dead nodes), so this class
+    need not. ``element`` is the element type of every value but indices: float32, or float64 to
     differentiate numerically.
     """
 
@@ -81,16 +77,16 @@ class Graph:
         self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any
     ) -> str:
         """Add a node and return its first output, by default named by number."""
-        return self.several(
-            operator, inputs, [output or "%s#%d" % (operator, len(self.nodes))], **attributes
-        )[0]
+        name = output or "%s#%d" % (operator, len(self.nodes))
+        return self.several(operator, inputs, [name], **attributes)[0]
 
     def several(
         self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
     ) -> Sequence[str]:
-        self.nodes.append(
-            helper.make_node(operator, list(inputs), list(outputs), name=outputs[0], **attributes)
+        node = helper.make_node(
+            operator, list(inputs), list(outputs), name=outputs[0], **attributes
         )
+        self.nodes.append(node)
         return outputs
 
     def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
@@ -98,14 +94,20 @@ class Graph:
         return self.node("MaxPool", [value], name, **window(kernel, stride, padding))
 
     def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
-        """Add batch normalisation by the batch's mean and biased variance, with parameters
-        NAME.gamma and NAME.beta.
+        """Add batch normalisation by the batch's mean and biased variance.
+
+        Its parameters are NAME.gamma and NAME.beta.
         """
         raise NotImplementedError
 
     def model(self) -> ModelProto:
-        parts = [list(each.values()) for each in (self.inputs, self.outputs, self.constants)]
-        graph = helper.make_graph(self.nodes, "training_step", *parts)
+        graph = helper.make_graph(
+            self.nodes,
+            "training_step",
+            list(self.inputs.values()),
+            list(self.outputs.values()),
+            list(self.constants.values()),
+        )
         sets = [helper.make_opsetid("", self.operator_set)]
         return helper.make_model(graph, ir_version=self.ir_version, opset_imports=sets)
 
@@ -127,34 +129,34 @@ class OnnxFunctions(Functions):
 
     def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
         super().__init__(family, {})
-        self.graph, self.batch_size = graph, batch_size
+        self.graph = graph
+        self.batch_size = batch_size
 
     def activated(self, values: Any, activation: str) -> Any:
-        return (
-            values if activation == "none" else self.graph.node(_ACTIVATIONS[activation], [values])
-        )
+        if activation == "none":
+            return values
+        return self.graph.node(_ACTIVATIONS[activation], [values])
 
     def dense(self, name: str, values: Any) -> Any:
         return self.graph.node("Gemm", [values, name + ".weight", name + ".bias"], name, transB=1)
 
     def convolution(self, spec: Layer, values: Any) -> Any:
-        inputs = [values, spec.name + ".weight"] + ([] if spec.norm else [spec.name + ".bias"])
-        return self.graph.node(
-            "Conv", inputs, spec.name, **window(spec.kernel, spec.stride, spec.padding)
-        )
+        inputs = [values, spec.name + ".weight"]
+        if not spec.norm:
+            inputs.append(spec.name + ".bias")
+        attributes = window(spec.kernel, spec.stride, spec.padding)
+        return self.graph.node("Conv", inputs, spec.name, **attributes)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return self.graph.max_pool(
-            "pool#%d" % len(self.graph.nodes), values, kernel, stride, padding
-        )
+        name = "pool#%d" % len(self.graph.nodes)
+        return self.graph.max_pool(name, values, kernel, stride, padding)
 
     def flatten(self, values: Any) -> Any:
         return self.graph.node("Flatten", [values])
 
     def norm(self, name: str, values: Any) -> Any:
-        channels = next(
-            each.shape[0] for each in self.family.parameters() if each.name == name + ".gamma"
-        )
+        shapes = {parameter.name: parameter.shape for parameter in self.family.parameters()}
+        channels = shapes[name + ".gamma"][0]
         return self.graph.normalise(name, values, channels, self.family.epsilon)
 
     def added(self, inner: Any, values: Any) -> Any:
@@ -167,20 +169,20 @@ class OnnxFunctions(Functions):
         return self.graph.node("Gather", [name + ".weight", symbols])
 
     def _split(self, value: str, names: List[str], *sizes: int) -> List[str]:
-        return list(
-            self.graph.several("Split", [value, self.graph.integers(*sizes)], names, axis=1)
-        )
+        inputs = [value, self.graph.integers(*sizes)]
+        return list(self.graph.several("Split", inputs, names, axis=1))
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
-        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden)
-        outputs.
+        """Add a layer over (steps * batch, features) rows.
+
+        Return its (steps * batch, hidden) outputs.
         """
-        graph, steps = self.graph, self.family.steps
+        graph = self.graph
+        steps = self.family.steps
         projected = graph.node("Gemm", [values, name + ".input_weight", name + ".bias"], transB=1)
         shares = ["%s:projected:%d" % (name, step) for step in range(steps)]
-        graph.several(
-            "Split", [projected, graph.integers(*[self.batch_size] * steps)], shares, axis=0
-        )
+        sizes = graph.integers(*[self.batch_size] * steps)
+        graph.several("Split", [projected, sizes], shares, axis=0)
         zero = np.zeros((self.batch_size, self.family.hidden), dtype=graph.element)
         state: State = (graph.constant("zero_state", zero),) * states
         return graph.node("Concat", self.step_by_step(turn, state, shares), axis=0)
@@ -192,51 +194,51 @@ class OnnxFunctions(Functions):
         return self.sums(name, name + ".hidden_bias", output)
 
     def lstm(self, memory: Any, sums: Any) -> State:
-        graph, hidden = self.graph, self.family.hidden
-        parts = [
-            "%s:%s" % (sums, part) for part in ("sigmoids", "cell", "input", "forget", "output")
-        ]
-        self._split(sums, parts[:2], 3 * hidden, hidden)
-        self._split(graph.node("Sigmoid", [parts[0]]), parts[2:], hidden, hidden, hidden)
-        written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
-        memory = graph.node("Add", [graph.node("Mul", [parts[3], memory]), written])
-        return graph.node("Mul", [parts[4], graph.node("Tanh", [memory])]), memory
+        graph = self.graph
+        hidden = self.family.hidden
+        names = ("sigmoids", "cell", "input", "forget", "output")
+        sigmoids, cell, enter, forget, leave = ["%s:%s" % (sums, name) for name in names]
+        self._split(sums, [sigmoids, cell], 3 * hidden, hidden)
+        gates = [enter, forget, leave]
+        self._split(graph.node("Sigmoid", [sigmoids]), gates, hidden, hidden, hidden)
+        written = graph.node("Mul", [enter, graph.node("Tanh", [cell])])
+        memory = graph.node("Add", [graph.node("Mul", [forget, memory]), written])
+        return graph.node("Mul", [leave, graph.node("Tanh", [memory])]), memory
 
     def gru(self, output: Any, share: Any, product: Any) -> Any:
-        graph, hidden = self.graph, self.family.hidden
-        parts = [
-            "%s:%s" % (share, part)
-            for part in ("ours", "our_new", "theirs", "their_new", "reset", "update")
+        graph = self.graph
+        hidden = self.family.hidden
+        names = ("ours", "our_new", "theirs", "their_new", "reset", "update")
+        ours, our_new, theirs, their_new, reset, update = [
+            "%s:%s" % (share, name) for name in names
         ]
-        self._split(share, parts[:2], 2 * hidden, hidden)
-        self._split(product, parts[2:4], 2 * hidden, hidden)
-        opened = graph.node("Sigmoid", [graph.node("Add", [parts[0], parts[2]])])
-        reset, update = self._split(opened, parts[4:], hidden, hidden)
-        new = graph.node(
-            "Tanh", [graph.node("Add", [parts[1], graph.node("Mul", [reset, parts[3]])])]
-        )
+        self._split(share, [ours, our_new], 2 * hidden, hidden)
+        self._split(product, [theirs, their_new], 2 * hidden, hidden)
+        opened = graph.node("Sigmoid", [graph.node("Add", [ours, theirs])])
+        self._split(opened, [reset, update], hidden, hidden)
+        weighed = graph.node("Mul", [reset, their_new])
+        new = graph.node("Tanh", [graph.node("Add", [our_new, weighed])])
         # (1 - z) n + z h
-        return graph.node(
-            "Add", [new, graph.node("Mul", [update, graph.node("Sub", [output, new])])]
-        )
+        change = graph.node("Mul", [update, graph.node("Sub", [output, new])])
+        return graph.node("Add", [new, change])
 
     def leaky(self, state: Any, sums: Any) -> Any:
         activated = self.activated(sums, self.family.activation)
         if self.family.alpha == 1.0:
             return activated
-        shape, element = (self.batch_size, self.family.hidden), self.graph.element
-        new = self.graph.constant("new_share", np.full(shape, self.family.alpha, dtype=element))
-        old = self.graph.constant(
-            "old_share", np.full(shape, 1.0 - self.family.alpha, dtype=element)
-        )
-        return self.added(
-            self.graph.node("Mul", [state, old]), self.graph.node("Mul", [activated, new])
-        )
+        graph = self.graph
+        shape = (self.batch_size, self.family.hidden)
+        alpha = self.family.alpha
+        new = graph.constant("new_share", np.full(shape, alpha, dtype=graph.element))
+        old = graph.constant("old_share", np.full(shape, 1.0 - alpha, dtype=graph.element))
+        kept = graph.node("Mul", [state, old])
+        return self.added(kept, graph.node("Mul", [activated, new]))
 
 
 class InferenceFunctions(OnnxFunctions):
-    """The same with ONNX's operators for whole recurrent layers; weights are constants of the
-    graph.
+    """The same with ONNX's operators for whole recurrent layers.
+
+    Weights are constants of the graph.
     """
 
     def norm(self, name: str, values: Any) -> Any:
@@ -245,31 +247,36 @@ class InferenceFunctions(OnnxFunctions):
         return self.graph.node("BatchNormalization", inputs, name, epsilon=self.family.epsilon)
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
-        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden)
-        outputs.
+        """Add a layer over (steps * batch, features) rows.
+
+        Return its (steps * batch, hidden) outputs.
         """
-        graph, steps, hidden = self.graph, self.family.steps, self.family.hidden
+        graph = self.graph
+        steps = self.family.steps
+        hidden = self.family.hidden
         operator, gates = _OPERATORS[self.family.cell]
 
-        def turned(part: str) -> np.ndarray:
+        def with_gates_in_order(part: str) -> np.ndarray:
             canonical = self.w["%s.%s" % (name, part)]
             apart = canonical.reshape((len(gates), hidden) + canonical.shape[1:])
             return np.ascontiguousarray(apart[list(gates)].reshape(canonical.shape)[None])
 
-        biases = [
-            turned("bias"),
-            turned("hidden_bias") if self.family.cell == "gru" else np.zeros_like(turned("bias")),
+        bias = with_gates_in_order("bias")
+        attributes: Dict[str, int] = {}
+        if self.family.cell == "gru":
+            hidden_bias = with_gates_in_order("hidden_bias")
+            attributes["linear_before_reset"] = 1
+        else:
+            hidden_bias = np.zeros_like(bias)
+        weights = [
+            graph.constant(name + ":W", with_gates_in_order("input_weight")),
+            graph.constant(name + ":R", with_gates_in_order("hidden_weight")),
+            graph.constant(name + ":B", np.concatenate([bias, hidden_bias], axis=1)),
         ]
-        given = {
-            "W": turned("input_weight"),
-            "R": turned("hidden_weight"),
-            "B": np.concatenate(biases, axis=1),
-        }
-        weights = [graph.constant("%s:%s" % (name, key), value) for key, value in given.items()]
         over_steps = graph.node("Reshape", [values, graph.integers(steps, self.batch_size, -1)])
-        options = {"linear_before_reset": 1} if self.family.cell == "gru" else {}
-        found = graph.node(operator, [over_steps, *weights], name, hidden_size=hidden, **options)
-        return graph.node("Reshape", [found, graph.integers(-1, hidden)])
+        inputs = [over_steps, *weights]
+        outputs = graph.node(operator, inputs, name, hidden_size=hidden, **attributes)
+        return graph.node("Reshape", [outputs, graph.integers(-1, hidden)])
 
 
 def inference_model(
@@ -279,30 +286,33 @@ def inference_model(
     weights: Dict[str, np.ndarray],
     statistics: Dict[str, np.ndarray],
 ) -> Tuple[ModelProto, Tuple[int, int]]:
-    """Return the graph from ``inputs`` to rows of ``outputs``, with these weights in it, and the
-    shape of the outputs.
+    """Return the graph from ``inputs`` to rows of ``outputs``, and the shape of the outputs.
 
-    Of recurrent networks inputs are rows in the order of the steps.
+    These weights are in the graph. Inputs of recurrent networks are rows in the order of the steps.
     """
     family = network.family
     functions = InferenceFunctions(family, graph, batch_size)
     functions.w = weights
-    in_operators = tuple(family.layer_names()) if isinstance(family, Recurrent) else ()
+    # ONNX's operators have the weights of recurrent layers.
+    layers = tuple(family.layer_names()) if isinstance(family, Recurrent) else ()
     for name, value in {**weights, **statistics}.items():
-        if not name.startswith(in_operators or ("\0",)):
+        if not name.startswith(layers):
             graph.constant(name, value)
     rows = _add_input(graph, "inputs", family.drawn_inputs(), family, batch_size)
     graph.node("Identity", [functions.scores("inputs")], OUTPUTS)
-    shape = (rows, weights["out.bias" if "out.bias" in weights else list(weights)[-1]].shape[0])
+    last = "out.bias" if "out.bias" in weights else list(weights)[-1]
+    shape = (rows, weights[last].shape[0])
     graph.output(OUTPUTS, shape)
     return graph.model(), shape
 
 
 def _add_input(graph: Graph, name: str, drawn: Drawn, family: Family, batch_size: int) -> int:
     """Declare a part of the mini-batch; return its number of rows."""
-    rows, shape = batch_size, drawn.shape
+    rows = batch_size
+    shape = drawn.shape
     if family.time_major:
-        rows, shape = batch_size * shape[0], shape[1:]
+        rows = batch_size * shape[0]
+        shape = shape[1:]
     indices = drawn.below is not None and not drawn.one_hot
     graph.input(name, (rows,) + shape, np.int64 if indices else None)
     return rows
@@ -312,15 +322,14 @@ def refuses_steps(family: Family) -> str:
     """Return why a network is not unrolled; empty where it is."""
     if not isinstance(family, Elman) or family.steps <= MOST_STEPS:
         return ""
-    return "%d steps: the graph holds every step, and is not built for more than %d" % (
-        family.steps,
-        MOST_STEPS,
-    )
+    words = "%d steps: the graph holds every step, and is not built for more than %d"
+    return words % (family.steps, MOST_STEPS)
 
 
 def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
-    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and
-    number of rows.
+    """Declare ``inputs`` and ``labels``, and add the forward pass.
+
+    Return the logits' name and number of rows.
     """
     family = network.family
     _add_input(graph, "inputs", family.drawn_inputs(), family, batch_size)

@@ -19,7 +19,7 @@ CPU = "CPUExecutionProvider"
 
 
 class SessionAdapter(Adapter):
-    """Makes sessions with the options of a mode.
+    """An adapter that makes sessions with the options of a mode.
 
     Setting: ``spin``, whether a pool's waiting threads spin: "always" (default), "never", or
     "within_cores", where this process may use as many CPUs as it has threads.
@@ -53,9 +53,8 @@ class SessionAdapter(Adapter):
             options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = 3
-        options.add_session_config_entry(
-            "session.intra_op.allow_spinning", "1" if self._spins() else "0"
-        )
+        spins = "1" if self._spins() else "0"
+        options.add_session_config_entry("session.intra_op.allow_spinning", spins)
         return options
 
     def _spins(self) -> bool:
@@ -81,12 +80,11 @@ class SessionAdapter(Adapter):
         batch: Batch,
     ) -> None:
         self.network = network
-        model, shape = inference_model(
-            self.graph(), network, len(batch.inputs), weights, statistics
-        )
+        size = len(batch.inputs)
+        model, shape = inference_model(self.graph(), network, size, weights, statistics)
         self.model = model.SerializeToString()
-        self.found = self.buffer(list(shape))
-        # On the CPU it lies on its NumPy array: nothing is copied, here or in the step.
+        self.result = self.buffer(list(shape))
+        # On the CPU it lies on its NumPy array: nothing is copied, now or in the step.
         self.shown = in_rows(network.family, batch, np.int64)[0]
         self.given_inputs = self.value_of(self.shown)
         self._open_inference(self.options)
@@ -95,17 +93,21 @@ class SessionAdapter(Adapter):
         self.session = onnxruntime.InferenceSession(self.model, options, self.providers())
         self.binding = self.session.io_binding()
         self.binding.bind_ortvalue_input("inputs", self.given_inputs)
-        self.binding.bind_ortvalue_output(OUTPUTS, self.found)
+        self.binding.bind_ortvalue_output(OUTPUTS, self.result)
 
     def profile_inference(self, steps: int) -> Profile:
         """Run this many calls of a further session of the same graph, which profiles them."""
-        kept = self.session, self.binding
+        session = self.session
+        binding = self.binding
+
+        def close() -> None:
+            self.session.end_profiling()
+
         try:
-            return profiles.take_onnx_profile(
-                self, self._open_inference, lambda: self.session.end_profiling(), steps
-            )
+            return profiles.take_onnx_profile(self, self._open_inference, close, steps)
         finally:
-            self.session, self.binding = kept
+            self.session = session
+            self.binding = binding
 
     def infer(self) -> None:
         self.session.run_with_iobinding(self.binding)
@@ -114,11 +116,12 @@ class SessionAdapter(Adapter):
         self.given_inputs.update_inplace(in_rows(self.network.family, batch, np.int64)[0])
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.network.family, self.found.numpy(), self.cell.known_batch_size)
+        return by_example(self.network.family, self.result.numpy(), self.cell.known_batch_size)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's
-        own choice.
+        """Return the size of a session's pool, the calling thread included.
+
+        It is None for ONNX Runtime's own choice.
         """
         return int(self.options.intra_op_num_threads) or None
 

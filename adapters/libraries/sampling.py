@@ -1,7 +1,7 @@
 """Sampling machines on a framework's arrays: what their adapters share.
 
 The program of a step is the framework's own. Units come first and chains second where a sweep goes
-through the units, so that a unit's row is contiguous; chains come first where a transition sums
+through the units, so that a unit's row is contiguous. Chains come first where a transition sums
 over the units of each.
 """
 
@@ -17,16 +17,17 @@ Arrays = Dict[str, Any]  # float32 arrays by name
 
 
 def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tuple[Arrays, Arrays]:
-    """Return what stays and what a step moves, float32, in the layouts that programs read; each
-    weight is read once.
+    """Return the arrays that stay and those that a step moves.
 
-    Of a Boltzmann machine ``weight`` (units, units) or (first half, second half), ``bias`` (units,
-    1), ``numbers`` (units, chains); ``state`` (units, chains), and ``gaps`` of the same shape where
-    they are kept up to date. Of a McCulloch-Pitts machine ``weight`` (the flipped unit, units),
-    ``choices`` and ``waits``, exponential with mean 1, (transitions, chains); ``signs``, 1 - 2
-    state, and ``fields`` (chains, units), ``clock`` (chains,).
+    They are float32, in the layouts that programs read. Each weight is read once. Of a Boltzmann
+    machine ``weight`` (units, units) or (first half, second half), ``bias`` (units, 1), ``numbers``
+    (units, chains); ``state`` (units, chains), and ``gaps`` of the same shape where they are kept
+    up to date. Of a McCulloch-Pitts machine ``weight`` (the flipped unit, units), ``choices`` and
+    ``waits``, exponential with mean 1, (transitions, chains); ``signs``, 1 - 2 state, and
+    ``fields`` (chains, units), ``clock`` (chains,).
     """
-    weight, bias = weights["weight"], weights["bias"]
+    weight = weights["weight"]
+    bias = weights["bias"]
     moving: Arrays = {"activity": weights["activity"]}
     state = batch.labels.astype(np.float32)
     if isinstance(family, Boltzmann):
@@ -42,26 +43,24 @@ def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tupl
             fields=_product(state, weight) + bias,
             clock=np.zeros(len(state)),
         )
-    return _copied(fixed), _copied(moving)
+    return _copy(fixed), _copy(moving)
 
 
 def _product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return state @ weight.T, not by BLAS, whose threads would still spin when the first steps are
-    over.
-    """
-    found: np.ndarray = np.einsum("ci,ui->cu", state, weight)
-    return found
+    """Return state @ weight.T, not by BLAS, whose threads would still spin in the first steps."""
+    product: np.ndarray = np.einsum("ci,ui->cu", state, weight)
+    return product
 
 
-def _copied(of: Arrays) -> Arrays:
-    return {name: np.array(value, np.float32, order="C") for name, value in of.items()}
+def _copy(arrays: Arrays) -> Arrays:
+    return {name: np.array(value, np.float32, order="C") for name, value in arrays.items()}
 
 
 class Sampler:
     """A sampling machine, which answers for its adapter once `drive` was called.
 
-    ``put`` takes an array that may be changed or dropped after, and returns the framework's own;
-    ``program`` takes what stays and what moves, and returns what moved and the loss.
+    ``put`` takes an array that may be changed or dropped after, and returns the framework's own.
+    ``program`` takes the arrays that stay and those that move, and returns the latter and the loss.
     """
 
     #: Methods of the adapter that it takes over.
@@ -73,7 +72,9 @@ class Sampler:
         put: Callable[[np.ndarray], Any],
         program: Callable[[Arrays, Arrays], Tuple[Arrays, Any]],
     ) -> None:
-        self.family, self.put, self.program = family, put, program
+        self.family = family
+        self.put = put
+        self.program = program
 
     def drive(self, adapter: Adapter, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         for method in self.answers:

@@ -11,6 +11,12 @@ import numpy as np
 
 from ..protocol import Launch
 
+#: Facts of the system: the name, the file, and the start of the line that has it.
+_SYSTEM_FILES = (
+    ("microcode", "/proc/cpuinfo", "microcode"),
+    ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", ""),
+)
+
 
 def environment() -> Dict[str, Any]:
     """Return the interpreter and every distribution it can import."""
@@ -35,22 +41,17 @@ def environment() -> Dict[str, Any]:
 
 
 def system() -> Dict[str, str]:
-    """Return what of the machine may change between two runs: kernel, microcode and the CPUs'
-    frequency governor.
-    """
-    found = {"kernel": platform.release()}
-    for name, path, line in (
-        ("microcode", "/proc/cpuinfo", "microcode"),
-        ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", ""),
-    ):
+    """Return kernel, microcode and the CPUs' frequency governor, which may change between runs."""
+    facts = {"kernel": platform.release()}
+    for name, path, start in _SYSTEM_FILES:
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
-                lines = [each for each in file if each.startswith(line)]
+                lines = [line for line in file if line.startswith(start)]
         except OSError:
             continue
         if lines:
-            found[name] = lines[0].rpartition(":")[2].strip()
-    return found
+            facts[name] = lines[0].rpartition(":")[2].strip()
+    return facts
 
 
 def compiler(command: str) -> Tuple[str, str]:
@@ -63,18 +64,15 @@ def compiler(command: str) -> Tuple[str, str]:
 
 
 def mark(words: str) -> str:
-    """Return a short digest of these words, to separate the output of different compilers in a
-    folder.
+    """Return a short digest of these words.
+
+    It separates the output of different compilers in a folder.
     """
     return hashlib.sha256(words.encode("utf-8")).hexdigest()[:8]
 
 
 def settings_in_force(launch: Launch) -> Dict[str, Any]:
-    """Return the mode's settings and those environment variables that the host set for this
-    launch.
-    """
-    named = os.environ.get("DLBENCH_VARIABLES", "").split(",")
-    return {
-        "mode_settings": launch.settings,
-        "variables": {name: os.environ[name] for name in named if name in os.environ},
-    }
+    """Return the mode's settings and the environment variables that the host set."""
+    names = os.environ.get("DLBENCH_VARIABLES", "").split(",")
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    return {"mode_settings": launch.settings, "variables": variables}

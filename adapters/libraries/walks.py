@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ..families import Family, Layer
 
-HIDDEN = (
-    -1e9
-)  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
+#: Added to the scores of attention that are masked, as is usual. Exponentials of it are zero.
+HIDDEN = -1e9
 State = Tuple[Any, ...]  # of a recurrent layer: its output first, each (batch, hidden)
 Turn = Callable[[State, Any], State]
 
@@ -28,8 +27,9 @@ def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
 
 
 def spike_slope(potential: Any) -> Any:
-    """Return the slope that stands for that of a spike by its potential (Zenke and Ganguli
-    2018).
+    """Return the slope that stands for that of a spike (Zenke and Ganguli 2018).
+
+    It depends on the potential.
     """
     root = 1.0 + 10.0 * abs(potential - 1.0)
     return 1.0 / (root * root)
@@ -46,31 +46,45 @@ class Functions:
     A framework's subclass has these operations, each with its parameters in ``w`` under ``name``
     and a dot:
 
-    ``dense(name, values)``  a fully connected layer, over any leading axes ``convolution(spec,
-    values)``  the convolution that a `Layer` describes; its bias is there where it has no ``norm``
-    ``pool(values, kernel, stride, padding)``  the maxima of square windows; sizes round down
-    ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense
-    weight's have it ``norm(name, values)``  batch normalisation by the batch's own biased
-    statistics, or by ``statistics`` ``pixel_mean(values)``  the mean of each channel, (batch,
-    channels) ``over_steps(name, values, turn, states)``  the outputs of all steps of a recurrent
-    layer from a zero state of this
-        many arrays; ``turn(state, share)`` is the state after a step, from the inputs' share of its
-        sums
-    ``layer_norm(name, values)``  the normalisation of each step ``attended(name, values)``  causal
-    self-attention without its last product; ``name`` is the layer's, with a dot ``gelu(values)``
-    approximated by tanh ``spikes(potential)``  1 where a potential is above 1, else 0, with the
-    slope of `spike_slope` on the way back ``as_constant(values)``  the values without a way back
-    ``mean_of_steps(values)``  the mean over the leading axis
+    ``dense(name, values)``
+        A fully connected layer, over any leading axes.
+    ``convolution(spec, values)``
+        The convolution that a `Layer` describes. It has a bias where it has no ``norm``.
+    ``pool(values, kernel, stride, padding)``
+        The maxima of square windows. Sizes round down.
+    ``flatten(values)``
+        Images as rows, in canonical order or as their layout and the next dense weight's have it.
+    ``norm(name, values)``
+        Batch normalisation by the batch's own biased statistics, or by ``statistics``.
+    ``pixel_mean(values)``
+        The mean of each channel, (batch, channels).
+    ``over_steps(name, values, turn, states)``
+        The outputs of all steps of a recurrent layer from a zero state of this many arrays.
+        ``turn(state, share)`` is the state after a step, from the inputs' share of its sums.
+    ``layer_norm(name, values)``
+        The normalisation of each step.
+    ``attended(name, values)``
+        Causal self-attention without its last product. ``name`` is the layer's, with a dot.
+    ``gelu(values)``
+        Approximated by tanh.
+    ``spikes(potential)``
+        1 where a potential is above 1, else 0, with the slope of `spike_slope` on the way back.
+    ``as_constant(values)``
+        The values without a way back.
+    ``mean_of_steps(values)``
+        The mean over the leading axis.
 
     and, without an operator for a whole recurrent layer, those of its steps:
 
-    ``product(name, output)``  the product of the last step's output, with its bias where there is
-    one ``split(values, count)``  the gates' parts of (batch, gates * hidden)
+    ``product(name, output)``
+        The product of the last step's output, with its bias where there is one.
+    ``split(values, count)``
+        The gates' parts of (batch, gates * hidden).
     """
 
     activations: Mapping[str, Callable[[Any], Any]] = {}
     #: Running means and variances of batch normalisations, by their name and ".mean" or
-    #: ".variance": these are then in the place of the batch's own. Empty in training.
+    #: ".variance". They replace the batch's own. Empty in training.
     statistics: Mapping[str, Any] = {}
 
     def __init__(self, family: Family, weights: Mapping[str, Any]) -> None:
@@ -171,7 +185,7 @@ class Functions:
             values = values + self.dense_of_steps(name + "lower", raised)
         return self.logits_of_steps(self.layer_norm("norm", values))
 
-    # Recurrent layers step by step; frameworks with an operator for a whole layer override the
+    # Recurrent layers step by step. Frameworks with an operator for a whole layer override the
     # first two.
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
@@ -203,7 +217,7 @@ class Functions:
 
     @property
     def states(self) -> int:
-        """Number of arrays that go from step to step."""
+        """The number of arrays that go from step to step."""
         return 2 if self.family.cell == "lstm" else 1
 
     def sums(self, name: str, share: Any, output: Any) -> Any:
@@ -214,44 +228,49 @@ class Functions:
         if self.family.cell == "gru":
             return (self.gru(state[0], share, self.product(name, state[0])),)
         sums = self.sums(name, share, state[0])
-        return (
-            self.lstm(state[1], sums)
-            if self.family.cell == "lstm"
-            else (self.activated(sums, "tanh"),)
-        )
+        if self.family.cell == "lstm":
+            return self.lstm(state[1], sums)
+        return (self.activated(sums, "tanh"),)
 
     def lstm(self, memory: Any, sums: Any) -> State:
-        """Gates input, forget, cell, output."""
-        sigmoid, tanh = self.activations["sigmoid"], self.activations["tanh"]
+        """Return the state after a step. The gates are input, forget, cell, output."""
+        sigmoid = self.activations["sigmoid"]
+        tanh = self.activations["tanh"]
         enter, forget, candidate, leave = self.split(sums, 4)
         memory = sigmoid(forget) * memory + sigmoid(enter) * tanh(candidate)
         return sigmoid(leave) * tanh(memory), memory
 
     def gru(self, output: Any, share: Any, product: Any) -> Any:
-        """Gates reset, update, new; the reset gate weighs the product."""
-        ours, theirs = self.split(share, 3), self.split(product, 3)
-        reset, update = [self.activated(ours[gate] + theirs[gate], "sigmoid") for gate in (0, 1)]
+        """Return the output of a step. The gates are reset, update, new.
+
+        The reset gate weighs the product.
+        """
+        ours = self.split(share, 3)
+        theirs = self.split(product, 3)
+        reset = self.activated(ours[0] + theirs[0], "sigmoid")
+        update = self.activated(ours[1] + theirs[1], "sigmoid")
         new = self.activated(ours[2] + reset * theirs[2], "tanh")
         return (1.0 - update) * new + update * output
 
     def leaky(self, state: Any, sums: Any) -> Any:
-        found, alpha = self.activated(sums, self.family.activation), self.family.alpha
-        return found if alpha == 1.0 else (1.0 - alpha) * state + alpha * found
+        activated = self.activated(sums, self.family.activation)
+        alpha = self.family.alpha
+        return activated if alpha == 1.0 else (1.0 - alpha) * state + alpha * activated
 
 
 class LayerFunctions(Functions):
-    """A network of a framework's layer objects, made once; ``w`` has their parameters by canonical
-    name.
+    """A network of a framework's layer objects, made once.
 
-    A framework's subclass makes them, and `keep` hands each over to the framework:
+    ``w`` has their parameters by canonical name. A framework's subclass makes them, and `keep`
+    hands each over to the framework:
 
     ``make_dense(inputs, outputs)``, ``make_convolution(spec)``, ``make_batch_norm(name,
-    channels)``, ``make_layer_norm(width)``, ``make_embedding(symbols, width)`` ``stack``  the
-    recurrent layers of a recurrent network, as one layer object
+    channels)``, ``make_layer_norm(width)``, ``make_embedding(symbols, width)``, and ``stack``, the
+    recurrent layers of a recurrent network as one layer object.
     """
 
-    #: Attributes of a layer with its parameters, by part of their names, where they are called
-    #: otherwise.
+    #: Attributes of a layer with its parameters, by part of their names, where they have other
+    #: names.
     attributes: Mapping[str, str] = {}
     #: Attributes of ``stack`` with a layer's parameters, by its number, in the order of
     #: `Recurrent.parts`.
@@ -279,10 +298,9 @@ class LayerFunctions(Functions):
             else:
                 layer = self.make_embedding(*parts["weight"])
             self.layers[name] = layer
-            self.w.update(
-                ("%s.%s" % (name, part), getattr(layer, self.attributes.get(part, part)))
-                for part in parts
-            )
+            for part in parts:
+                attribute = self.attributes.get(part, part)
+                self.w["%s.%s" % (name, part)] = getattr(layer, attribute)
             self.keep("made_" + name.replace(".", "_"), layer)
 
     def hold_stack(self) -> List[Any]:
@@ -291,22 +309,19 @@ class LayerFunctions(Functions):
         Returned are the second biases that the family does not have: they stay zero. To train both
         would double the bias's learning rate.
         """
-        names, parts = self.family.layer_names(), self.family.parts
+        names = self.family.layer_names()
+        parts = self.family.parts
         for layer, name in enumerate(names):
-            held = (
-                ("%s.%s" % (name, part), self.stack_parameter(layer, place))
-                for place, part in enumerate(parts)
-            )
-            self.w.update(held)
-        return (
-            []
-            if len(parts) > 3
-            else [self.stack_parameter(layer, 3) for layer in range(len(names))]
-        )
+            for place, part in enumerate(parts):
+                self.w["%s.%s" % (name, part)] = self.stack_parameter(layer, place)
+        if len(parts) > 3:
+            return []
+        return [self.stack_parameter(layer, 3) for layer in range(len(names))]
 
     def stack_parameter(self, layer: int, place: int) -> Any:
-        """Return a parameter of this layer: by place its weight of the inputs, that of the state,
-        and the biases.
+        """Return a parameter of this layer.
+
+        By place that is its weight of the inputs, that of the state, and the biases.
         """
         return getattr(self.stack, self.stack_parts[place] % layer)
 

@@ -1,5 +1,6 @@
-"""LiteRT (once TensorFlow Lite) on the CPU: trained networks only, from a graph that the adapter
-writes.
+"""LiteRT (once TensorFlow Lite) on the CPU: trained networks only.
+
+The adapter writes the graph.
 """
 
 from importlib import metadata
@@ -77,8 +78,8 @@ class LiteRtAdapter(Adapter):
         self.interpreter.set_tensor(self.input["index"], self._laid_out(batch))
 
     def outputs(self) -> np.ndarray:
-        found = self.interpreter.get_tensor(self.output["index"])
-        return by_example(self.network.family, found, self.cell.known_batch_size)
+        outputs = self.interpreter.get_tensor(self.output["index"])
+        return by_example(self.network.family, outputs, self.cell.known_batch_size)
 
     def describe(self) -> Dict[str, Any]:
         return {

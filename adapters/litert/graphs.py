@@ -1,11 +1,10 @@
-"""Networks as LiteRT graphs, written with the package's own schema: no converter and no other
-framework is needed.
+"""Networks as LiteRT graphs, written with the package's own schema.
 
-TensorFlow's converter gives the same operators, and takes 38 s and TensorFlow for the 472 MB of
-fcn5. As there, batch normalisation is folded into the convolution before it, and rectifiers into
-the operator before them. Images are (batch, height, width, channels). Recurrent layers are
-unrolled: a loop in the graph took 1.5 times as long at a mini-batch of 128, and 0.7 times as long
-at 1.
+No converter and no other framework is needed. TensorFlow's converter gives the same operators, and
+takes 38 s and TensorFlow for the 472 MB of fcn5. As there, batch normalisation is folded into the
+convolution before it, and rectifiers into the operator before them. Images are (batch, height,
+width, channels). Recurrent layers are unrolled: a loop in the graph took 1.5 times as long at a
+mini-batch of 128, and 0.7 times as long at 1.
 """
 
 from math import prod
@@ -23,7 +22,8 @@ from ..networks import Network
 MOST_STEPS = 100
 _ELEMENT_TYPES = {"float32": schema.TensorType.FLOAT32, "int32": schema.TensorType.INT32}
 _FUSED = schema.ActivationFunctionType
-_SCHEMA_VERSION, _IDENTIFIER = 3, b"TFL3"
+_SCHEMA_VERSION = 3
+_IDENTIFIER = b"TFL3"
 _OPERATORS = schema.BuiltinOperator
 #: Versions of operators that are not 1: those that know what is used of them.
 _VERSIONS = {_OPERATORS.FULLY_CONNECTED: 2, _OPERATORS.CONV_2D: 2}
@@ -33,7 +33,9 @@ class Value:
     """A tensor of a graph, with arithmetic that adds operators to the graph."""
 
     def __init__(self, graph: "Graph", number: int, shape: Tuple[int, ...]) -> None:
-        self.graph, self.number, self.shape = graph, number, shape
+        self.graph = graph
+        self.number = number
+        self.shape = shape
 
     def _with(self, operator: int, options: Any, other: Any, swapped: bool = False) -> "Value":
         if not isinstance(other, Value):
@@ -71,11 +73,9 @@ class Graph:
     ) -> Value:
         """Add a tensor, by default one that an operator or the user fills."""
         made = schema.TensorT()
-        made.name, made.shape, made.type = (
-            "t%d" % len(self.tensors),
-            list(shape),
-            _ELEMENT_TYPES[element],
-        )
+        made.name = "t%d" % len(self.tensors)
+        made.shape = list(shape)
+        made.type = _ELEMENT_TYPES[element]
         made.buffer = 0
         if data is not None:
             made.buffer = len(self.buffers)
@@ -121,8 +121,8 @@ class Graph:
         outputs = [self.tensor(shape) for shape in shapes]
         made = schema.OperatorT()
         made.opcodeIndex = self.codes.setdefault(operator, len(self.codes))
-        made.inputs = [-1 if each is None else each.number for each in inputs]
-        made.outputs = [each.number for each in outputs]
+        made.inputs = [-1 if value is None else value.number for value in inputs]
+        made.outputs = [value.number for value in outputs]
         if options is not None:
             made.builtinOptions = options
             made.builtinOptionsType = getattr(schema.BuiltinOptions, type(options).__name__[:-1])
@@ -130,8 +130,9 @@ class Graph:
         return outputs
 
     def fuse(self, value: Value, activation: int) -> bool:
-        """Let the operator that gives this value apply an activation as well; returns whether it
-        can.
+        """Let the operator that gives this value apply an activation as well.
+
+        Return whether it can.
         """
         maker = self.operators[-1] if self.operators else None
         if (
@@ -146,20 +147,23 @@ class Graph:
     def model(self, outputs: Sequence[Value]) -> bytes:
         """Return the graph as LiteRT loads it."""
         subgraph = schema.SubGraphT()
-        subgraph.tensors, subgraph.operators = self.tensors, self.operators
-        subgraph.inputs = [each.number for each in self.inputs]
-        subgraph.outputs = [each.number for each in outputs]
+        subgraph.tensors = self.tensors
+        subgraph.operators = self.operators
+        subgraph.inputs = [value.number for value in self.inputs]
+        subgraph.outputs = [value.number for value in outputs]
         model = schema.ModelT()
-        model.version, model.subgraphs, model.buffers = _SCHEMA_VERSION, [subgraph], self.buffers
+        model.version = _SCHEMA_VERSION
+        model.subgraphs = [subgraph]
+        model.buffers = self.buffers
         model.operatorCodes = []
         for operator in self.codes:
             code = schema.OperatorCodeT()
-            code.builtinCode, code.version = operator, _VERSIONS.get(operator, 1)
+            code.builtinCode = operator
+            code.version = _VERSIONS.get(operator, 1)
             code.deprecatedBuiltinCode = min(operator, 127)  # as the schema asks for
             model.operatorCodes.append(code)
-        bytes_of_buffers = sum(
-            0 if each.data is None else each.data.nbytes for each in self.buffers
-        )
+        arrays = [buffer.data for buffer in self.buffers if buffer.data is not None]
+        bytes_of_buffers = sum(array.nbytes for array in arrays)
         builder = flatbuffers.Builder(bytes_of_buffers + 2**20)
         builder.Finish(model.Pack(builder), _IDENTIFIER)
         return bytes(builder.Output())
@@ -198,11 +202,13 @@ class LiteRtFunctions(Functions):
         )
 
     def dense(self, name: str, values: Value) -> Value:
-        weight, image = self.w[name + ".weight"], self._flattened
+        weight = self.w[name + ".weight"]
+        image = self._flattened
         if image is not None:  # the weight's inputs are in the order of (channels, height, width)
             height, width, channels = image
             turned = weight.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
-            weight, self._flattened = turned.reshape(len(weight), -1), None
+            weight = turned.reshape(len(weight), -1)
+            self._flattened = None
         bias = self.graph.constant(name + ".bias", self.w[name + ".bias"])
         return self._fully_connected(values, self.graph.constant(name + ".weight", weight), bias)
 
@@ -239,11 +245,9 @@ class LiteRtFunctions(Functions):
         return self.graph.node(_OPERATORS.CONV_2D, inputs, shape, options)
 
     def _folded(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
-        """Return what a batch normalisation multiplies each channel by, and what it adds."""
-        mean, variance = (
-            self.statistics["%s.%s" % (name, part)].astype(np.float64)
-            for part in ("mean", "variance")
-        )
+        """Return the factor and the summand of a batch normalisation for each channel."""
+        mean = self.statistics[name + ".mean"].astype(np.float64)
+        variance = self.statistics[name + ".variance"].astype(np.float64)
         scale = self.w[name + ".gamma"] / np.sqrt(variance + self.family.epsilon)
         return scale, (self.w[name + ".beta"] - mean * scale).astype(np.float32)
 
@@ -306,8 +310,9 @@ class LiteRtFunctions(Functions):
         return self.graph.several(_OPERATORS.SPLIT, axis_first, [shape] * count, options)
 
     def over_steps(self, name: str, values: Value, turn: Turn, states: int) -> Value:
-        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden)
-        outputs.
+        """Add a layer over (steps * batch, features) rows.
+
+        Return its (steps * batch, hidden) outputs.
         """
         steps, hidden = self.family.steps, self.family.hidden
         weight = self.graph.constant(name + ".input_weight", self.w[name + ".input_weight"])

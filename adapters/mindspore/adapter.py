@@ -167,8 +167,9 @@ class Descent(nn.Cell):
 
 
 class Step(nn.Cell):
-    """A training step, in graph mode one program: returns the loss before its update, when the
-    update is done.
+    """A training step, in graph mode one program.
+
+    It returns the loss before its update, when the update is done.
     """
 
     def __init__(self, loss: Any, parameters: Any, update: Any, clip: float) -> None:
@@ -259,17 +260,18 @@ class MindSporeAdapter(EveryFamily):
         self.loss = mindspore.Tensor(0.0, mindspore.float32)
 
     def infer(self) -> None:
-        self.found = self.loss = self.network(self.inputs)
+        self.result = self.loss = self.network(self.inputs)
 
     def show(self, batch: Batch) -> None:
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, self.found.asnumpy(), self.cell.known_batch_size)
+        return by_example(self.family, self.result.asnumpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy the weights into the parameters, which plain SGD keeps nothing beside; the
-        mini-batch is made anew.
+        """Copy the weights into the parameters; the mini-batch is made anew.
+
+        Plain SGD keeps nothing else.
         """
         load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
@@ -311,7 +313,7 @@ class MindSporeAdapter(EveryFamily):
         }
 
     def multiply(self, size: int) -> Callable[[], object]:
-        left, right = [mindspore.Tensor(each) for each in factors(size)]
+        left, right = [mindspore.Tensor(factor) for factor in factors(size)]
 
         def product(left: Any, right: Any) -> Any:
             return ops.matmul(left, right)

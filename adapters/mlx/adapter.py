@@ -1,9 +1,8 @@
-"""MLX on the CPU: the training step as one compiled function of the parameters, which returns them
-updated.
+"""MLX on the CPU: the training step as one compiled function of the parameters.
 
-Images are held as (batch, height, width, channels) and convolution weights as (outputs, height,
-width, inputs), the only layout of MLX's convolutions. Everything else is held in canonical layout,
-but mini-batches of recurrent networks, which are turned to time-major.
+It returns them updated. Images are held as (batch, height, width, channels) and convolution weights
+as (outputs, height, width, inputs), the only layout of MLX's convolutions. Everything else is held
+in canonical layout, but mini-batches of recurrent networks, which are turned to time-major.
 """
 
 import ctypes
@@ -61,11 +60,11 @@ class MlxFunctions(Functions):
         layer = nn.BatchNorm(
             values.shape[-1], self.family.epsilon, track_running_stats=bool(self.statistics)
         )
-        layer.weight, layer.bias = self.w[name + ".gamma"], self.w[name + ".beta"]
+        layer.weight = self.w[name + ".gamma"]
+        layer.bias = self.w[name + ".beta"]
         if self.statistics:
-            layer.running_mean, layer.running_var = (
-                self.statistics[name + part] for part in (".mean", ".variance")
-            )
+            layer.running_mean = self.statistics[name + ".mean"]
+            layer.running_var = self.statistics[name + ".variance"]
             layer.eval()
         return layer(values)
 
@@ -98,7 +97,7 @@ class MlxFunctions(Functions):
         heads = self.family.heads
         parts = mx.split(self.dense(name + "qkv", values), 3, axis=-1)
         query, key, value = [
-            each.reshape(batch, steps, heads, -1).transpose(0, 2, 1, 3) for each in parts
+            part.reshape(batch, steps, heads, -1).transpose(0, 2, 1, 3) for part in parts
         ]
         scale = (width // heads) ** -0.5
         mixed = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
@@ -106,8 +105,9 @@ class MlxFunctions(Functions):
 
 
 def mean_loss(family: Family) -> Callable[[Dict[str, Any], Any, Any], Any]:
-    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and
-    labels.
+    """Return the family's mean loss of a mini-batch.
+
+    It is a function of parameters, inputs and labels.
     """
     compared = nn.losses.mse_loss if family.loss == "squares" else nn.losses.cross_entropy
     return lambda w, inputs, labels: compared(
@@ -116,8 +116,9 @@ def mean_loss(family: Family) -> Callable[[Dict[str, Any], Any, Any], Any]:
 
 
 def place(family: Family, batch: Batch) -> Tuple[Any, Any]:
-    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the
-    family is so.
+    """Return a copy of the mini-batch as the losses read it.
+
+    Labels are in rows, time-major where the family is so.
     """
     inputs, labels = laid_out(family, batch)
     return held(inputs), held(labels)
@@ -183,14 +184,14 @@ class MlxAdapter(EveryFamily):
         self.show(batch)
 
     def infer(self) -> None:
-        self.found = self.forward(self.weights, self.statistics, self.batch[0])
-        mx.eval(self.found)
+        self.result = self.forward(self.weights, self.statistics, self.batch[0])
+        mx.eval(self.result)
 
     def show(self, batch: Batch) -> None:
         self.batch = place(self.family, batch)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, np.array(self.found), self.cell.known_batch_size)
+        return by_example(self.family, np.array(self.result), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put copies of them in place: all that the compiled function is given."""
@@ -228,7 +229,8 @@ class MlxAdapter(EveryFamily):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        gpu, together = bool(mx.is_available(mx.gpu)), bool(mx.distributed.is_available())
+        gpu = bool(mx.is_available(mx.gpu))
+        together = bool(mx.distributed.is_available())
         slope = float(mx.grad(lambda value: value * value)(mx.array(3.0)).item())
         return {
             "gpu": (gpu, "mlx.core.is_available(gpu) is %s" % gpu),
@@ -237,7 +239,7 @@ class MlxAdapter(EveryFamily):
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        left, right = [mx.array(each) for each in factors(size)]
+        left, right = [mx.array(factor) for factor in factors(size)]
 
         def product() -> object:
             result = left @ right
@@ -259,8 +261,9 @@ def forward_pass(family: Family) -> Callable[[Dict[str, Any], Dict[str, Any], An
 
 
 def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated
-    parameters, loss).
+    """Return the function of one training step.
+
+    It takes (parameters, rate, inputs, labels) and returns (updated parameters, loss).
     """
     differentiated = mx.value_and_grad(mean_loss(family))
 
@@ -269,7 +272,7 @@ def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
     ) -> Tuple[Dict[str, Any], Any]:
         loss, gradients = differentiated(weights, inputs, labels)
         if family.clip:
-            norm = mx.sqrt(sum(mx.sum(mx.square(each)) for each in gradients.values()))
+            norm = mx.sqrt(sum(mx.sum(mx.square(gradient)) for gradient in gradients.values()))
             rate = rate * mx.minimum(1.0, family.clip / norm)
         return {name: value - rate * gradients[name] for name, value in weights.items()}, loss
 

@@ -1,10 +1,9 @@
-"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous
-engine.
+"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction.
 
-Every block is hybridised with its loss inside, so that forward, loss and backward are one static
-graph. MXNet's own layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM
-gates input, forget, cell, output), so parameters pass unchanged; only recurrent data are turned to
-time-major, which the fused LSTM wants.
+They run on the asynchronous engine. Every block is hybridised with its loss inside, so that
+forward, loss and backward are one static graph. MXNet's own layouts are the canonical ones (dense
+(outputs, inputs), convolution OIHW, LSTM gates input, forget, cell, output), so parameters pass
+unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
 """
 
 import ctypes
@@ -47,11 +46,10 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
 
     def __init__(self, family: Any, fused: bool) -> None:
         mx.gluon.HybridBlock.__init__(self)
-        inner = (
-            [spec.norm for block in family.bottlenecks for spec in block.body[:-1]]
-            if family.normalises
-            else []
-        )
+        inner = []
+        if family.normalises:
+            for block in family.bottlenecks:
+                inner += [spec.norm for spec in block.body[:-1]]
         self.fused = [family.stem.norm, *inner] if fused and family.normalises else []
         LayerFunctions.__init__(self, family)
         if family.kind == "recurrent":
@@ -221,8 +219,9 @@ def take_profile(adapter: Any, steps: int) -> Profile:
 
 
 def profiled_calls(statistics: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
-    """Yield the calls of each operator of the aggregated statistics, whose times are
-    milliseconds.
+    """Yield the calls of each operator of the aggregated statistics.
+
+    Their times are milliseconds.
     """
     for name, row in statistics.get("Time", {}).get("operator", {}).items():
         yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))
@@ -335,13 +334,13 @@ class MxnetAdapter(EveryFamily):
         self.block.hybridize(**self.hybridized)
 
     def infer(self) -> None:
-        self.found = self.block(self.inputs)
+        self.result = self.block(self.inputs)
 
     def show(self, batch: Batch) -> None:
         self.inputs[:] = laid_out(self.family, batch, np.float32)[0]
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, self.found.asnumpy(), self.cell.known_batch_size)
+        return by_example(self.family, self.result.asnumpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the existing arrays, once the engine is done with these."""
@@ -351,14 +350,15 @@ class MxnetAdapter(EveryFamily):
     def hand_over(self, batch: Batch) -> List[Any]:
         # Labels too are floats: MXNet's pick takes indices of any type.
         arrays = laid_out(self.family, batch, np.float32, copied=False)
-        return [mx.nd.array(each, ctx=self.context) for each in arrays]
+        return [mx.nd.array(array, ctx=self.context) for array in arrays]
 
     def take(self, ready: List[Any]) -> None:
         self.inputs, self.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by Gluon's own loader, with threads: its processes would be forks beside the
-        engine's threads.
+        """Load by Gluon's own loader, with threads.
+
+        Its processes would be forks of a process in which the engine's threads run.
         """
         yield from mx.gluon.data.DataLoader(
             feed,
@@ -381,8 +381,9 @@ class MxnetAdapter(EveryFamily):
             mx.nd.sgd_update(weight, gradient, out=weight, lr=self.rate, wd=0.0)
 
     def _clip(self, gradients: List[Any]) -> None:
-        """Queue the scaling of all gradients by their norm. Gluon's clip_global_norm would wait for
-        the norm.
+        """Queue the scaling of all gradients by their norm.
+
+        Gluon's clip_global_norm would wait for the norm.
         """
         squares = mx.nd.multi_sum_sq(*gradients, num_arrays=len(gradients))
         scale = mx.nd.minimum(self.family.clip * mx.nd.rsqrt(mx.nd.sum(squares)), 1.0)

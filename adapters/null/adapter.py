@@ -1,15 +1,15 @@
 """A framework that computes nothing: its steps last known times, on the CPU or on a pretended GPU.
 
 For tests, for measuring the harness itself, and for trying out a suite. `SETTINGS` lists its
-settings and their defaults. Several workers share a step equally; they wait for one another when
-they return a loss, and to meet. The pretended GPU has work of known length in a queue beside the
-host's.
+settings and their defaults. Several workers share a step equally. They wait for one another when
+they return a loss, and to meet. The pretended GPU has work of known length in a queue of its own.
 """
 
 import math
 import os
 import signal
 import time
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -44,10 +44,10 @@ SETTINGS: Dict[str, Any] = {
     "nan_from": None,  # the step of a training from which on the loss is not finite
     "training_seconds": 0.0,  # a step of a training
     "device_step_seconds": 0.001,  # how long a step keeps the device busy
-    # the host's to start a step; above the device's the step is host-bound
+    # the host's, to start a step; above the device's the step is host-bound
     "device_host_seconds": 0.0001,
     "device_speedup": {},  # by precision, how many times as fast as float32 a step is
-    # a mini-batch from pinned memory; pageable: twice that, and the host takes part
+    # of a mini-batch from pinned memory; pageable: twice that, and the host takes part
     "device_copy_seconds": 0.0005,
     "device_memory_bytes": None,  # of the device; None: unlimited
     "device_memory_bytes_per_example": 1000000,  # of the mini-batch
@@ -55,7 +55,7 @@ SETTINGS: Dict[str, Any] = {
     "device_memory_bytes_per_second": None,
     # from pinned memory; pageable: half of it; None: no such probes
     "device_link_bytes_per_second": None,
-    # the host's to start the smallest operator, half of the device's to end it
+    # the host's, to start the smallest operator; half of the device's, to end it
     "device_operator_seconds": None,
     "event_error": 0.0,  # relative, of the device's clock: events that disagree with the wall clock
     "cpu_only_build": False,  # pretend to be a build without code for GPUs
@@ -82,23 +82,22 @@ class Device:
 
     def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
         self.given = settings = dict(SETTINGS, **settings)
-        self.seconds = float(settings["device_step_seconds"]) / float(
-            settings["device_speedup"].get(cell.precision, 1)
-        )
+        speedup = float(settings["device_speedup"].get(cell.precision, 1))
+        self.seconds = float(settings["device_step_seconds"]) / speedup
         self.host_seconds = float(settings["device_host_seconds"])
         self.host_copies = cell.placement == "pageable"
-        copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
-        self.copy_seconds = 0.0 if cell.placement == "resident" else copy
+        self.copy_seconds = 0.0
+        if cell.placement != "resident":
+            factor = 2.0 if self.host_copies else 1.0
+            self.copy_seconds = float(settings["device_copy_seconds"]) * factor
         self.needed = cell.known_batch_size * int(settings["device_memory_bytes_per_example"])
         self.idle_from = 0.0  # when all that was started will be done
 
     def allocate(self) -> None:
-        capacity, words = (
-            self.given["device_memory_bytes"],
-            "tried to allocate %d bytes, the null device has %d",
-        )
+        capacity = self.given["device_memory_bytes"]
         if capacity is not None and self.needed > capacity:
-            raise RuntimeError("CUDA out of memory: " + words % (self.needed, capacity))
+            words = "CUDA out of memory: tried to allocate %d bytes, the null device has %d"
+            raise RuntimeError(words % (self.needed, capacity))
 
     def start_step(self, seconds: float) -> None:
         """Queue a step that takes so long; returns when the host has done its part."""
@@ -106,7 +105,7 @@ class Device:
         begins = max(self.idle_from, now) + self.copy_seconds
         started = (begins if self.host_copies else now) + self.host_seconds
         spin(started)
-        # What the host starts last, the device does not end before.
+        # The device does not finish before the host has started everything.
         self.idle_from = max(begins + seconds, started)
 
     def synchronize(self) -> None:
@@ -128,14 +127,16 @@ class Device:
             starting = self.given["device_operator_seconds"]
             if starting is None:
                 return None
-            return Probe(lambda: self._start(starting, 2.0 * starting), self.synchronize)
+            return Probe(partial(self._start, starting, 2.0 * starting), self.synchronize)
         on_device = name == gpus.COPY
-        rate = self.given["device_%s_bytes_per_second" % ("memory" if on_device else "link")]
+        setting = "device_memory_bytes_per_second" if on_device else "device_link_bytes_per_second"
+        rate = self.given[setting]
         if rate is None:
             return None
         pageable = name in (gpus.TO_DEVICE_PAGEABLE, gpus.FROM_DEVICE_PAGEABLE)
-        seconds = size * (2.0 if on_device or pageable else 1.0) / float(rate)
-        return Probe(lambda: self._start(0.0, seconds), self.synchronize)
+        passes = 2.0 if on_device or pageable else 1.0
+        seconds = size * passes / float(rate)
+        return Probe(partial(self._start, 0.0, seconds), self.synchronize)
 
     def _start(self, host_seconds: float, device_seconds: float) -> None:
         started = time.perf_counter() + host_seconds
@@ -143,8 +144,9 @@ class Device:
         self.idle_from = max(self.idle_from, started) + device_seconds
 
     def calls(self, steps: int, seconds: float) -> List[profiles.Calls]:
-        """Return these steps as a profiler would see them: two thirds a matrix product, the rest
-        elementwise.
+        """Return these steps as a profiler would see them.
+
+        Two thirds are a matrix product, the rest elementwise.
         """
         calls = [
             profiles.Calls("null_gemm_kernel", True, steps * seconds * 2 / 3, 2.0 * steps),
@@ -152,28 +154,38 @@ class Device:
             profiles.Calls("null_launch", False, steps * self.host_seconds, 6.0 * steps),
         ]
         if self.copy_seconds:
-            calls.append(
-                profiles.Calls(
-                    "null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps
-                )
-            )
+            copy_seconds = steps * self.copy_seconds
+            copies = profiles.Calls("null_memcpy_host_to_device", True, copy_seconds, 1.0 * steps)
+            calls.append(copies)
         return calls
 
 
 def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:
-    """Return the known time of a step at this many threads (0: its default) on this many available
-    CPUs.
+    """Return the known time of a step at this many threads (0: the default).
+
+    So many CPUs are available.
     """
     settings = dict(SETTINGS, **settings)
-    serial, cores = float(settings["serial_fraction"]), int(settings["cores"] or available)
+    serial = float(settings["serial_fraction"])
+    cores = int(settings["cores"] or available)
     threads = threads or cores  # the default: as many as help
     seconds = float(settings["step_seconds"]) * (serial + (1.0 - serial) / min(threads, cores))
     penalty = float(settings["oversubscription_penalty"])
     return seconds * (1.0 + penalty * max(0, threads - cores) / float(cores))
 
 
+#: The methods of an adapter that the pretended GPU provides.
+_METHODS_OF_DEVICE = (
+    "event",
+    "event_nanoseconds",
+    "device_probe",
+    "device_peak_memory",
+    "synchronize",
+)
+
+
 class NullAdapter(EveryFamily):
-    """Waits for known times."""
+    """An adapter whose steps wait for known times."""
 
     computes = False
     parity_reason = "the null framework computes nothing"
@@ -189,29 +201,26 @@ class NullAdapter(EveryFamily):
         if not self.cell.on_cpu:
             self.device = Device(self.cell, self.settings)
             self.seconds = self.device.seconds
-            for method in (
-                "event",
-                "event_nanoseconds",
-                "device_probe",
-                "device_peak_memory",
-                "synchronize",
-            ):
+            for method in _METHODS_OF_DEVICE:
                 setattr(self, method, getattr(self.device, method))
         self.seconds /= self.cell.world_size
-        self.worker, self.meeting, self.met = 0, "", 0
+        self.worker = 0
+        self.meeting = ""
+        self.met = 0
         self.noise = float(given["noise"])
         seed = given["noise_seed"]
         self.random = np.random.RandomState(os.getpid() if seed is None else int(seed))
-        self.fault, self.fault_step = str(given["fault"]), int(given["fault_step"])
-        self.done, self.loss, self.held = 0, 1.0, b""
+        self.fault = str(given["fault"])
+        self.fault_step = int(given["fault_step"])
+        self.done = 0
+        self.loss = 1.0
+        self.held = b""
 
     def refuses_gpu(self) -> str:
-        if self.given["cpu_only_build"]:
-            return (
-                "device %s: this build of the null framework has no code for GPUs"
-                % self.cell.device
-            )
-        return ""
+        if not self.given["cpu_only_build"]:
+            return ""
+        words = "device %s: this build of the null framework has no code for GPUs"
+        return words % self.cell.device
 
     def join(self, worker: int, meeting: str) -> None:
         self.worker = worker
@@ -219,7 +228,7 @@ class NullAdapter(EveryFamily):
         self.meet()
 
     def meet(self) -> None:
-        """Wait until all workers have been here as often as this one."""
+        """Wait until all workers have called this as often as this one."""
         self.met += 1
         names = [
             "%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)
@@ -300,22 +309,26 @@ class NullAdapter(EveryFamily):
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        first, least, length, seconds = (
-            float(self.given[name])
-            for name in ("first_loss", "least_loss", "loss_steps", "training_seconds")
-        )
-        fails, done = self.given["nan_from"], 0
+        first = float(self.given["first_loss"])
+        least = float(self.given["least_loss"])
+        length = float(self.given["loss_steps"])
+        seconds = float(self.given["training_seconds"])
+        fails = self.given["nan_from"]
+        done = 0
         for block in blocks:
             losses = []
             for _ in range(block.length):
                 spin(time.perf_counter() + seconds)
                 losses.append(least + (first - least) * math.exp(-done / length))
                 done += 1
-            yield losses if fails is None or done < int(fails) else [float("nan")] * block.length
+            if fails is not None and done >= int(fails):
+                losses = [float("nan")] * block.length
+            yield losses
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a call that spins for this many microseconds: extra work of known length, no
-        product.
+        """Return a call that spins for this many microseconds.
+
+        It is extra work of known length, and no product.
         """
         return lambda: spin(time.perf_counter() + size * 1e-6)
 

@@ -1,7 +1,7 @@
-"""NumPy alone: the float64 reference's own code in float32, as somebody without a framework would
-write it.
+"""NumPy alone: the float64 reference's own code in float32.
 
-Its parity says what rounding does, not whether the code is right: the reference is the same code.
+It stands for the code of somebody without a framework. Its parity shows the effect of rounding, not
+whether the code is right: the reference is the same code.
 """
 
 from typing import Any, Dict
@@ -12,7 +12,7 @@ from ..reference.adapter import ReferenceAdapter
 
 
 class NumpyAdapter(ReferenceAdapter):
-    """Takes no setting."""
+    """The reference's code in float32, without settings."""
 
     def set_up(self) -> None:
         super().set_up()

@@ -25,22 +25,21 @@ _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
 
 
 class OnnxAdapter(SessionAdapter):
-    """Drives one inference session whose graph is a training step.
+    """An adapter of one inference session whose graph is a training step.
 
-    The parameters live in two sets of buffers: a step reads one and writes the other, so nothing is
+    The parameters are in two sets of buffers: a step reads one and writes the other, so nothing is
     copied.
 
-    Setting beside those of `SessionAdapter`: ``rate_in_product``: scale a factor of the
-    weight-gradient product instead of the gradient (default false).
+    In addition to the settings of `SessionAdapter` there is ``rate_in_product``: scale a factor of
+    the weight-gradient product instead of the gradient (default false).
     """
 
     graph = Graph
 
     def set_up(self) -> None:
         super().set_up()
-        self.memory = (
-            ("cpu", 0) if self.cell.on_cpu else ("cuda", 0)
-        )  # of the buffers: a launch sees one GPU
+        # Of the buffers: a launch sees one GPU.
+        self.memory = ("cpu", 0) if self.cell.on_cpu else ("cuda", 0)
         self.rate_in_product = bool(self.settings.get("rate_in_product", False))
         self._run_options: Any = None
         if not self.cell.on_cpu:  # there a step only starts, and ``synchronize`` waits for its end
@@ -52,10 +51,10 @@ class OnnxAdapter(SessionAdapter):
         reason = gpus.refusal(self.cell, "ONNX Runtime", PRECISIONS)
         if reason:
             return reason
-        there = onnxruntime.get_available_providers()
-        if CUDA not in there:
+        available = onnxruntime.get_available_providers()
+        if CUDA not in available:
             words = "%s: this build has no %s (it has %s): %s"
-            return words % (version, CUDA, ", ".join(there), gpus.advice(self.cell))
+            return words % (version, CUDA, ", ".join(available), gpus.advice(self.cell))
         model = add_product(Graph(), 2).model().SerializeToString()
         # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its
         # place.
@@ -70,11 +69,10 @@ class OnnxAdapter(SessionAdapter):
         return "" if CUDA in loaded else words % (version, CUDA)
 
     def providers(self) -> List[Any]:
-        """Return a session's execution providers; on a GPU, operators without a kernel there stay
-        on the CPU.
+        """Return a session's execution providers.
 
-        TF32 is off but at the precision tf32. Convolutions are tried out once, as a step's shapes
-        never change.
+        On a GPU, operators without a kernel there stay on the CPU. TF32 is off but at the precision
+        tf32. Convolutions are tried out once, as a step's shapes never change.
         """
         if self.cell.on_cpu:
             return [CPU]
@@ -93,12 +91,11 @@ class OnnxAdapter(SessionAdapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.network = network
         self.batch_size = len(batch.inputs)
-        # On the CPU these lie on their NumPy arrays: nothing is copied, here or in the step.
+        # On the CPU these lie on their NumPy arrays: nothing is copied, now or in the step.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
         self.mini_batch = in_rows(network.family, batch, np.int64)
-        self.given = dict(
-            zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch])
-        )
+        inputs, labels = self.mini_batch
+        self.given = {"inputs": self.value_of(inputs), "labels": self.value_of(labels)}
         self.given[gradients.LEARNING_RATE] = self.value_of(self.rate)
         self.loss = self.buffer([])
         shapes = {name: list(weights[name].shape) for name in parameter_names(network)}
@@ -107,17 +104,15 @@ class OnnxAdapter(SessionAdapter):
         self._open_session(self.options)
 
     def _open_session(self, options: Any) -> None:
-        model = gradients.training_graph(
-            self.network, self.batch_size, self.rate_in_product
-        ).SerializeToString()
+        graph = gradients.training_graph(self.network, self.batch_size, self.rate_in_product)
+        model = graph.SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
     def _load(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, value in self.sets[0].items():
-            value.update_inplace(
-                np.ascontiguousarray(permute_gates(self.network, name, weights[name]))
-            )
+            weight = permute_gates(self.network, name, weights[name])
+            value.update_inplace(np.ascontiguousarray(weight))
         self.current = 0
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
@@ -191,13 +186,17 @@ class OnnxAdapter(SessionAdapter):
             return None
         if self.cell.infers:
             return self.profile_inference(steps)
-        kept = self.session, self.bindings
+        session = self.session
+        bindings = self.bindings
+
+        def close() -> None:
+            self.session.end_profiling()
+
         try:
-            return profiles.take_onnx_profile(
-                self, self._open_session, lambda: self.session.end_profiling(), steps
-            )
+            return profiles.take_onnx_profile(self, self._open_session, close, steps)
         finally:
-            self.session, self.bindings = kept
+            self.session = session
+            self.bindings = bindings
 
 
 ADAPTER = OnnxAdapter

@@ -1,10 +1,10 @@
-"""Reverse-mode differentiation over ONNX nodes: each operator's gradient, in ordinary ONNX
-operators.
+"""Reverse-mode differentiation over ONNX nodes.
 
-``backward`` walks the tape of forward nodes from the last to the first. A rule takes a node and the
-gradients of the loss by the node's outputs, adds nodes and returns the gradients by its inputs.
-Formulas are those of any textbook on back-propagation; where a choice of operators was measured,
-the reason stands beside it (CPU seconds at 1 thread).
+Each operator's gradient is made of ordinary ONNX operators. ``backward`` walks the tape of forward
+nodes from the last to the first. A rule takes a node and the gradients of the loss by the node's
+outputs, adds nodes and returns the gradients by its inputs. Formulas are those of any textbook on
+back-propagation. Where a choice of operators was measured, a comment gives the reason (CPU seconds
+at 1 thread).
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -19,12 +19,13 @@ Shape = Tuple[int, ...]
 
 
 class Graph(onnx_graphs.Graph):
-    """A graph whose ``tape`` has the nodes that ``gradients.backward`` goes through: the graph's,
-    some `as_one`.
+    """A graph with a ``tape`` of the nodes that ``gradients.backward`` walks through.
+
+    These are the graph's nodes, some of them `as_one`.
     """
 
-    # Of 2024, and understood by every ONNX Runtime since 1.20; later sets change no operator that
-    # is used here.
+    # Of 2024, and understood by every ONNX Runtime since 1.20. Later sets change no operator that
+    # the adapter uses.
     operator_set = 21
     ir_version = 10
 
@@ -74,9 +75,10 @@ class Graph(onnx_graphs.Graph):
 
     def shapes(self) -> Dict[str, Shape]:
         """Return the shape of every value that the graph has by now, by ONNX's own inference."""
-        inferred = shape_inference.infer_shapes(
+        model = shape_inference.infer_shapes(
             self.model(), check_type=True, strict_mode=True, data_prop=True
-        ).graph
+        )
+        inferred = model.graph
         shapes: Dict[str, Shape] = {}
         for value in list(inferred.input) + list(inferred.value_info) + list(inferred.output):
             shapes[value.name] = tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
@@ -89,18 +91,17 @@ NORMALISE = "Normalise"  # on the tape only
 
 
 def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float) -> str:
-    """Add batch normalisation of (batch, channels, height, width) by the batch's mean and biased
-    variance.
+    """Add batch normalisation by the batch's mean and biased variance.
 
-    Parameters NAME.gamma and NAME.beta. The operator's own training mode is not used: ONNX Runtime
-    writes the statistics that it returns over its inputs, and with graph optimisation on the
-    backward pass then read wrong ones. Kept for the way back are the centred values, which take the
-    place of the values.
+    Values are (batch, channels, height, width), parameters NAME.gamma and NAME.beta. The operator's
+    own training mode is not used: ONNX Runtime writes the statistics that it returns over its
+    inputs, and with graph optimisation on the backward pass then read wrong ones. Kept for the way
+    back are the centred values, which take the place of the values.
     """
     start = len(graph.tape)
     axes = graph.integers(0, 2, 3)
     centred = graph.minus(value, graph.node("ReduceMean", [value, axes], keepdims=1))
-    # Squared and averaged: 5.7 ms for 12.8 million elements; ReduceSumSquare 8.1.
+    # Squared and averaged: 5.7 ms for 12.8 million elements. ReduceSumSquare takes 8.1 ms.
     variance = graph.node("ReduceMean", [graph.times(centred, centred), axes], keepdims=0)
     zeros = graph.constant("zeros:%d" % channels, np.zeros(channels, dtype=graph.element))
     # The operator in its inference mode is one pass where scaling and shifting by two operators are
@@ -109,22 +110,23 @@ def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float
     output = graph.node("BatchNormalization", inputs, name, epsilon=epsilon)
     spread = graph.node("Sqrt", [graph.node("Add", [variance, graph.scalar(epsilon)])])
     inverse = graph.reshape(graph.node("Reciprocal", [spread]), (channels, 1, 1))
-    graph.as_one(
-        start, NORMALISE, [value, name + ".gamma", name + ".beta"], [output, centred, inverse]
-    )
+    whole_inputs = [value, name + ".gamma", name + ".beta"]
+    graph.as_one(start, NORMALISE, whole_inputs, [output, centred, inverse])
     return output
 
 
 def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> List[str]:
-    """Return the gradients by values, gamma and beta of a ``normalise`` on the tape, whose values
-    have this shape.
+    """Return the gradients by values, gamma and beta of a ``normalise`` on the tape.
 
-    Ioffe and Szegedy 2015, arXiv 1502.03167, section 3, with the terms gathered: gamma / spread *
-    (gradient - by_beta / count - centred / spread * by_gamma / count). Factors and summands are
-    worked out for each channel first, so that few passes go over whole images.
+    Its values have this shape. The formula is that of Ioffe and Szegedy 2015, arXiv 1502.03167,
+    section 3, with the terms gathered: gamma / spread * (gradient - by_beta / count - centred /
+    spread * by_gamma / count). Factors and summands are worked out for each channel first, so that
+    few passes go over whole images.
     """
-    (_, gamma, _), (_, centred, inverse) = node.input, node.output
-    channels, count = (shape[1], 1, 1), graph.scalar(float(shape[0] * shape[2] * shape[3]))
+    _, gamma, _ = node.input
+    _, centred, inverse = node.output
+    channels = (shape[1], 1, 1)
+    count = graph.scalar(float(shape[0] * shape[2] * shape[3]))
     by_beta = graph.sum(gradient, 0, 2, 3)
     overlap = graph.sum(graph.times(gradient, centred), 0, 2, 3)
     by_gamma = graph.times(graph.reshape(overlap, channels), inverse)
@@ -137,10 +139,10 @@ def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> 
 
 
 def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> Tuple[str, str]:
-    """Add the mean softmax cross-entropy of (rows, classes) logits; return it and its gradient by
-    the logits.
+    """Add the mean softmax cross-entropy of (rows, classes) logits.
 
-    (softmax - one-hot labels) / rows, without ever forming the one-hot matrix.
+    Return it and its gradient by the logits: (softmax - one-hot labels) / rows, without ever
+    forming the one-hot matrix.
     """
     logarithms = graph.node("LogSoftmax", [logits], axis=1)
     column = graph.reshape(labels, (rows, 1))
@@ -159,30 +161,32 @@ def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> 
 
 
 class Convolution:
-    """The gradients of one square convolution with symmetric padding; raises NotImplementedError
-    for any other.
+    """The gradients of one square convolution with symmetric padding.
+
+    Raises NotImplementedError for any other.
     """
 
     def __init__(
         self, graph: Graph, images: Shape, weight: Shape, attributes: Dict[str, Any]
     ) -> None:
-        strides, pads = attributes["strides"], attributes["pads"]
+        strides = attributes["strides"]
+        pads = attributes["pads"]
         others = set(attributes) - {"strides", "pads", "kernel_shape"}
-        if others or weight[2] != weight[3] or len(set(strides)) > 1 or len(set(pads)) > 1:
+        is_square = weight[2] == weight[3] and len(set(strides)) == 1
+        if others or not is_square or len(set(pads)) > 1:
             raise NotImplementedError("the gradient of Conv with %s" % attributes)
         self.graph = graph
-        self.batch, self.channels, self.sides = images[0], images[1], images[2:]
-        self.outputs, self.kernel, self.stride, self.padding = (
-            weight[0],
-            weight[2],
-            strides[0],
-            pads[0],
-        )
+        self.batch = images[0]
+        self.channels = images[1]
+        self.sides = images[2:]
+        self.outputs = weight[0]
+        self.kernel = weight[2]
+        self.stride = strides[0]
+        self.padding = pads[0]
         spans = [side + 2 * self.padding - self.kernel for side in self.sides]
         self.output_sides = [span // self.stride + 1 for span in spans]
-        self.remainders = [
-            span % self.stride for span in spans
-        ]  # rows and columns that no window reaches
+        # Rows and columns that no window reaches.
+        self.remainders = [span % self.stride for span in spans]
 
     def _slice(self, value: str, starts: Sequence[int], ends: Sequence[int], step: int) -> str:
         integers = self.graph.integers
@@ -194,23 +198,23 @@ class Convolution:
 
     def by_images(self, weight: str, gradient: str) -> str:
         """Return the gradient by the images: the transposed convolution."""
-        kernel, stride, padding = self.kernel, self.stride, self.padding
-        if stride > 1 or padding >= kernel:
-            attributes = dict(
-                onnx_graphs.window(kernel, stride, padding), output_padding=self.remainders
-            )
+        kernel = self.kernel
+        padding = self.padding
+        if self.stride > 1 or padding >= kernel:
+            attributes = onnx_graphs.window(kernel, self.stride, padding)
+            attributes["output_padding"] = self.remainders
             return self.graph.node("ConvTranspose", [gradient, weight], **attributes)
         # The same as a convolution with the weight turned round.
         turned = self._channels_first(weight)
         if kernel > 1:
             turned = self._slice(turned, (kernel - 1,) * 2, (-kernel - 1,) * 2, -1)
-        return self.graph.node(
-            "Conv", [gradient, turned], **onnx_graphs.window(kernel, 1, kernel - 1 - padding)
-        )
+        window = onnx_graphs.window(kernel, 1, kernel - 1 - padding)
+        return self.graph.node("Conv", [gradient, turned], **window)
 
     def by_weight(self, images: str, gradient: str) -> str:
-        """Return the gradient by the weight, in whichever of three ways the matrix product
-        underneath is widest.
+        """Return the gradient by the weight.
+
+        It takes that of three ways whose matrix product is widest.
 
         Measured against each other (GFLOP/s at 1 thread, batch 16): a convolution with batch and
         channels exchanged multiplies matrices kernel * kernel wide, one product for each place in
@@ -228,8 +232,9 @@ class Convolution:
         return self._by_weight_each_place(images, gradient)
 
     def _by_weight_exchanged(self, images: str, gradient: str) -> str:
-        """Convolve the images, channels as examples, with the gradient, its places a stride
-        apart.
+        """Convolve the images with the gradient, its places a stride apart.
+
+        The images' channels are the examples.
         """
         padding = self.padding
         rows, columns = self.remainders
@@ -247,45 +252,43 @@ class Convolution:
         return self._channels_first(exchanged)
 
     def _by_weight_each_example(self, images: str, gradient: str) -> str:
-        """Multiply gradient and images of each example and sum over the examples; for 1 x 1 kernels
-        without padding.
+        """Multiply gradient and images of each example, and sum over the examples.
+
+        It is for 1 x 1 kernels without padding.
         """
         graph = self.graph
         if self.stride > 1:
             images = self._slice(images, (0, 0), self.sides, self.stride)
-        columns = graph.node(
-            "Transpose", [graph.reshape(images, (self.batch, self.channels, -1))], perm=[0, 2, 1]
-        )
-        products = graph.node(
-            "MatMul", [graph.reshape(gradient, (self.batch, self.outputs, -1)), columns]
-        )
+        rows = graph.reshape(images, (self.batch, self.channels, -1))
+        columns = graph.node("Transpose", [rows], perm=[0, 2, 1])
+        flat_gradient = graph.reshape(gradient, (self.batch, self.outputs, -1))
+        products = graph.node("MatMul", [flat_gradient, columns])
         return graph.reshape(graph.sum(products, 0), (self.outputs, self.channels, 1, 1))
 
     def _by_weight_each_place(self, images: str, gradient: str) -> str:
-        """Multiply the gradient, for each place in the kernel, by the images that this place
-        sees.
-        """
-        graph, kernel, padding, stride = self.graph, self.kernel, self.padding, self.stride
+        """Multiply the gradient by the images that each place in the kernel sees."""
+        graph = self.graph
+        kernel = self.kernel
+        padding = self.padding
+        stride = self.stride
         seen = self._channels_first(images)
         if padding:
-            seen = graph.node(
-                "Pad", [seen, graph.integers(0, 0, padding, padding, 0, 0, padding, padding)]
-            )
+            pads = graph.integers(0, 0, padding, padding, 0, 0, padding, padding)
+            seen = graph.node("Pad", [seen, pads])
         flat = graph.reshape(self._channels_first(gradient), (self.outputs, -1))
         products = []
         for place in range(kernel * kernel):
             starts = divmod(place, kernel)
-            ends = [
-                start + stride * (side - 1) + 1 for start, side in zip(starts, self.output_sides)
-            ]
+            sides = zip(starts, self.output_sides)
+            ends = [start + stride * (side - 1) + 1 for start, side in sides]
             part = graph.reshape(self._slice(seen, starts, ends, stride), (self.channels, -1))
             products.append(graph.node("Gemm", [flat, part], transB=1))
         if kernel == 1:
             return graph.reshape(products[0], (self.outputs, self.channels, 1, 1))
-        products = [graph.reshape(each, (1, self.outputs, self.channels)) for each in products]
-        places = graph.reshape(
-            graph.node("Concat", products, axis=0), (kernel, kernel, self.outputs, self.channels)
-        )
+        shape = (1, self.outputs, self.channels)
+        products = [graph.reshape(product, shape) for product in products]
+        places = graph.node("Concat", products, axis=0)
+        places = graph.reshape(places, (kernel, kernel, self.outputs, self.channels))
         return graph.node("Transpose", [places], perm=[2, 3, 0, 1])
 
 
@@ -345,24 +348,26 @@ def _unbroadcast(call: Call, index: int) -> str:
 def _gemm(call: Call) -> Gradients:
     left, right = call.node.input[:2]
     if set(call.attributes) - {"transB"}:
-        raise NotImplementedError(
-            "the gradient of Gemm with %s" % ", ".join(sorted(call.attributes))
-        )
+        names = ", ".join(sorted(call.attributes))
+        raise NotImplementedError("the gradient of Gemm with %s" % names)
     transposed = bool(call.attributes.get("transB", 0))
-    by_left = (
-        call.graph.node("Gemm", [call.gradient, right], transB=int(not transposed))
-        if call.wanted[0]
-        else None
-    )
+    by_left: Optional[Gradient] = None
+    if call.wanted[0]:
+        by_left = call.graph.node("Gemm", [call.gradient, right], transB=int(not transposed))
     by_right = Product(call.gradient, left) if transposed else Product(left, call.gradient)
     if len(call.node.input) < 3:
         return [by_left, by_right]
-    return [by_left, by_right, _unbroadcast(call, 2) if call.wanted[2] else None]
+    by_bias = _unbroadcast(call, 2) if call.wanted[2] else None
+    return [by_left, by_right, by_bias]
 
 
-def _through(slope: Callable[[Call], str]) -> Callable[[Call], Gradients]:
+def _elementwise(slope: Callable[[Call], str]) -> Callable[[Call], Gradients]:
     """Return the rule of an element-wise function with this slope."""
-    return lambda call: [call.graph.times(call.gradient, slope(call))]
+
+    def rule(call: Call) -> Gradients:
+        return [call.graph.times(call.gradient, slope(call))]
+
+    return rule
 
 
 def _sigmoid_slope(call: Call) -> str:
@@ -374,7 +379,8 @@ def _tanh_slope(call: Call) -> str:
 
 
 def _relu_slope(call: Call) -> str:
-    # A comparison, cast and multiplied: 7.8 ms for 12.8 million elements; Where 11.1, Sign 13.0.
+    # A comparison, cast and multiplied: 7.8 ms for 12.8 million elements. Where takes 11.1 ms, and
+    # Sign 13.0.
     above = call.graph.node("Greater", [call.output, call.graph.scalar(0.0)])
     return call.graph.node("Cast", [above], to=call.graph.element_type)
 
@@ -387,7 +393,8 @@ def _add(call: Call) -> Gradients:
 
 def _subtract(call: Call) -> Gradients:
     call.check_same_shapes()
-    return [call.gradient, call.graph.node("Neg", [call.gradient]) if call.wanted[1] else None]
+    by_right = call.graph.node("Neg", [call.gradient]) if call.wanted[1] else None
+    return [call.gradient, by_right]
 
 
 def _multiply(call: Call) -> Gradients:
@@ -421,15 +428,13 @@ def _gather(call: Call) -> Gradients:
     # get lost.
     if call.attributes.get("axis", 0) != 0 or len(call.shape(0)) != 2 or len(call.shape(1)) != 1:
         raise NotImplementedError("the gradient of Gather other than of rows of a matrix by a list")
-    graph, (count,), width = call.graph, call.shape(1), call.shape(0)[1]
-    rows = graph.node(
-        "Expand", [graph.reshape(call.node.input[1], (count, 1)), graph.integers(count, width)]
-    )
-    target = graph.zeros(call.shape(0))
-    return [
-        graph.node("ScatterElements", [target, rows, call.gradient], axis=0, reduction="add"),
-        None,
-    ]
+    graph = call.graph
+    (count,) = call.shape(1)
+    width = call.shape(0)[1]
+    column = graph.reshape(call.node.input[1], (count, 1))
+    rows = graph.node("Expand", [column, graph.integers(count, width)])
+    inputs = [graph.zeros(call.shape(0)), rows, call.gradient]
+    return [graph.node("ScatterElements", inputs, axis=0, reduction="add"), None]
 
 
 def _reshape(call: Call) -> Gradients:
@@ -437,24 +442,26 @@ def _reshape(call: Call) -> Gradients:
 
 
 def _global_average(call: Call) -> Gradients:
-    graph, shape = call.graph, call.shape(0)
-    each = graph.node("Div", [call.gradient, graph.scalar(float(np.prod(shape[2:])))])
-    return [graph.node("Expand", [each, graph.integers(*shape)])]
+    graph = call.graph
+    shape = call.shape(0)
+    share = graph.node("Div", [call.gradient, graph.scalar(float(np.prod(shape[2:])))])
+    return [graph.node("Expand", [share, graph.integers(*shape)])]
 
 
 def _max_pool(call: Call) -> Gradients:
-    """All of a window's gradient goes to its maximum, whose place in the flattened input is
-    MaxPool's second output.
+    """Give all of a window's gradient to its maximum.
+
+    Its place in the flattened input is MaxPool's second output.
     """
-    graph, shape = call.graph, call.shape(0)
-    places, values = [graph.reshape(each, (-1,)) for each in (call.node.output[1], call.gradient)]
+    graph = call.graph
+    shape = call.shape(0)
+    places = graph.reshape(call.node.output[1], (-1,))
+    values = graph.reshape(call.gradient, (-1,))
     target = graph.zeros((int(np.prod(shape)),))
     # Windows may overlap, and then one maximum may be several windows'.
-    return [
-        graph.reshape(
-            graph.node("ScatterElements", [target, places, values], axis=0, reduction="add"), shape
-        )
-    ]
+    inputs = [target, places, values]
+    flat = graph.node("ScatterElements", inputs, axis=0, reduction="add")
+    return [graph.reshape(flat, shape)]
 
 
 def _convolution(call: Call) -> Gradients:
@@ -464,11 +471,13 @@ def _convolution(call: Call) -> Gradients:
         convolution.by_images(weight, call.gradient) if call.wanted[0] else None,
         convolution.by_weight(images, call.gradient) if call.wanted[1] else None,
     ]
-    return (
-        gradients + [call.graph.sum(call.gradient, 0, 2, 3)]
-        if len(call.node.input) > 2
-        else gradients
-    )
+    if len(call.node.input) > 2:
+        gradients.append(call.graph.sum(call.gradient, 0, 2, 3))
+    return gradients
+
+
+def _normalisation(call: Call) -> Gradients:
+    return normalise_backward(call.graph, call.node, call.shape(0), call.gradient)
 
 
 RULES: Dict[str, Callable[[Call], Gradients]] = {
@@ -481,21 +490,21 @@ RULES: Dict[str, Callable[[Call], Gradients]] = {
     "GlobalAveragePool": _global_average,
     "MaxPool": _max_pool,
     "Mul": _multiply,
-    NORMALISE: lambda call: normalise_backward(call.graph, call.node, call.shape(0), call.gradient),
-    "Relu": _through(_relu_slope),
+    NORMALISE: _normalisation,
+    "Relu": _elementwise(_relu_slope),
     "Reshape": _reshape,
-    "Sigmoid": _through(_sigmoid_slope),
+    "Sigmoid": _elementwise(_sigmoid_slope),
     "Split": _split,
     "Sub": _subtract,
-    "Tanh": _through(_tanh_slope),
+    "Tanh": _elementwise(_tanh_slope),
 }
 
 
 def multiplied(graph: Graph, gradient: Gradient) -> str:
-    """Return the value of a gradient, doing the product that was left open."""
-    return (
-        graph.node("Gemm", list(gradient), transA=1) if isinstance(gradient, Product) else gradient
-    )
+    """Return the value of a gradient, with the product that was left open."""
+    if isinstance(gradient, Product):
+        return graph.node("Gemm", list(gradient), transA=1)
+    return gradient
 
 
 def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
@@ -504,42 +513,47 @@ def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
         return gradients[0]
     products = [gradient for gradient in gradients if isinstance(gradient, Product)]
     if len(products) == len(gradients):
-        # The walk is from the last use to the first; in the order of the uses, an unrolled layer's
+        # The walk is from the last use to the first. In the order of the uses, an unrolled layer's
         # gates are concatenated as for its input weight, and ONNX Runtime does it once.
-        return Product(
-            *(graph.node("Concat", list(factors), axis=0) for factors in zip(*reversed(products)))
-        )
+        products.reverse()
+        left = graph.node("Concat", [product.left for product in products], axis=0)
+        right = graph.node("Concat", [product.right for product in products], axis=0)
+        return Product(left, right)
     return graph.node("Sum", [multiplied(graph, gradient) for gradient in gradients])
 
 
 def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict[str, Gradient]:
-    """Add the backward pass of the graph's tape so far; return the loss's gradient by each wanted
-    value.
+    """Add the backward pass of the graph's tape so far.
 
-    ``seeds`` maps values to the loss's gradient by them. Raises NotImplementedError for a node
-    without a rule, and ValueError for a wanted value that the seeds do not depend on.
+    Return the loss's gradient by each wanted value. ``seeds`` maps values to the loss's gradient by
+    them. Raises NotImplementedError for a node without a rule, and ValueError for a wanted value
+    that the seeds do not depend on.
     """
-    forward, shapes = list(graph.tape), graph.shapes()
+    forward = list(graph.tape)
+    shapes = graph.shapes()
     depending = set(wanted)
     for node in forward:
         if depending.intersection(node.input):
             depending.update(node.output)
     reached: Dict[str, List[Gradient]] = {name: [gradient] for name, gradient in seeds.items()}
     for node in reversed(forward):
-        if not depending.intersection(node.input) or not any(
-            name in reached for name in node.output
-        ):
+        is_reached = any(name in reached for name in node.output)
+        if not is_reached or not depending.intersection(node.input):
             continue
         if node.op_type not in RULES:
             raise NotImplementedError("the gradient of the operator %s" % node.op_type)
         gradients: List[Optional[str]] = []
         for name in node.output:
-            gradients.append(
-                multiplied(graph, _total(graph, reached[name])) if name in reached else None
-            )
-        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+            if name in reached:
+                gradients.append(multiplied(graph, _total(graph, reached[name])))
+            else:
+                gradients.append(None)
+        attributes = {}
+        for attribute in node.attribute:
+            attributes[attribute.name] = helper.get_attribute_value(attribute)
         needed = [name in depending for name in node.input]
-        by_inputs = RULES[node.op_type](Call(graph, node, attributes, shapes, gradients, needed))
+        call = Call(graph, node, attributes, shapes, gradients, needed)
+        by_inputs = RULES[node.op_type](call)
         for name, is_needed, gradient in zip(node.input, needed, by_inputs):
             if is_needed and gradient is not None:
                 reached.setdefault(name, []).append(gradient)
@@ -564,16 +578,16 @@ def updated_name(name: str) -> str:
 
 
 def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
-    """Do all products left open; return the learning rate, scaled down to the gradients' allowed
-    norm.
+    """Add all products left open; return the learning rate, scaled down to the allowed norm.
+
+    The norm is that of all gradients together.
     """
     squares = []
     for name, gradient in gradients.items():
         gradients[name] = value = multiplied(graph, gradient)
         squares.append(graph.node("ReduceSumSquare", [value], keepdims=0))
-    scale = graph.node(
-        "Div", [graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)])]
-    )
+    norm = graph.node("Sqrt", [graph.node("Sum", squares)])
+    scale = graph.node("Div", [graph.scalar(clip), norm])
     return graph.times(LEARNING_RATE, graph.node("Min", [scale, graph.scalar(1.0)]))
 
 
@@ -592,9 +606,11 @@ def _update(
     """
     if rate_in_product and isinstance(gradient, Product):
         left, right = gradient
-        narrow = shape[0] <= shape[1]
-        factors = (graph.times(left, rate), right) if narrow else (left, graph.times(right, rate))
-        change = multiplied(graph, Product(*factors))
+        if shape[0] <= shape[1]:
+            left = graph.times(left, rate)
+        else:
+            right = graph.times(right, rate)
+        change = multiplied(graph, Product(left, right))
     else:
         change = graph.times(multiplied(graph, gradient), rate)
     graph.node("Sub", [name, change], updated_name(name))
@@ -603,8 +619,9 @@ def _update(
 def training_graph(
     network: Network, batch_size: int, rate_in_product: bool, element: Any = np.float32
 ) -> ModelProto:
-    """Return the model of one training step on mini-batches of this size, computing in this element
-    type.
+    """Return the model of one training step on mini-batches of this size.
+
+    It computes in this element type.
     """
     graph = Graph(element)
     trained = network.family.parameters()
@@ -614,20 +631,19 @@ def training_graph(
     logits, rows = onnx_graphs.add_logits(graph, network, batch_size)
     names = [parameter.name for parameter in trained]
     if network.family.loss == "squares":
-        errors, count = (
-            graph.minus(logits, "labels"),
-            rows * network.family.drawn_labels().shape[-1],
-        )
+        errors = graph.minus(logits, "labels")
+        count = rows * network.family.drawn_labels().shape[-1]
         loss = graph.node("ReduceMean", [graph.times(errors, errors)], "loss", keepdims=0)
         seed = graph.times(errors, graph.scalar(2.0 / count))
     else:
         loss, seed = softmax_cross_entropy(graph, logits, "labels", rows)
     gradients = backward(graph, {logits: seed}, names)
-    rate = _clipped(graph, gradients, network.family.clip) if network.family.clip else LEARNING_RATE
+    rate = LEARNING_RATE
+    if network.family.clip:
+        rate = _clipped(graph, gradients, network.family.clip)
     for parameter in trained:
-        _update(
-            graph, parameter.name, parameter.shape, gradients[parameter.name], rate, rate_in_product
-        )
+        gradient = gradients[parameter.name]
+        _update(graph, parameter.name, parameter.shape, gradient, rate, rate_in_product)
         graph.output(updated_name(parameter.name), parameter.shape)
     graph.output(loss, ())
     return graph.model()

@@ -21,13 +21,17 @@ from ..protocol import Profile
 
 
 def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run this many steps with sessions that profile; return None where the file has opened
-    none.
+    """Run this many steps with sessions that profile.
+
+    Return None where the file has opened none.
     """
-    sessions = [each for each in gc.get_objects() if isinstance(each, onnxruntime.InferenceSession)]
+    sessions = []
+    for candidate in gc.get_objects():
+        if isinstance(candidate, onnxruntime.InferenceSession):
+            sessions.append(candidate)
     if not sessions:
         return None
-    usual = [session._sess for session in sessions]
+    inner_sessions = [session._sess for session in sessions]
     with tempfile.TemporaryDirectory(
         prefix="onnxruntime-", dir=adapter.cache_directory
     ) as directory:
@@ -39,8 +43,8 @@ def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
             for session in sessions:
                 session.end_profiling()
         finally:
-            for session, kept in zip(sessions, usual):
-                session._sess = kept
+            for session, inner in zip(sessions, inner_sessions):
+                session._sess = inner
         calls: List[Calls] = []
         for path in glob.glob(os.path.join(directory, "*.json")):
             with open(path, encoding="utf-8") as file:
@@ -53,11 +57,13 @@ def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
 
 
 def _profiling(session: Any, prefix: str) -> Any:
-    """Return the inner session of a further one, with the same model and options, which
-    profiles.
+    """Return the inner session of a further session, which profiles.
+
+    It has the same model and options.
     """
     options = session._sess_options or onnxruntime.SessionOptions()
-    options.enable_profiling, options.profile_file_prefix = True, prefix
+    options.enable_profiling = True
+    options.profile_file_prefix = prefix
     try:
         model = session._model_bytes or session._model_path
         return onnxruntime.InferenceSession(model, options, session.get_providers())._sess

@@ -1,5 +1,6 @@
-"""OpenVINO on the CPU: trained networks only, from the ONNX graph that ONNX Runtime's rows infer
-with.
+"""OpenVINO on the CPU: trained networks only.
+
+The graph is the ONNX graph that ONNX Runtime's rows infer with.
 """
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -50,16 +51,16 @@ class OpenVinoAdapter(Adapter):
 
     def options(self) -> Dict[str, Any]:
         """Return the options of a compiled model."""
-        found: Dict[str, Any] = {
+        options: Dict[str, Any] = {
             "PERFORMANCE_HINT": self.hint,
             "INFERENCE_PRECISION_HINT": PRECISIONS[self.cell.precision],
             "NUM_STREAMS": "1",
         }
         if self.cell.threads:
-            found["INFERENCE_NUM_THREADS"] = str(self.cell.threads)
+            options["INFERENCE_NUM_THREADS"] = str(self.cell.threads)
         # The launch's own affinity decides which CPUs its threads use.
-        found["ENABLE_CPU_PINNING"] = "NO"
-        return found
+        options["ENABLE_CPU_PINNING"] = "NO"
+        return options
 
     def refuses(self, network: Network) -> str:
         if not self.cell.infers:
@@ -89,15 +90,13 @@ class OpenVinoAdapter(Adapter):
         self.shown[...] = in_rows(self.network.family, batch, np.int64)[0]
 
     def outputs(self) -> np.ndarray:
-        found = np.array(self.request.get_output_tensor().data)
-        return by_example(self.network.family, found, self.cell.known_batch_size)
+        outputs = np.array(self.request.get_output_tensor().data)
+        return by_example(self.network.family, outputs, self.cell.known_batch_size)
 
     def effective_threads(self) -> Optional[int]:
-        return (
-            None
-            if self.compiled is None
-            else int(self.compiled.get_property("INFERENCE_NUM_THREADS"))
-        )
+        if self.compiled is None:
+            return None
+        return int(self.compiled.get_property("INFERENCE_NUM_THREADS"))
 
     def describe(self) -> Dict[str, Any]:
         described: Dict[str, Any] = {
@@ -129,8 +128,9 @@ class OpenVinoAdapter(Adapter):
         }
 
     def profile(self, steps: int) -> Profile:
-        """Run this many calls of a model compiled once more, which counts the time of each of its
-        nodes.
+        """Run this many calls of a model that is compiled once more.
+
+        It counts the time of each of its nodes.
         """
         calls: List[Calls] = []
         kept = self.request

@@ -1,6 +1,6 @@
 """The user's own step: the file named by the setting ``file`` defines ``prepare(cell)``.
 
-``prepare`` builds the training and returns a call without arguments that does one training step; or
+``prepare`` builds the training and returns a call without arguments that does one training step, or
 a pair of that and a call that returns the loss of the last step. Where steps continue after their
 call has returned (on a GPU, or in JAX), the file defines ``synchronize()`` too, which waits for
 them. It is never called before the first step, when there may be nothing to wait for. ``cell`` has
@@ -18,7 +18,7 @@ import os
 import sys
 import traceback
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -38,12 +38,13 @@ COMPILED = {
 
 
 class FileError(Explained):
-    """The user's file does not do what it must; the text names the file and says how to mend it."""
+    """The user's file breaks its contract; the text names the file and says how to mend it."""
 
 
 def deferred(function: Any) -> str:
-    """Return why a call of this function does no work: it makes a coroutine or a generator; empty
-    where it works.
+    """Return why a call of this function does no work; empty where it works.
+
+    It may make a coroutine or a generator.
     """
     inner = getattr(function, "func", function)  # of functools.partial
     # an object's method may be asynchronous
@@ -76,46 +77,49 @@ def unfinished(returned: Any) -> str:
     return ""
 
 
-_OF_A_ROOT = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
+_ROOT_MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")
 
 
 def repository_folders(folder: str) -> List[str]:
-    """Return the folders that hold packages of the repository that a folder lies in: its root, and
-    ``src`` there.
+    """Return the folders with the packages of the repository in which a folder lies.
+
+    These are its root, and ``src`` there.
     """
     root = folder
-    while not any(os.path.exists(os.path.join(root, name)) for name in _OF_A_ROOT):
-        above = os.path.dirname(root)
-        if above == root:
+    while not any(os.path.exists(os.path.join(root, name)) for name in _ROOT_MARKS):
+        parent = os.path.dirname(root)
+        if parent == root:
             return []
-        root = above
-    return [each for each in (root, os.path.join(root, "src")) if os.path.isdir(each)]
+        root = parent
+    return [path for path in (root, os.path.join(root, "src")) if os.path.isdir(path)]
 
 
 def missing_variable(error: BaseException) -> str:
-    """Return the environment variable whose absence from ``os.environ`` is this error; empty for
-    any other error.
+    """Return the environment variable whose absence from ``os.environ`` is this error.
+
+    It is empty for any other error.
     """
     if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
     # The module os is a part of newer interpreters, which have no file for it.
-    of_os = bool(frames) and frames[-1].filename in (os.__file__, "<frozen os>")
-    return error.args[0] if of_os else ""
+    if not frames or frames[-1].filename not in (os.__file__, "<frozen os>"):
+        return ""
+    return str(error.args[0])
 
 
 def numbers_of(outputs: Any) -> List[np.ndarray]:
-    """Return the arrays of outputs as float64, each flat: those of a dictionary in the order of its
-    sorted keys.
+    """Return the arrays of outputs as float64, each flat.
 
-    Raises TypeError for what holds no numbers.
+    Those of a dictionary are in the order of its sorted keys. Raises TypeError for outputs without
+    numbers.
     """
     if isinstance(outputs, dict):
-        return [array for key in sorted(outputs, key=str) for array in numbers_of(outputs[key])]
-    if isinstance(outputs, (list, tuple)) and not all(
-        isinstance(each, (int, float)) for each in outputs
-    ):
-        return [array for each in outputs for array in numbers_of(each)]
+        parts = [outputs[key] for key in sorted(outputs, key=str)]
+        return _arrays_of_all(parts)
+    is_sequence = isinstance(outputs, (list, tuple))
+    if is_sequence and not all(isinstance(item, (int, float)) for item in outputs):
+        return _arrays_of_all(outputs)
     if outputs is None or isinstance(outputs, (str, bytes)):
         raise TypeError("no numbers")
     if hasattr(outputs, "detach"):
@@ -124,9 +128,17 @@ def numbers_of(outputs: Any) -> List[np.ndarray]:
     return [np.asarray(outputs).astype(np.float64).ravel()]
 
 
+def _arrays_of_all(parts: Iterable[Any]) -> List[np.ndarray]:
+    arrays: List[np.ndarray] = []
+    for part in parts:
+        arrays += numbers_of(part)
+    return arrays
+
+
 class OwnStep(Adapter):
-    """Calls what the file returns. Around a training step there is nothing, around inference its
-    outputs are kept.
+    """An adapter of the calls that the file returns.
+
+    Nothing is added around a training step. The outputs of inference are kept.
     """
 
     families = ("own",)
@@ -142,27 +154,26 @@ class OwnStep(Adapter):
         self._begun = False
         self._wait: Optional[Callable[[], Any]] = None
         self._call: Callable[[], Any] = self.step
-        self.found: Any = None
+        self.result: Any = None
         self._share_compiled()
 
     def _share_compiled(self) -> None:
-        """Let each launch find what an earlier one compiled, unless the user or a cold start says
-        otherwise.
+        """Let each launch use the programs that an earlier one compiled.
 
-        Programs for another number of threads are others: compilers divide the work when they
-        compile.
+        The user or a cold start may forbid it. Programs for another number of threads are others:
+        compilers divide the work when they compile.
         """
-        threads = (
-            str(self.cell.threads or len(os.sched_getaffinity(0))) if self.cell.on_cpu else "gpu"
-        )
+        threads = "gpu"
+        if self.cell.on_cpu:
+            threads = str(self.cell.threads or len(os.sched_getaffinity(0)))
         shared = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + threads)
         for variable, folder in COMPILED.items():
             os.environ.setdefault(variable, os.path.join(shared, folder))
-        # By default JAX keeps only what took a second to compile.
+        # By default JAX keeps only programs that took a second to compile.
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         # PyTorch keeps compiled headers in the folder for temporary files, which each launch has
-        # for itself: every launch would compile them anew, for longer than the kernels that it
-        # finds.
+        # for itself: every launch would compile them anew, which takes longer than the kernels
+        # that are kept would.
         os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
     def import_modules(self) -> None:
@@ -185,16 +196,13 @@ class OwnStep(Adapter):
         self._run(spec.loader.exec_module, self.module)
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call code of the file that must return: ending the process there is an error like any
-        other.
-        """
+        """Call code of the file that must return: ending the process is an error like any other."""
         try:
             return function(*arguments)
         except SystemExit as error:
             where = self._where(error) or self.name + ": "
-            raise FileError(
-                where + "the file ended its process. It is given no arguments"
-            ) from None
+            text = where + "the file ended its process. It is given no arguments"
+            raise FileError(text) from None
 
     def refuses_gpu(self) -> str:
         return ""
@@ -207,22 +215,28 @@ class OwnStep(Adapter):
         if not callable(prepare):
             raise FileError("%s defines no function prepare(cell)" % self.name)
         made = self._run(prepare, self.cell)
-        step, loss = made if isinstance(made, (tuple, list)) and len(made) == 2 else (made, None)
+        step = made
+        loss = None
+        if isinstance(made, (tuple, list)) and len(made) == 2:
+            step, loss = made
         if not callable(step) or not (loss is None or callable(loss)):
             raise FileError("prepare() in %s returned %.80r, not %s" % (self.name, made, _OFFERS))
         wait = getattr(self.module, "synchronize", None)
         if wait is not None and not callable(wait):
             raise FileError("synchronize in %s is %.80r, not a function" % (self.name, wait))
-        for what, function in (("the step", step), ("the loss", loss), ("synchronize()", wait)):
+        for title, function in (("the step", step), ("the loss", loss), ("synchronize()", wait)):
             reason = deferred(function)
             if reason:
-                raise FileError("%s of %s %s" % (what, self.name, reason))
-        self.loss, self.has_loss, self._wait = loss, loss is not None, wait
+                raise FileError("%s of %s %s" % (title, self.name, reason))
+        self.loss = loss
+        self.has_loss = loss is not None
+        self._wait = wait
         self.step = partial(self._first_step, step)  # type: ignore[method-assign]
 
     def _first_step(self, step: Callable[[], Any]) -> Any:
-        """Run the first step. From the second on, the file's own functions are called without
-        anything around them.
+        """Run the first step.
+
+        From the second on, the file's own functions are called without anything around them.
         """
         self._begun = True
         self._call = self.step = step  # type: ignore[method-assign]
@@ -251,12 +265,12 @@ class OwnStep(Adapter):
         self._call = self.step
 
     def infer(self) -> None:
-        self.found = self._call()
+        self.result = self._call()
 
     def outputs(self) -> np.ndarray:
         """Return all numbers of the last call's outputs, (1, 1, numbers)."""
         try:
-            arrays = numbers_of(self.found)
+            arrays = numbers_of(self.result)
         except (TypeError, ValueError):
             arrays = []
         if not arrays or not sum(array.size for array in arrays):
@@ -264,12 +278,13 @@ class OwnStep(Adapter):
                 "the step of %s returned %s. For inference return its outputs: arrays, or a list "
                 "or dictionary of them"
             )
-            raise FileError(words % (self.name, _kind(self.found)))
+            raise FileError(words % (self.name, _kind(self.result)))
         return np.concatenate(arrays)[None, None]
 
     def synchronize(self) -> None:
-        """Wait for the first step; before it there may be nothing that the file's own function can
-        wait for.
+        """Wait for the first step.
+
+        Before it there may be nothing that the file's own function can wait for.
         """
         if self._begun and self._wait is not None:
             self._wait()
@@ -304,20 +319,21 @@ class OwnStep(Adapter):
         return iter(())
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product by NumPy, as it is not known which framework the file uses; None on a
-        GPU.
+        """Return a product by NumPy; None on a GPU.
+
+        It is not known which framework the file uses.
         """
         if not self.cell.on_cpu:
             return None
-        left, right = (
-            np.random.RandomState(seed).rand(size, size).astype(np.float32) for seed in (0, 1)
-        )
+        left = np.random.RandomState(0).rand(size, size).astype(np.float32)
+        right = np.random.RandomState(1).rand(size, size).astype(np.float32)
         result = np.empty_like(left)
         return lambda: np.matmul(left, right, out=result)
 
     def profile(self, steps: int) -> Any:
-        """Run this many steps under the profiler of the framework that the file imported, else
-        under Python's.
+        """Run this many steps under a profiler.
+
+        It is that of the framework that the file imported, otherwise Python's.
         """
         return profilers.take_profile(self, steps)
 
@@ -330,34 +346,28 @@ class OwnStep(Adapter):
         where = self._where(error)
         if not where:
             return str(error) if isinstance(error, TypeError) else ""
-        said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
         variable = missing_variable(error)
         if variable:
-            way = "--env %s passes on the shell's value, --env %s=VALUE sets one" % (
-                variable,
-                variable,
-            )
-            return "%sthe step reads %s, which launches do not get: %s" % (where, variable, way)
+            remedy = "--env %s passes on the shell's value, --env %s=VALUE sets one"
+            remedy %= (variable, variable)
+            return "%sthe step reads %s, which launches do not get: %s" % (where, variable, remedy)
+        lines = str(error).strip().splitlines() or ["(no message)"]
+        message = lines[0][:300]
         if isinstance(error, ImportError):
-            said += " (to import from another folder: --env PYTHONPATH=FOLDER)"
-        return "%s%s: %s" % (where, type(error).__name__, said)
+            message += " (to import from another folder: --env PYTHONPATH=FOLDER)"
+        return "%s%s: %s" % (where, type(error).__name__, message)
 
     def _where(self, error: BaseException) -> str:
-        """Return the error's last line in the file, as in "train.py, line 3: "; empty where it has
-        none there.
-        """
-        lines = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == self.file
-        ]
-        return "%s, line %d: " % (self.name, lines[-1].lineno or 0) if lines else ""
+        """Return the error's last line in the file, as in "train.py, line 3: "; empty without."""
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno or 0 for frame in frames if frame.filename == self.file]
+        if not lines:
+            return ""
+        return "%s, line %d: " % (self.name, lines[-1])
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or type(error).__name__ in (
-            "OutOfMemoryError",
-            "ResourceExhaustedError",
-        )
+        names = ("OutOfMemoryError", "ResourceExhaustedError")
+        return isinstance(error, MemoryError) or type(error).__name__ in names
 
     def describe(self) -> Dict[str, Any]:
         name = os.path.splitext(self.name)[0]
@@ -372,7 +382,8 @@ def _kind(value: Any) -> str:
     if value is None:
         return "None"
     name = type(value).__name__
-    return "%s %s" % ("an" if name[0].lower() in "aeiou" else "a", name)
+    article = "an" if name[0].lower() in "aeiou" else "a"
+    return "%s %s" % (article, name)
 
 
 ADAPTER = OwnStep

@@ -17,7 +17,7 @@ from ..libraries import gpus, profiles
 from ..libraries.profiles import PYTHON_PROFILER, Calls
 from ..protocol import Profile
 
-#: By the framework's module: the adapter's module whose ``take_profile`` drives its profiler.
+#: By the framework's module, the adapter's module whose ``take_profile`` drives its profiler.
 PROFILERS = {
     "torch": "pytorch.adapter",
     "tensorflow": "tensorflow.devices",
@@ -33,8 +33,9 @@ _LEAST = 0.05
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run this many steps under each profiler that may fit, and return the profile that explains
-    most of a step.
+    """Run this many steps under each profiler that may fit.
+
+    Return the profile that explains most of a step.
     """
     best: Optional[Profile] = None
     failures: List[str] = []
@@ -42,10 +43,9 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
         if name not in sys.modules:
             continue
         try:
-            profile = _profile_of(module, adapter, steps)
-        except (
-            Exception
-        ) as error:  # a release of the framework that dlbench's adapter does not know
+            profile = _take_framework_profile(module, adapter, steps)
+        except Exception as error:
+            # Perhaps a release of the framework that dlbench's adapter does not know.
             failures.append("%s: %s" % (name, gpus.noted(error)))
             continue
         if profile is None:
@@ -56,15 +56,14 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
             break
     if best is not None and _explained(best, adapter) >= _LEAST:
         return best
-    found = take_python_profile(adapter, steps)
-    if failures:
-        return found._replace(
-            profiler="%s, because that of %s failed" % (found.profiler, "; ".join(failures))
-        )
-    return found
+    python_profile = take_python_profile(adapter, steps)
+    if not failures:
+        return python_profile
+    words = "%s, because that of %s failed" % (python_profile.profiler, "; ".join(failures))
+    return python_profile._replace(profiler=words)
 
 
-def _profile_of(module: str, adapter: Adapter, steps: int) -> Optional[Profile]:
+def _take_framework_profile(module: str, adapter: Adapter, steps: int) -> Optional[Profile]:
     package = str(__package__).rpartition(".")[0]
     take: Any = importlib.import_module("%s.%s" % (package, module)).take_profile
     profile: Optional[Profile] = take(adapter, steps)
@@ -73,10 +72,11 @@ def _profile_of(module: str, adapter: Adapter, steps: int) -> Optional[Profile]:
 
 def _explained(profile: Profile, adapter: Adapter) -> float:
     """Return the share of a profiled step that its operators take on the cell's device."""
-    there = [
-        operator for operator in profile.operators if operator.on_device is not adapter.cell.on_cpu
-    ]
-    return sum(operator.seconds for operator in there) / max(profile.step_seconds, 1e-9)
+    seconds = 0.0
+    for operator in profile.operators:
+        if operator.on_device is not adapter.cell.on_cpu:
+            seconds += operator.seconds
+    return seconds / max(profile.step_seconds, 1e-9)
 
 
 def take_python_profile(adapter: Adapter, steps: int) -> Profile:
@@ -87,28 +87,26 @@ def take_python_profile(adapter: Adapter, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
     finally:
         profiler.disable()
-    # it exists
     statistics: Any = pstats.Stats(profiler)
     functions: Dict[Tuple[str, int, str], Any] = statistics.stats
-    of_step = str(getattr(adapter, "file", ""))
-    return profiles.profile(PYTHON_PROFILER, steps, seconds, profiled_calls(functions, of_step))
+    step_file = str(getattr(adapter, "file", ""))
+    calls = profiled_calls(functions, step_file)
+    return profiles.profile(PYTHON_PROFILER, steps, seconds, calls)
 
 
 def profiled_calls(
-    functions: Dict[Tuple[str, int, str], Any], of_step: str = ""
+    functions: Dict[Tuple[str, int, str], Any], step_file: str = ""
 ) -> Iterator[Calls]:
-    """Yield each function with its own time; dlbench's own are left out. ``of_step`` is the user's
-    file.
-    """
+    """Yield each function with its own time; dlbench's own functions are left out."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for (file, line, function), (_, count, own, _, _) in functions.items():
         if not file.startswith(ours) and "_lsprof.Profiler" not in function:
-            yield Calls(_name(file, line, function, of_step), False, own, count)
+            yield Calls(_name(file, line, function, step_file), False, own, count)
 
 
-def _name(file: str, line: int, function: str, of_step: str) -> str:
+def _name(file: str, line: int, function: str, step_file: str) -> str:
     if file == "~":  # of C: "<built-in method torch._C._nn.linear>"
         return function.strip("<>").replace("built-in method ", "")
-    if file == of_step:
+    if file == step_file:
         return "%s (the step's file)" % function  # the same in two files that are compared
     return "%s (%s:%d)" % (function, os.path.basename(file), line)

@@ -117,8 +117,9 @@ def _threads(library: str, function: str) -> Optional[int]:
 
 
 def openmp_threads() -> Optional[int]:
-    """Return the threads of a parallel region of PaddlePaddle's own OpenMP loops; None on a build
-    without them.
+    """Return the threads of a parallel region of PaddlePaddle's own OpenMP loops.
+
+    It is None on a build without them.
     """
     return _threads("libiomp5.so", "omp_get_max_threads")
 
@@ -150,8 +151,9 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 
 
 def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
-    """Yield the calls of each kernel; the trace's other events wrap them: layers, gradient nodes,
-    Python.
+    """Yield the calls of each kernel.
+
+    The trace's other events wrap them: layers, gradient nodes, Python.
     """
     of_threads: Dict[str, List[Span]] = {}
     for event in events:
@@ -203,7 +205,9 @@ class PaddleAdapter(EveryFamily):
         load(self.layer.w, weights)
         # The layer's, not the optimizer's: gradients of parameters that are not updated would add
         # up.
-        self.with_gradients = [each for each in self.layer.parameters() if not each.stop_gradient]
+        self.with_gradients = [
+            parameter for parameter in self.layer.parameters() if not parameter.stop_gradient
+        ]
         self.take(self.hand_over(batch))
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
@@ -232,17 +236,18 @@ class PaddleAdapter(EveryFamily):
 
     def infer(self) -> None:
         with paddle.no_grad():
-            self.found = self.layer(self.inputs)
+            self.result = self.layer(self.inputs)
 
     def show(self, batch: Batch) -> None:
         self.inputs.set_value(laid_out(self.family, batch, np.int64)[0])
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, self.found.numpy(), self.cell.known_batch_size)
+        return by_example(self.family, self.result.numpy(), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the existing tensors; gradients were cleared, and plain SGD keeps
-        nothing.
+        """Copy them into the existing tensors.
+
+        Gradients were cleared, and plain SGD keeps nothing.
         """
         load(self.layer.w, weights)
         for tensor, array in zip(
@@ -260,8 +265,9 @@ class PaddleAdapter(EveryFamily):
         self.inputs, self.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by PaddlePaddle's own loader, in processes; without any it reads ahead in a thread
-        all the same.
+        """Load by PaddlePaddle's own loader, in processes.
+
+        Without any it still reads ahead in a thread.
         """
         check_shared_memory(feed, self.cell.loader_workers)
         yield from paddle.io.DataLoader(

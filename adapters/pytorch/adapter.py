@@ -2,13 +2,21 @@
 
 Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
-``compile``  the training step goes through torch.compile (default false) ``graph``  the training
-step is one CUDA graph (default false; GPUs only) ``optimizer``  how eager mode updates: "usual"
-(default: PyTorch chooses) or "fused" ``folded_norm``  in inference, batch normalisations are folded
-into the convolutions before them (default false) ``channels_last``  convolutional networks keep
-their images in NHWC memory order (default false) ``dense``  the library of fully connected layers'
-products: "mkl", PyTorch's own choice (default), or "onednn" ``recurrence``  simple recurrent layers
-(Elman): "fused", PyTorch's own where it has one (default), or "loop"
+``compile``
+    The training step goes through torch.compile (default false).
+``graph``
+    The training step is one CUDA graph (default false; GPUs only).
+``optimizer``
+    How eager mode updates: "usual" (default: PyTorch chooses) or "fused".
+``folded_norm``
+    In inference, batch normalisations are folded into the convolutions before them (default false).
+``channels_last``
+    Convolutional networks keep their images in NHWC memory order (default false).
+``dense``
+    The library of fully connected layers' products: "mkl", PyTorch's own choice (default), or
+    "onednn".
+``recurrence``
+    Simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop".
 """
 
 import itertools
@@ -46,7 +54,7 @@ DTYPES = {
 }
 #: Beyond this many steps the graph of an unrolled loop takes minutes to compile.
 MOST_COMPILED_STEPS = 50
-#: From this many operations on a step lasts a millisecond at least; see `steps.leave_out_compiler`.
+#: From this many operations on a step lasts a millisecond at least. See `steps.leave_out_compiler`.
 _LONG_STEP_FLOPS = 1e10
 _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
@@ -58,44 +66,34 @@ _OUT_OF_MEMORY = (
 
 
 def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
-    """Return why layers of this cell are unavailable at this precision on "cpu" or `DEVICE`; empty
-    where they are not.
+    """Return why layers of this cell are unavailable at this precision; empty where they are.
 
-    On GPUs, autocast has for many releases run them in float16 even for bfloat16, and in float16
-    the gradients of these networks vanish; on CPUs, oneDNN does not train every LSTM in bfloat16.
-    So train a small one to find out.
+    ``device`` is "cpu" or `DEVICE`. On GPUs, autocast has for many releases run them in float16
+    even for bfloat16, and in float16 the gradients of these networks vanish. On CPUs, oneDNN does
+    not train every LSTM in bfloat16. So a small one is trained as a test.
     """
     if precision != "bfloat16":
         return ""
-    kind, version = cell.upper(), torch.__version__
+    kind = cell.upper()
+    version = torch.__version__
     try:
-        layer, inputs = (
-            getattr(torch.nn, kind)(8, 8, 2).to(device),
-            torch.zeros(2, 2, 8, device=device),
-        )
+        layer = getattr(torch.nn, kind)(8, 8, 2).to(device)
+        inputs = torch.zeros(2, 2, 8, device=device)
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
             outputs, _ = layer(inputs)
         outputs.float().sum().backward()
     except RuntimeError as error:
-        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (
-            version,
-            kind,
-            gpus.first_line(error),
-        )
+        words = "precision bfloat16: PyTorch %s cannot run its %s in it: %s"
+        return words % (version, kind, gpus.first_line(error))
     if outputs.dtype != torch.bfloat16:
         given = str(outputs.dtype).rpartition(".")[2]
-        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (
-            version,
-            kind,
-            given,
-        )
+        words = "precision bfloat16: autocast of PyTorch %s runs its %s in %s"
+        return words % (version, kind, given)
     return ""
 
 
 def describe_gpu(precision: str) -> Dict[str, Any]:
-    """Name the GPU as PyTorch sees it, the libraries that drive it and what decides its
-    arithmetic.
-    """
+    """Return the GPU as PyTorch sees it, the libraries that drive it, and its arithmetic."""
     properties = torch.cuda.get_device_properties(0)
     matmul = torch.backends.cuda.matmul
     mixed = DTYPES[precision] != torch.float32
@@ -123,13 +121,13 @@ def set_threads(threads: int) -> None:
     """Set the number of threads, before any operation; 0 leaves PyTorch's default."""
     if threads:
         torch.set_num_threads(threads)
-    # Nothing here runs operations in parallel; the inter-op pool's threads would only be idle.
+    # No adapter runs operations in parallel, so the inter-op pool's threads would only be idle.
     if torch.get_num_interop_threads() != 1:
         torch.set_num_interop_threads(1)
 
 
 def describe_cpu() -> Dict[str, Any]:
-    """Name the libraries and settings that decide PyTorch's arithmetic on the CPU."""
+    """Return the libraries and settings that decide PyTorch's arithmetic on the CPU."""
     mkldnn = torch.backends.mkldnn
     return {
         "blas": "MKL" if torch.backends.mkl.is_available() else _build_line("BLAS_INFO="),
@@ -142,13 +140,15 @@ def describe_cpu() -> Dict[str, Any]:
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
-    """Return inputs and labels in the shapes that steps read, with the steps first where the family
-    is so.
-    """
-    inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
+    """Return inputs and labels in the shapes that steps read, time-major where the family is."""
+    inputs = torch.from_numpy(batch.inputs)
+    labels = torch.from_numpy(batch.labels)
     if family.time_major:
-        inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
-    return [inputs, labels.flatten(0, 1) if labels.dim() > 1 else labels]
+        inputs = inputs.transpose(0, 1)
+        labels = labels.transpose(0, 1)
+    if labels.dim() > 1:
+        labels = labels.flatten(0, 1)
+    return [inputs, labels]
 
 
 PROFILER = "torch.profiler"
@@ -156,10 +156,13 @@ _MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run this many steps under the profiler; on a GPU with its kernels and copies beside the CPU's
-    operators.
+    """Run this many steps under the profiler.
+
+    On a GPU its kernels and copies are recorded too.
     """
-    activities = [ProfilerActivity.CPU] + ([] if adapter.cell.on_cpu else [ProfilerActivity.CUDA])
+    activities = [ProfilerActivity.CPU]
+    if not adapter.cell.on_cpu:
+        activities.append(ProfilerActivity.CUDA)
     # The first session of a process loads what the profiler needs, within its first step.
     with torch.profiler.profile(activities=activities):
         profiles.run(adapter.step, adapter.synchronize, 1)
@@ -182,9 +185,12 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
     """Return what this build of PyTorch can do: see `Adapter.capabilities`."""
     value = torch.tensor(3.0, requires_grad=True)
     (value * value).backward()
-    distributed, toolkits = torch.distributed, (torch.version.cuda, torch.version.hip)
-    known = ("gloo", "nccl", "mpi") if distributed.is_available() else ()
-    engines = [name for name in known if getattr(distributed, "is_%s_available" % name)()]
+    toolkits = (torch.version.cuda, torch.version.hip)
+    engines = []
+    if torch.distributed.is_available():
+        for name in ("gloo", "nccl", "mpi"):
+            if getattr(torch.distributed, "is_%s_available" % name)():
+                engines.append(name)
     return {
         "gpu": (any(toolkits), "torch.version.cuda is %s, torch.version.hip %s" % toolkits),
         "automatic_gradients": slope_found(float(value.grad)),
@@ -204,7 +210,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class TorchAdapter(EveryFamily):
-    """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
+    """An adapter of PyTorch: eager, through torch.compile or as a CUDA graph.
 
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and a step has no
     branch.
@@ -231,7 +237,7 @@ class TorchAdapter(EveryFamily):
             # Whether float32 products, convolutions and LSTMs use TF32.
             torch.backends.cuda.matmul.allow_tf32 = self.cell.precision == "tf32"
             torch.backends.cudnn.allow_tf32 = self.cell.precision == "tf32"
-            # The mini-batch never changes its shape, so that the first step's findings serve all
+            # The mini-batch never changes its shape, so that the first step's choices serve all
             # others.
             torch.backends.cudnn.benchmark = True
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
@@ -239,17 +245,16 @@ class TorchAdapter(EveryFamily):
         self._fused = self.chosen("optimizer", "usual", "fused") == "fused"
         self._loop = self.chosen("recurrence", "fused", "loop") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
-        self._images = (
-            torch.channels_last
-            if self.settings.get("channels_last", False)
-            else torch.contiguous_format
-        )
+        self._images = torch.contiguous_format
+        if self.settings.get("channels_last", False):
+            self._images = torch.channels_last
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self.loss = torch.zeros(())
 
     def _keep_compiled(self) -> None:
-        """Keep the compiler's output in a folder for each version and GPU, so that a later process
-        finds it.
+        """Keep the compiler's output in a folder for each version and GPU.
+
+        A later process uses it.
         """
         folder = os.path.join(self.cache_directory, "torch-" + torch.__version__)
         if not self.cell.on_cpu:
@@ -258,7 +263,8 @@ class TorchAdapter(EveryFamily):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
 
     def refuses_gpu(self) -> str:
-        cell, version = self.cell, "PyTorch %s" % torch.__version__
+        cell = self.cell
+        version = "PyTorch %s" % torch.__version__
         reason = gpus.refusal(cell, "PyTorch", tuple(DTYPES), PLACEMENTS)
         if reason:
             return reason
@@ -268,10 +274,8 @@ class TorchAdapter(EveryFamily):
         try:
             torch.cuda.init()
             capability = torch.cuda.get_device_capability(0)
-        except (
-            RuntimeError,
-            AssertionError,
-        ) as error:  # a driver too old, or a GPU that does not answer
+        except (RuntimeError, AssertionError) as error:
+            # A driver too old, or a GPU that does not answer.
             words = "%s, built for CUDA %s, cannot use the GPU: %s"
             return words % (version, torch.version.cuda, gpus.first_line(error))
         reason = gpus.refusal_of_build(cell, version, torch.cuda.get_arch_list(), tuple(capability))
@@ -279,85 +283,79 @@ class TorchAdapter(EveryFamily):
             return reason
         try:
             torch.backends.cudnn.version()
-        except (
-            RuntimeError
-        ) as error:  # a cuDNN that has left this GPU behind, or that is not the build's
+        except RuntimeError as error:
+            # A cuDNN that no longer supports this GPU, or that is not the build's.
             return "%s cannot use its cuDNN here: %s" % (version, gpus.first_line(error))
         return ""
 
     def refuses(self, network: Network) -> str:
-        family, precision = network.family, self.cell.precision
-        recurrent, reason = self._has_operator(family), ""
-        if precision != "float32" and recurrent:
+        family = network.family
+        if self.cell.precision != "float32" and self._has_operator(family):
             cell = family.cell if isinstance(family, Recurrent) else "lstm"
-            reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
-        reason = reason or self._mode_refusal()
-        if not reason and not family.trains and self.dense == "onednn":
-            reason = "mode %s: it applies to dense layers only, and this is a %s" % (
-                self.cell.mode,
-                family.name,
-            )
-        if not reason and self._loop and not isinstance(family, Elman):
-            reason = "mode %s: it applies to the family elman only, and this is %s" % (
-                self.cell.mode,
-                family.name,
-            )
-        if not reason and isinstance(family, Spiking) and self.compiles:
-            reason = (
-                "mode %s: the slope of spikes is a function in Python, which is not compiled"
-                % self.cell.mode
-            )
-        whole = self.compiles and family.trains and not recurrent  # a step is one graph
-        if (
-            not reason
-            and whole
-            and isinstance(family, Elman)
-            and family.steps > MOST_COMPILED_STEPS
-        ):
+            device = "cpu" if self.cell.on_cpu else DEVICE
+            reason = recurrent_refusal(self.cell.precision, device, cell)
+            if reason:
+                return reason
+        return self._mode_refusal() or self._family_refusal(family)
+
+    def _family_refusal(self, family: Family) -> str:
+        """Return why the mode does not apply to the family; empty where it does."""
+        mode = self.cell.mode
+        if not family.trains and self.dense == "onednn":
+            words = "mode %s: it applies to dense layers only, and this is a %s"
+            return words % (mode, family.name)
+        if self._loop and not isinstance(family, Elman):
+            words = "mode %s: it applies to the family elman only, and this is %s"
+            return words % (mode, family.name)
+        if isinstance(family, Spiking) and self.compiles:
+            words = "mode %s: the slope of spikes is a function in Python, which is not compiled"
+            return words % mode
+        is_one_graph = self.compiles and family.trains and not self._has_operator(family)
+        if not is_one_graph:
+            return ""
+        if isinstance(family, Elman) and family.steps > MOST_COMPILED_STEPS:
             words = "torch.compile unrolls the loop over %d steps, which takes minutes beyond %d"
-            reason = words % (family.steps, MOST_COMPILED_STEPS)
-        if (
-            not reason
-            and whole
-            and precision != "float16"
-            and not hasattr(torch._dynamo.config, "trace_autograd_ops")
-        ):
-            reason = (
-                "torch.compile of PyTorch %s cannot trace gradients within a step"
-                % torch.__version__
-            )
-        return reason
+            return words % (family.steps, MOST_COMPILED_STEPS)
+        can_trace = hasattr(torch._dynamo.config, "trace_autograd_ops")
+        if self.cell.precision != "float16" and not can_trace:
+            words = "torch.compile of PyTorch %s cannot trace gradients within a step"
+            return words % torch.__version__
+        return ""
 
     def _has_operator(self, family: Family) -> bool:
-        return isinstance(family, Recurrent) or (
-            isinstance(family, Elman) and not networks.loops(family, self._loop)
-        )
+        if isinstance(family, Elman):
+            return not networks.loops(family, self._loop)
+        return isinstance(family, Recurrent)
+
+    def _workers_refusal(self) -> str:
+        """Return why several workers cannot run the cell; empty where they can."""
+        size = self.cell.world_size
+        if self.compiles or self.graphs:
+            words = "mode %s, world size %d: several workers run eagerly only"
+            return words % (self.cell.mode, size)
+        if self.cell.precision == "float16":
+            words = "precision float16, world size %d: workers would scale losses differently"
+            return words % size
+        refused = steps.workers_refusal(self.cell.on_cpu)
+        if refused or self.cell.sync != ASYNC:
+            return refused
+        if not self.cell.on_cpu:
+            return (
+                "sync async: workers share parameters in the CPU's memory, and on GPUs each has "
+                "its own"
+            )
+        if not hasattr(os, "memfd_create"):
+            return "sync async: this system lacks memfd_create, by which workers share parameters"
+        return ""
 
     def _mode_refusal(self) -> str:
-        mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
+        mode = self.cell.mode
+        precision = self.cell.precision
+        on_cpu = self.cell.on_cpu
         if self.cell.world_size > 1:
-            if self.compiles or self.graphs:
-                return "mode %s, world size %d: several workers run eagerly only" % (
-                    mode,
-                    self.cell.world_size,
-                )
-            if precision == "float16":
-                return (
-                    "precision float16, world size %d: workers would scale losses differently"
-                    % self.cell.world_size
-                )
-            refused = steps.workers_refusal(on_cpu)
+            refused = self._workers_refusal()
             if refused:
                 return refused
-            if self.cell.sync == ASYNC and not on_cpu:
-                return (
-                    "sync async: workers share parameters in the CPU's memory, and on GPUs each "
-                    "has its own"
-                )
-            if self.cell.sync == ASYNC and not hasattr(os, "memfd_create"):
-                return (
-                    "sync async: this system lacks memfd_create, by which workers share parameters"
-                )
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
@@ -401,33 +399,32 @@ class TorchAdapter(EveryFamily):
             module = torch.nn.parallel.DistributedDataParallel(
                 module,
                 device_ids=None if self.cell.on_cpu else [0],
-                # none must agree: running statistics of normalisation are not used
+                # Buffers need not agree: running statistics of normalisation are not used.
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
             )
         trainable = list(self._parameters.values())
-        criterion, clip = steps.LOSSES[network.family.loss], network.family.clip
-        self._training = self._make_step()(
-            module, trainable, inputs, labels, self._fused, criterion, clip
-        )
+        criterion = steps.LOSSES[network.family.loss]
+        clip = network.family.clip
+        make_step = self._make_step()
+        self._training = make_step(module, trainable, inputs, labels, self._fused, criterion, clip)
 
     def _built(
         self, network: Network, weights: Dict[str, np.ndarray], batch: Batch
     ) -> Tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
-        """Build the network on the cell's device; return it, and the mini-batch where steps read
-        it.
+        """Build the network on the cell's device.
+
+        Return it, and the mini-batch where steps read it.
         """
         module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
         self._family = network.family
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
         # The mini-batch where the cell's placement says.
-        self._held = [
-            tensor.clone(
-                memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format
-            )
-            for tensor in tensors_of(network.family, batch)
-        ]
+        self._held = []
+        for tensor in tensors_of(network.family, batch):
+            order = self._images if tensor.dim() == 4 else torch.contiguous_format
+            self._held.append(tensor.clone(memory_format=order))
         inputs, labels = self._held
         if not self.cell.on_cpu:
             module.to(DEVICE)
@@ -447,29 +444,29 @@ class TorchAdapter(EveryFamily):
         networks.load_statistics(module, statistics)
         if self.settings.get("folded_norm", False):
             networks.fold_normalisations(module)
-        self._training = steps.ForwardPass(
-            module, inputs, labels, DTYPES[self.cell.precision], self.compiles
-        )
+        dtype = DTYPES[self.cell.precision]
+        self._training = steps.ForwardPass(module, inputs, labels, dtype, self.compiles)
         if self.cell.placement in COPIED:
             self.infer = self._infer_with_copy  # type: ignore[method-assign]
 
     def infer(self) -> None:
-        self._found = self._training()
+        self._result = self._training()
 
     def _infer_with_copy(self) -> None:
         self._feed()
-        self._found = self._training()
+        self._result = self._training()
 
     def show(self, batch: Batch) -> None:
         self.synchronize()
         self._place(batch)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self._family, self._found.cpu().numpy(), self.cell.known_batch_size)
+        return by_example(self._family, self._result.cpu().numpy(), self.cell.known_batch_size)
 
     def _placed(self) -> List[torch.Tensor]:
-        """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it
-        there from now on.
+        """Return the mini-batch on the GPU.
+
+        Where it has to lie on the host, each step copies it to the GPU from now on.
         """
         if self.cell.placement in FED:
             self._copies = torch.cuda.Stream()
@@ -485,11 +482,11 @@ class TorchAdapter(EveryFamily):
         return self._on_device
 
     def _feed(self) -> None:
-        """Copy the mini-batch from the host's memory. Work on one stream runs in order: the last
-        step has read its own.
+        """Copy the mini-batch from the host's memory.
 
-        From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies
-        through a buffer of its own, and the host waits.
+        Work on one stream runs in order: the last step has read its own. From pinned memory the
+        copy is queued and the host continues. From pageable memory CUDA copies through a buffer of
+        its own, and the host waits.
         """
         for host, device in zip(self._held, self._on_device):
             device.copy_(host, non_blocking=self.cell.placement == "pinned")
@@ -502,15 +499,16 @@ class TorchAdapter(EveryFamily):
             return steps.SharedStep
         if self.graphs:
             return steps.GraphStep
+        if self.compiles and scaled:
+            return steps.compiled_scaled_step
         if self.compiles:
-            if scaled:
-                return lambda *task: steps.compiled(steps.ScaledStep(*task), "forward and backward")
             return steps.compiled_step
         return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the existing tensors: compiled code and CUDA graphs have their
-        addresses.
+        """Copy them into the existing tensors.
+
+        Compiled code and CUDA graphs have their addresses.
         """
         self.synchronize()  # the last step may still copy its mini-batch out of the host's memory
         load(self._parameters, weights)
@@ -522,14 +520,15 @@ class TorchAdapter(EveryFamily):
             held.copy_(given)
 
     def _laid_out(self, batch: Batch) -> List[torch.Tensor]:
-        """Return the mini-batch in the order in memory that steps read; a copy only where that is
-        another.
+        """Return the mini-batch in the order in memory that steps read.
+
+        It is a copy only where the order is another one.
         """
         return [
-            each.contiguous(
-                memory_format=self._images if each.dim() == 4 else torch.contiguous_format
+            tensor.contiguous(
+                memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format
             )
-            for each in tensors_of(self._family, batch)
+            for tensor in tensors_of(self._family, batch)
         ]
 
     def hand_over(self, batch: Batch) -> List[torch.Tensor]:
@@ -538,7 +537,7 @@ class TorchAdapter(EveryFamily):
             return ready
         # On a stream of its own, so that it may run beside the steps.
         with torch.cuda.stream(self._copies):
-            ready = [each.to(DEVICE) for each in ready]
+            ready = [tensor.to(DEVICE) for tensor in ready]
         self._copies.synchronize()
         return ready
 
@@ -549,14 +548,15 @@ class TorchAdapter(EveryFamily):
                 own.copy_(given, non_blocking=True)
             return
         if not self.cell.on_cpu:
-            ready = [each.to(DEVICE, non_blocking=True) for each in ready]
-            for each in ready:
-                each.record_stream(torch.cuda.current_stream())
+            ready = [tensor.to(DEVICE, non_blocking=True) for tensor in ready]
+            for tensor in ready:
+                tensor.record_stream(torch.cuda.current_stream())
         self._training.inputs, self._training.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        """Load by PyTorch's own loader: its workers are forks, which load two mini-batches ahead
-        each.
+        """Load by PyTorch's own loader.
+
+        Its workers are forks, each of which loads two mini-batches ahead.
         """
         workers = self.cell.loader_workers
         check_shared_memory(feed, workers)
@@ -593,10 +593,8 @@ class TorchAdapter(EveryFamily):
 
     def refuses_training(self, network: Network) -> str:
         if self.compiles or self.graphs:
-            return (
-                "no training on a text in mode %s: its step is fixed to one mini-batch and SGD"
-                % self.cell.mode
-            )
+            words = "no training on a text in mode %s: its step is fixed to one mini-batch and SGD"
+            return words % self.cell.mode
         return ""
 
     def train_on_text(
@@ -609,6 +607,11 @@ class TorchAdapter(EveryFamily):
         return int(torch.get_num_threads())
 
     def describe(self) -> Dict[str, Any]:
+        execution = "eager"
+        if self.compiles:
+            execution = "torch.compile"
+        elif self.graphs:
+            execution = "one CUDA graph"
         described: Dict[str, Any] = {
             "framework": "torch",
             "version": torch.__version__,
@@ -618,20 +621,16 @@ class TorchAdapter(EveryFamily):
             "onednn": _build_line("MKL-DNN"),
             "openmp": _build_line("OpenMP"),
             "dense_layers": self.dense,
-            "execution": "torch.compile"
-            if self.compiles
-            else "one CUDA graph"
-            if self.graphs
-            else "eager",
+            "execution": execution,
             self.cell.task: self._training.describe() if self._parameters else {},
         }
         if self._parameters and self._family.kind == "recurrent":
             unrolled = "unrolled" if self.compiles else "loop"
             described["recurrence"] = "fused" if self._has_operator(self._family) else unrolled
         if self.cell.world_size > 1:
-            engine = (
-                "DistributedDataParallel" if self.cell.sync == EVERY_STEP else self._training.engine
-            )
+            engine = "DistributedDataParallel"
+            if self.cell.sync != EVERY_STEP:
+                engine = self._training.engine
             described["data_parallel"] = steps.describe_workers(self.cell.on_cpu, engine)
         if self.cell.sync == ASYNC:
             described["staleness"] = self._training.staleness()
@@ -643,10 +642,9 @@ class TorchAdapter(EveryFamily):
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
-        left, right = (
-            torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype)
-            for _ in range(2)
-        )
+        device = "cpu" if self.cell.on_cpu else DEVICE
+        left = torch.rand(size, size, device=device).to(dtype)
+        right = torch.rand(size, size, device=device).to(dtype)
         result = torch.empty_like(left)
 
         def product() -> None:
@@ -664,9 +662,8 @@ class TorchAdapter(EveryFamily):
         return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
     def device_peak_memory(self) -> Optional[int]:
-        return max(
-            int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0)
-        )
+        captured_bytes = getattr(self._training, "captured_bytes", 0)
+        return max(int(torch.cuda.max_memory_allocated()), captured_bytes)
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         if name == OPERATOR:
@@ -674,9 +671,8 @@ class TorchAdapter(EveryFamily):
             return None if self.graphs else Probe(lambda: number.add_(1.0), torch.cuda.synchronize)
         # Written to before: pages of the host that never were may all be one.
         source = torch.full((size,), 1, dtype=torch.uint8, device=DEVICE)
-        target = torch.full(
-            (size,), 2, dtype=torch.uint8, device=DEVICE if name == gpus.COPY else "cpu"
-        )
+        home = DEVICE if name == gpus.COPY else "cpu"
+        target = torch.full((size,), 2, dtype=torch.uint8, device=home)
         pinned = name in (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
         if pinned:
             target = target.pin_memory()
@@ -686,10 +682,11 @@ class TorchAdapter(EveryFamily):
 
 
 def _build_line(words: str) -> str:
-    lines: List[str] = [line.strip(" -") for line in torch.__config__.show().splitlines()]
-    return next(
-        (line for line in lines if words in line and not line.startswith("Build settings")), ""
-    )
+    for line in torch.__config__.show().splitlines():
+        line = line.strip(" -")
+        if words in line and not line.startswith("Build settings"):
+            return str(line)
+    return ""
 
 
 ADAPTER = TorchAdapter

@@ -64,8 +64,9 @@ class _OneDnnProduct(torch.autograd.Function):
 
 
 def loops(family: Elman, loop: bool) -> bool:
-    """Tell whether the recurrence is a loop in Python: because the mode says so, or nn.RNN has no
-    such layer.
+    """Return whether the recurrence is a loop in Python.
+
+    It is where the mode says so, or nn.RNN has no such layer.
     """
     return loop or family.activation not in FUSED or family.alpha != 1.0
 
@@ -85,12 +86,12 @@ class _Spike(torch.autograd.Function):
 
 
 def without_values(kind: Type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
-    """Return a layer whose parameters have no values yet; PyTorch's `skip_init` takes a second to
-    import SymPy.
+    """Return a layer whose parameters have no values yet.
+
+    PyTorch's `skip_init` takes a second to import SymPy.
     """
-    layer: nn.Module = type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})(
-        *sizes, **options
-    )
+    silent = type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})
+    layer: nn.Module = silent(*sizes, **options)
     layer.__class__ = kind
     return layer
 
@@ -98,7 +99,7 @@ def without_values(kind: Type[nn.Module], *sizes: Any, **options: Any) -> nn.Mod
 class TorchNetwork(LayerFunctions, nn.Module):
     """A network of PyTorch's layers, to rows of logits or outputs.
 
-    With ``onednn`` dense layers' products are oneDNN's; with ``loop`` simple recurrent layers are
+    With ``onednn`` dense layers' products are oneDNN's. With ``loop`` simple recurrent layers are
     loops in Python.
     """
 
@@ -116,7 +117,8 @@ class TorchNetwork(LayerFunctions, nn.Module):
 
     def __init__(self, family: Family, onednn: bool, loop: bool) -> None:
         nn.Module.__init__(self)
-        self.onednn, self.loop = onednn, loop
+        self.onednn = onednn
+        self.loop = loop
         LayerFunctions.__init__(self, family)
         if family.kind == "recurrent":
             self._make_recurrent(self.family)
@@ -124,8 +126,9 @@ class TorchNetwork(LayerFunctions, nn.Module):
     def _make_recurrent(self, family: Any) -> None:
         if isinstance(family, Spiking) or (isinstance(family, Elman) and loops(family, self.loop)):
             for parameter in family.parameters()[:3]:
-                self.w[parameter.name] = made = nn.Parameter(torch.empty(parameter.shape))
-                self.register_parameter(parameter.name.replace(".", "_"), made)
+                tensor = nn.Parameter(torch.empty(parameter.shape))
+                self.w[parameter.name] = tensor
+                self.register_parameter(parameter.name.replace(".", "_"), tensor)
             return
         if isinstance(family, Elman):
             self.stack: Any = nn.RNN(family.inputs, family.hidden, nonlinearity=family.activation)
@@ -152,9 +155,8 @@ class TorchNetwork(LayerFunctions, nn.Module):
         return without_values(nn.Conv2d, *sizes, bias=not spec.norm)
 
     def make_batch_norm(self, name: str, channels: int) -> nn.Module:
-        return nn.BatchNorm2d(
-            channels, eps=self.family.epsilon
-        )  # it keeps running statistics, as any training does
+        # It keeps running statistics, as any training does.
+        return nn.BatchNorm2d(channels, eps=self.family.epsilon)
 
     def make_layer_norm(self, width: int) -> nn.Module:
         return nn.LayerNorm(width, self.family.epsilon)
@@ -185,7 +187,8 @@ class TorchNetwork(LayerFunctions, nn.Module):
             return self.stacked(values)
         shares = functional.linear(values, self.w["rnn.input_weight"], self.w["rnn.bias"])
         # Not in place: the operator behind keeps its output for the way back.
-        turned, phi = self.w["rnn.hidden_weight"].t(), getattr(torch, family.activation)
+        turned = self.w["rnn.hidden_weight"].t()
+        phi = getattr(torch, family.activation)
         state = shares.new_zeros(shares.shape[1:])
         states = []
         for share in shares.unbind():
@@ -196,15 +199,16 @@ class TorchNetwork(LayerFunctions, nn.Module):
 
     def spiking_layer(self, values: torch.Tensor) -> torch.Tensor:
         shares = functional.linear(values, self.w["rnn.input_weight"], self.w["rnn.bias"])
-        turned, beta = self.w["rnn.hidden_weight"].t(), self.family.beta
+        turned = self.w["rnn.hidden_weight"].t()
+        beta = self.family.beta
         spikes = potential = shares.new_zeros(shares.shape[1:])
-        found = []
+        spikes_of_steps = []
         for share in shares.unbind():
             kept = torch.addcmul(share, potential, 1.0 - spikes.detach(), value=beta)
             potential = torch.addmm(kept, spikes, turned)
             spikes = _Spike.apply(potential)
-            found.append(spikes)
-        return torch.stack(found)
+            spikes_of_steps.append(spikes)
+        return torch.stack(spikes_of_steps)
 
     def mean_of_steps(self, values: torch.Tensor) -> torch.Tensor:
         return values.mean(0)
@@ -221,8 +225,9 @@ class TorchNetwork(LayerFunctions, nn.Module):
 def build(
     network: Network, weights: Dict[str, np.ndarray], onednn: bool = False, loop: bool = False
 ) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
-    """Build the network in training mode with a copy of these weights; return it, and its
-    parameters by name.
+    """Build the network in training mode with a copy of these weights.
+
+    Return it, and its parameters by name.
     """
     module = TorchNetwork(network.family, onednn, loop)
     if set(module.w) != set(weights):
@@ -242,8 +247,9 @@ def load_statistics(module: nn.Module, statistics: Mapping[str, np.ndarray]) -> 
 
 
 def fold_normalisations(module: Any) -> None:
-    """Fold batch normalisations into the convolutions before them, by PyTorch's own function for
-    evaluation.
+    """Fold batch normalisations into the convolutions before them.
+
+    PyTorch's own function for evaluation does it.
     """
     module.eval()
     for spec in module.family.convolutions():

@@ -1,7 +1,7 @@
-"""Sampling machines in PyTorch: Python goes through units or transitions; the work of each is eager
-or compiled.
+"""Sampling machines in PyTorch.
 
-Tensors are changed in place, so that a CUDA graph of a step finds them where they were.
+Python iterates over units or transitions, and the work of each is eager or compiled. Tensors are
+changed in place, so that a CUDA graph of a step finds them where they were.
 """
 
 from typing import Any, Callable, List, Mapping, Tuple
@@ -18,8 +18,9 @@ from .steps import captured, run_aside
 def _block(
     weight: Tensor, others: Tensor, bias: Tensor, numbers: Tensor, state: Tensor, tau: float
 ) -> Tensor:
-    """Decide the units with this state at once, from the states of others; return their
-    probabilities of 1.
+    """Decide the units with this state at once, from the states of others.
+
+    Return their probabilities of 1.
     """
     gaps = torch.addmm(bias, weight, others)
     probabilities = torch.sigmoid(gaps if tau == 1.0 else gaps / tau)
@@ -44,7 +45,7 @@ def _unit(
 
 
 def _numbered_unit(gaps: Tensor, unit: Tensor, *given: Any) -> None:
-    """Decide the unit of this number; a compiler has no use for a view of what is changed."""
+    """Decide the unit of this number; a compiler cannot use a view of changing values."""
     _unit(gaps, gaps.index_select(0, unit)[0], *given)
 
 
@@ -63,20 +64,23 @@ def _transition(
 
 
 class TorchSampler(Sampler):
-    """``compiled``: by inductor; ``graph``: a step is one CUDA graph."""
+    """A sampler, ``compiled`` by inductor or not; ``graph``: a step is one CUDA graph."""
 
     def __init__(self, family: Any, device: str, compiled: bool, graph: bool) -> None:
         super().__init__(family, lambda array: torch.tensor(array, device=device), self._program)
-        self.compiled, self.graphs = compiled, graph
+        self.compiled = compiled
+        self.graphs = graph
         self.captured_bytes = 0
         self._graph: Any = None
         self._views: List[Tuple[Tensor, ...]] = []
 
-        def made(turn: Callable[..., Any]) -> Callable[..., Any]:
-            return torch.compile(turn, dynamic=False) if compiled else turn
-
-        self._block, self._transition = made(_block), made(_transition)
-        self._unit = made(_numbered_unit if compiled else _unit)
+        self._block: Callable[..., Any] = _block
+        self._transition: Callable[..., Any] = _transition
+        self._unit: Callable[..., Any] = _unit
+        if compiled:
+            self._block = torch.compile(_block, dynamic=False)
+            self._transition = torch.compile(_transition, dynamic=False)
+            self._unit = torch.compile(_numbered_unit, dynamic=False)
         name = getattr(family, "order", family.name)
         moves = {"sequential": self._one_by_one, "mcculloch_pitts": self._transitions}
         self._move: Callable[[], Tensor] = moves.get(name, self._by_blocks)
@@ -91,28 +95,41 @@ class TorchSampler(Sampler):
             self._make_views()
 
     def _make_views(self) -> None:
-        """Make what a step hands over for each unit, block or transition: a view takes as long as a
-        small operator.
+        """Make the arguments of each unit, block or transition of a step.
+
+        A view takes as long as a small operator.
         """
-        fixed, state = self.fixed, self.moving.get("state")
+        fixed = self.fixed
+        state = self.moving.get("state")
         if state is None:
             self._views = list(zip(fixed["choices"].unbind(), fixed["waits"].unbind()))
         elif "gaps" in self.moving:
-            gaps, self._shown = self.moving["gaps"], torch.empty_like(state)
-            first = (
-                torch.arange(len(gaps), device=gaps.device).split(1)
-                if self.compiled
-                else gaps.unbind()
+            gaps = self.moving["gaps"]
+            self._shown = torch.empty_like(state)
+            if self.compiled:
+                units = torch.arange(len(gaps), device=gaps.device).split(1)
+            else:
+                units = gaps.unbind()
+            self._views = list(
+                zip(
+                    units,
+                    fixed["weight"].unbind(),
+                    fixed["numbers"].unbind(),
+                    state.unbind(),
+                    self._shown.unbind(),
+                )
             )
-            rows = fixed["weight"], fixed["numbers"], state, self._shown
-            self._views = list(zip(first, *(each.unbind() for each in rows)))
         elif self.family.order == "synchronous":
             self._views = [(fixed["weight"], state, fixed["bias"], fixed["numbers"], state)]
         else:
-            weight, states = fixed["weight"], state.split(self.family.halves)
-            halves = [fixed[name].split(self.family.halves) for name in ("bias", "numbers")]
-            given = zip((weight, weight.T), states[::-1], *halves)
-            self._views = [(*those, mine) for those, mine in zip(given, states)]
+            weight = fixed["weight"]
+            first, second = state.split(self.family.halves)
+            first_bias, second_bias = fixed["bias"].split(self.family.halves)
+            first_numbers, second_numbers = fixed["numbers"].split(self.family.halves)
+            self._views = [
+                (weight, second, first_bias, first_numbers, first),
+                (weight.T, first, second_bias, second_numbers, second),
+            ]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _program(self, fixed: Arrays, moving: Arrays) -> Tuple[Arrays, Tensor]:
@@ -124,8 +141,9 @@ class TorchSampler(Sampler):
         return moving, self._captured_loss
 
     def _capture(self) -> None:
-        """Capture a step as a graph. Libraries set themselves up in a step before it, which is
-        undone.
+        """Capture a step as a graph.
+
+        Libraries set themselves up in a step before it, which is undone.
         """
         kept = {name: tensor.clone() for name, tensor in self.moving.items()}
         run_aside(self._move)
@@ -139,7 +157,8 @@ class TorchSampler(Sampler):
         return mean.mean()
 
     def _one_by_one(self) -> Tensor:
-        gaps, tau = self.moving["gaps"], self.family.tau
+        gaps = self.moving["gaps"]
+        tau = self.family.tau
         for rows in self._views:
             self._unit(gaps, *rows, tau)
         return self._loss_of(self._shown)
@@ -149,7 +168,8 @@ class TorchSampler(Sampler):
         return self._loss_of(torch.cat(shown) if len(shown) > 1 else shown[0])
 
     def _transitions(self) -> Tensor:
-        moving, tau = self.moving, self.family.tau
+        moving = self.moving
+        tau = self.family.tau
         given = moving["signs"], moving["fields"], self.fixed["weight"]
         for choice, wait in self._views:
             moving["clock"].addcdiv_(wait, self._transition(*given, choice, tau))
@@ -157,5 +177,5 @@ class TorchSampler(Sampler):
         return moving["clock"].mean()
 
     def array(self, value: Tensor) -> np.ndarray:
-        found: np.ndarray = value.cpu().numpy()
-        return found
+        array: np.ndarray = value.cpu().numpy()
+        return array

@@ -22,7 +22,7 @@ from ..base import Unsupported
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries.gpus import first_line
 
-#: By a family's ``loss``; each takes outputs and labels and is a mean over all of them.
+#: By a family's ``loss``. A loss takes outputs and labels and is a mean over all of them.
 LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "cross_entropy": functional.cross_entropy,
     "squares": functional.mse_loss,
@@ -30,8 +30,9 @@ LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 class _NoCompiler(types.ModuleType):
-    """A stand-in for ``torch._dynamo`` in a process that compiles nothing; loads the real one on
-    any further use.
+    """A stand-in for ``torch._dynamo`` in a process that compiles nothing.
+
+    It loads the real one on any further use.
     """
 
     @staticmethod
@@ -68,7 +69,7 @@ def leave_out_compiler() -> None:
 class EagerStep:
     """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch.
 
-    ``fused``: one operator updates all parameters; ``clip`` is the largest norm of all gradients
+    ``fused``: one operator updates all parameters. ``clip`` is the largest norm of all gradients
     together (0: none).
     """
 
@@ -82,14 +83,18 @@ class EagerStep:
         criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
         clip: float,
     ) -> None:
-        self.module, self.trainable = module, trainable
-        self.inputs, self.labels = inputs, labels
-        self.criterion, self.clip = criterion, clip
-        # The usual one is PyTorch's choice for the parameters' device.
-        self.optimizer = torch.optim.SGD(
-            trainable, lr=0.0, **({"foreach": False, "fused": True} if fused else {})
-        )
-        #: What was chosen, for the description.
+        self.module = module
+        self.trainable = trainable
+        self.inputs = inputs
+        self.labels = labels
+        self.criterion = criterion
+        self.clip = clip
+        if fused:
+            self.optimizer = torch.optim.SGD(trainable, lr=0.0, foreach=False, fused=True)
+        else:
+            # PyTorch's choice for the parameters' device.
+            self.optimizer = torch.optim.SGD(trainable, lr=0.0)
+        #: The choices, for the description.
         self.choices: Dict[str, Any] = {"optimizer": "SGD (%s)" % ("fused" if fused else "usual")}
 
     def loss(self) -> torch.Tensor:
@@ -107,8 +112,9 @@ class EagerStep:
         return loss.detach()
 
     def forget(self) -> None:
-        """Forget earlier steps' findings; gradients are made anew by each, and plain SGD keeps
-        nothing.
+        """Forget earlier steps' findings.
+
+        Gradients are made anew by each step, and plain SGD keeps nothing.
         """
 
     def set_learning_rate(self, rate: float) -> None:
@@ -120,10 +126,10 @@ class EagerStep:
 
 
 class ForwardPass:
-    """The forward pass of a module in evaluation mode, in PyTorch's inference mode; its outputs are
-    float32.
+    """The forward pass of a module in evaluation mode, in PyTorch's inference mode.
 
-    At a precision of 16 bits weights are converted once, and inputs in each pass.
+    Its outputs are float32. At a precision of 16 bits weights are converted once, and inputs in
+    each pass.
     """
 
     def __init__(
@@ -135,7 +141,8 @@ class ForwardPass:
         compiles: bool,
     ) -> None:
         module.eval().requires_grad_(False)
-        self.inputs, self.labels = inputs, labels
+        self.inputs = inputs
+        self.labels = labels
         self._narrow = dtype if dtype != torch.float32 else None
         if self._narrow is not None:
             module.to(self._narrow)
@@ -153,18 +160,17 @@ class ForwardPass:
             return narrow.float()
 
     def forget(self) -> None:
-        """Nothing is left from one pass to the next."""
+        """Do nothing: nothing is left from one pass to the next."""
 
     def describe(self) -> Dict[str, Any]:
         return {"gradients": "inference_mode"}
 
 
 class Narrowed(nn.Module):
-    """A module whose operators run in the data type that autocast gives each of them; its logits
-    are float32.
+    """A module whose operators run in the data type that autocast gives each of them.
 
-    ``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the
-    graph.
+    Its logits are float32. ``kept``: a weight is cast once a step. Not inside a CUDA graph, whose
+    casts must all be in the graph.
     """
 
     def __init__(
@@ -172,7 +178,9 @@ class Narrowed(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        self.device_type, self.dtype, self.kept = device_type, dtype, kept
+        self.device_type = device_type
+        self.dtype = dtype
+        self.kept = kept
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         with torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.kept):
@@ -183,7 +191,7 @@ class Narrowed(nn.Module):
 class ScaledStep(EagerStep):
     """Eager mode's step in float16: the loss is scaled up, lest small gradients become zero.
 
-    Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay
+    Where a scaled gradient overflows, the step changes nothing and the scale is halved. Both stay
     on the device.
     """
 
@@ -216,15 +224,15 @@ class ScaledStep(EagerStep):
 # Without recurrence it is one graph of forward, backward and update. An LSTM would be unrolled over
 # its steps in such a graph: for lstm32 that took minutes to compile and about 1.4 times eager
 # mode's CPU time a step, so there the LSTM stays the operator of oneDNN that eager mode uses, and
-# what surrounds it is compiled.
+# the rest is compiled.
 
 
 def compiler_refusal(on_cpu: bool) -> str:
-    """Return why the compiler's back end for CPUs, or for GPUs, cannot work here; empty where it
-    can.
-    """
+    """Return why the compiler's back end cannot work on this machine; empty where it can."""
     if on_cpu:
-        what, compilers, advice = "C++", [os.environ.get("CXX", "g++")], "install g++ or set CXX"
+        language = "C++"
+        compilers = [os.environ.get("CXX", "g++")]
+        advice = "install g++ or set CXX"
     else:
         if importlib.util.find_spec("triton") is None:
             return (
@@ -233,18 +241,15 @@ def compiler_refusal(on_cpu: bool) -> str:
             )
         capability = torch.cuda.get_device_capability(0)
         if capability < (7, 0):
-            return "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(
-                capability
-            )
+            words = "torch.compile needs compute capability 7.0, and this GPU has %d.%d"
+            return words % tuple(capability)
         # Triton compiles a small C module for each kernel, which starts it.
-        what, advice = "C", "install gcc or set CC"
+        language = "C"
+        advice = "install gcc or set CC"
         compilers = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"]
     if not any(shutil.which(compiler) for compiler in compilers):
-        return "torch.compile needs a %s compiler, and %s is not found: %s" % (
-            what,
-            compilers[0],
-            advice,
-        )
+        words = "torch.compile needs a %s compiler, and %s is not found: %s"
+        return words % (language, compilers[0], advice)
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
     if not os.path.exists(header):
         return "torch.compile needs Python's headers, and %s is missing" % header
@@ -252,8 +257,9 @@ def compiler_refusal(on_cpu: bool) -> str:
 
 
 def compiled(step: EagerStep, graph: str) -> EagerStep:
-    """Have the step's loss, and the way back from it, compiled; what surrounds it is driven by
-    Python.
+    """Have the step's loss, and the way back from it, compiled.
+
+    Python drives the rest.
     """
     step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
     step.choices.update(compiler="inductor", graph=graph)
@@ -261,14 +267,19 @@ def compiled(step: EagerStep, graph: str) -> EagerStep:
 
 
 def compiled_step(module: nn.Module, *task: Any) -> EagerStep:
-    """Return the training step as one graph, or in pieces around recurrent layers, at which the
-    graph breaks.
+    """Return the training step as one graph.
+
+    Around recurrent layers the graph breaks, and the step is in pieces.
     """
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):
-        return compiled(
-            EagerStep(module, *task), "forward and backward, in pieces around recurrent layers"
-        )
+        words = "forward and backward, in pieces around recurrent layers"
+        return compiled(EagerStep(module, *task), words)
     return WholeStep(module, *task)
+
+
+def compiled_scaled_step(*task: Any) -> EagerStep:
+    """Return the training step in float16, its loss and the way back from it compiled."""
+    return compiled(ScaledStep(*task), "forward and backward")
 
 
 class WholeStep(EagerStep):
@@ -287,9 +298,8 @@ class WholeStep(EagerStep):
         loss = self.criterion(self.module(inputs), labels)
         gradients = torch.autograd.grad(loss, self.trainable)
         if self.clip:
-            norm = torch.linalg.vector_norm(
-                torch.stack([torch.linalg.vector_norm(each) for each in gradients])
-            )
+            norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
+            norm = torch.linalg.vector_norm(torch.stack(norms))
             rate = rate * torch.clamp(self.clip / norm, max=1.0)
         with torch.no_grad():
             for parameter, gradient in zip(self.trainable, gradients):
@@ -313,8 +323,9 @@ WARM_UP_STEPS = 3
 
 
 def run_aside(work: Callable[[], object], times: int = 1) -> None:
-    """Run on a stream aside, as PyTorch's documentation asks before a capture: libraries try their
-    kernels out.
+    """Run on a stream aside, as PyTorch's documentation asks before a capture.
+
+    Libraries try their kernels out.
     """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
@@ -325,8 +336,9 @@ def run_aside(work: Callable[[], object], times: int = 1) -> None:
 
 
 def captured(work: Callable[[], torch.Tensor]) -> Tuple[Any, torch.Tensor, int]:
-    """Return the CUDA graph of what this runs, its result, and the bytes it takes; raises
-    Unsupported.
+    """Return the CUDA graph of this work, its result, and the bytes it takes.
+
+    Raises Unsupported.
     """
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -379,8 +391,9 @@ class GraphStep(EagerStep):
 def training_losses(
     step: EagerStep, place: Callable[[Batch], None], blocks: Iterable[Block], update: RmsProp
 ) -> Iterator[List[float]]:
-    """Train on mini-batches that ``place`` puts where ``step`` reads them; yield each block's
-    losses.
+    """Train on mini-batches that ``place`` puts where ``step`` reads them.
+
+    Yield each block's losses.
     """
     optimizer = torch.optim.RMSprop(
         step.trainable, lr=0.0, alpha=update.decay, eps=update.epsilon, foreach=True
@@ -397,7 +410,7 @@ def training_losses(
             nn.utils.clip_grad_norm_(step.trainable, update.clip, foreach=True)
             optimizer.step()
             losses.append(loss.detach())
-        yield [float(each) for each in torch.stack(losses).cpu()]
+        yield [float(loss) for loss in torch.stack(losses).cpu()]
 
 
 # Data-parallel training. Where workers exchange at every step it is that of PyTorch's own engine,
@@ -418,18 +431,16 @@ def backend(on_cpu: bool) -> str:
 
 def workers_refusal(on_cpu: bool) -> str:
     """Return why this build of PyTorch cannot train with several workers; empty where it can."""
-    distributed, name = torch.distributed, backend(on_cpu)
-    there = distributed.is_available() and getattr(distributed, "is_%s_available" % name)()
-    return (
-        ""
-        if there
-        else "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
-    )
+    name = backend(on_cpu)
+    distributed = torch.distributed
+    if distributed.is_available() and getattr(distributed, "is_%s_available" % name)():
+        return ""
+    return "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
 
 
 def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     """Wait until all workers of this machine have met."""
-    # Else gloo looks up the machine's name, which may not resolve in a container.
+    # Otherwise gloo looks up the machine's name, which may not resolve in a container.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
     torch.distributed.init_process_group(
@@ -443,7 +454,7 @@ def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
 
 
 def describe_workers(on_cpu: bool, engine: str) -> Dict[str, Any]:
-    """Name the engine, and what carries its messages."""
+    """Return the engine, and the library that carries its messages."""
     nccl = {} if on_cpu else {"nccl": ".".join(str(part) for part in torch.cuda.nccl.version())}
     return {"engine": engine, "backend": backend(on_cpu), **nccl}
 
@@ -460,8 +471,9 @@ def _room(parameter: torch.Tensor) -> int:
 
 
 def move_into(flat: torch.Tensor, parameters: Iterable[nn.Parameter]) -> None:
-    """Move these parameters into a flat tensor, one after another, each in its own order in
-    memory.
+    """Move these parameters into a flat tensor, one after another.
+
+    Each keeps its own order in memory.
     """
     start = 0
     for parameter in parameters:
@@ -478,7 +490,8 @@ class LocalStep(EagerStep):
 
     def __init__(self, *task: Any, every: int) -> None:
         super().__init__(*task)
-        self.every, self.workers = every, torch.distributed.get_world_size()
+        self.every = every
+        self.workers = torch.distributed.get_world_size()
         self.flat = torch.zeros(sum(map(_room, self.trainable)), device=self.inputs.device)
         move_into(self.flat, self.trainable)
         self.taken = 0  # since the last reset
@@ -501,10 +514,10 @@ def shared_memory(size: int) -> mmap.mmap:
     descriptor = os.memfd_create("parameters") if first else -1
     if first:
         os.ftruncate(descriptor, size)
-    where = ["/proc/%d/fd/%d" % (os.getpid(), descriptor)]
-    torch.distributed.broadcast_object_list(where)
+    paths = ["/proc/%d/fd/%d" % (os.getpid(), descriptor)]
+    torch.distributed.broadcast_object_list(paths)
     if not first:
-        descriptor = os.open(where[0], os.O_RDWR)
+        descriptor = os.open(paths[0], os.O_RDWR)
     memory = mmap.mmap(descriptor, size)
     # The first worker's descriptor is the way to it for all others.
     torch.distributed.barrier()
@@ -513,19 +526,20 @@ def shared_memory(size: int) -> mmap.mmap:
 
 
 class SharedStep(EagerStep):
-    """A worker's step on parameters that all workers share and change without a lock (Hogwild, Niu
-    et al. 2011).
+    """A worker's step on parameters that all workers share and change without a lock.
 
-    Each reads them while others write, and adds its own update when it has one, at the rate divided
-    by the number of workers, since one mini-batch yields that many updates. A step's staleness is
-    the number of updates that others made between its first read and its own update.
+    This is Hogwild (Niu et al. 2011). Each reads them while others write, and adds its own update
+    when it has one, at the rate divided by the number of workers, since one mini-batch yields that
+    many updates. A step's staleness is the number of updates that others made between its first
+    read and its own update.
     """
 
     engine = "shared memory, without locks (Hogwild)"
 
     def __init__(self, *task: Any) -> None:
         super().__init__(*task)
-        self.worker, self.workers = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self.worker = torch.distributed.get_rank()
+        self.workers = torch.distributed.get_world_size()
         numbers = sum(map(_room, self.trainable))
         memory = shared_memory(4 * numbers + 8 * self.workers)
         # All workers put the same weights there.
@@ -547,18 +561,18 @@ class SharedStep(EagerStep):
         super().set_learning_rate(rate / self.workers)
 
     def forget(self) -> None:
-        """Wait for the others, which put the same weights in place; what follows is not counted.
+        """Wait for the others, which put the same weights in place.
 
-        These are single steps, and between them all workers wait.
+        The following steps are not counted. They are single steps, and between them all workers
+        wait.
         """
         self.counted = Counter()
         torch.distributed.barrier()
 
     def staleness(self) -> Dict[str, Any]:
         """Return the median and the maximum over this worker's steps before the parity check."""
-        found = sorted(self.stale.elements())
-        return (
-            {"median": statistics.median(found), "maximum": found[-1], "steps": len(found)}
-            if found
-            else {}
-        )
+        counts = sorted(self.stale.elements())
+        if not counts:
+            return {}
+        median = statistics.median(counts)
+        return {"median": median, "maximum": counts[-1], "steps": len(counts)}

@@ -39,7 +39,7 @@ class ReferenceAdapter(EveryFamily):
 
     further_axes = ("sync", "task")
     feeds = True
-    #: The model of each family; a test of the parity check puts a wrong one in its place.
+    #: The model of each family. A test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
         Feedforward: ChainModel,
         Convolutional: ChainModel,
@@ -51,7 +51,7 @@ class ReferenceAdapter(EveryFamily):
         **MACHINES,
     }
     families = (*EveryFamily.families, "lif", *SAMPLING)
-    #: The workers of a cell with local steps; without any this adapter computes the whole
+    #: The workers of a cell with local steps. Without any this adapter computes the whole
     #: mini-batch itself.
     workers: "Tuple[ReferenceAdapter, ...]" = ()
     taken = 0  # steps of the workers since the last reset
@@ -63,11 +63,10 @@ class ReferenceAdapter(EveryFamily):
         if self.cell.local_steps:
             self.data_parallel = ONE_PROCESS
             alone = self.cell._replace(world_size=1, sync=EVERY_STEP)
-            made = (
-                type(self)(alone, self.settings, self.cache_directory)
-                for _ in range(self.cell.world_size)
-            )
-            self.workers = tuple(made)
+            workers = []
+            for _ in range(self.cell.world_size):
+                workers.append(type(self)(alone, self.settings, self.cache_directory))
+            self.workers = tuple(workers)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         for number, worker in enumerate(self.workers):
@@ -79,8 +78,9 @@ class ReferenceAdapter(EveryFamily):
         self.model: Any = self.models[type(network.family)](network.family, self.weights)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into their place; the states of chains are the only ones that a step leaves to
-        the next.
+        """Copy them into their place.
+
+        The states of chains are the only ones that a step leaves to the next.
         """
         self.taken = 0
         for number, worker in enumerate(self.workers):
@@ -106,13 +106,13 @@ class ReferenceAdapter(EveryFamily):
         }
 
     def infer(self) -> None:
-        self.found = self.model.outputs(self.inputs)
+        self.result = self.model.outputs(self.inputs)
 
     def show(self, batch: Batch) -> None:
         self.place(batch)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.model.family, self.found, len(self.inputs))
+        return by_example(self.model.family, self.result, len(self.inputs))
 
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""
@@ -160,8 +160,9 @@ class ReferenceAdapter(EveryFamily):
                 worker.weights[name][...] = mean
 
     def clip(self, gradients: Iterator[Tuple[str, np.ndarray]]) -> Iterator[Tuple[str, np.ndarray]]:
-        """Scale all gradients down together where their norm is larger than the family allows
-        (Pascanu et al. 2013).
+        """Scale all gradients down together where their norm is larger than the family allows.
+
+        See Pascanu et al. 2013.
         """
         kept = dict(gradients)
         norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in kept.values()))
@@ -180,13 +181,16 @@ class ReferenceAdapter(EveryFamily):
             worker.rate = rate
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        return iter((self.workers[0] if self.workers else self).weights.items())
+        first = self.workers[0] if self.workers else self
+        return iter(first.weights.items())
 
     def describe(self) -> Dict[str, Any]:
         return {"framework": "numpy", "version": np.__version__, "dtype": self.dtype.name}
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        left, right, out = (np.ones((size, size), np.float32) for _ in range(3))
+        left = np.ones((size, size), np.float32)
+        right = np.ones((size, size), np.float32)
+        out = np.ones((size, size), np.float32)
         return lambda: np.matmul(left, right, out=out)
 
 

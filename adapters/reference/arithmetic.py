@@ -22,35 +22,56 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return 0.5 * np.tanh(0.5 * values) + 0.5
 
 
+def _sigmoid_backward(gradient: Any, output: Any) -> Any:
+    return gradient * output * (1.0 - output)
+
+
+def _tanh_backward(gradient: Any, output: Any) -> Any:
+    return gradient * (1.0 - output * output)
+
+
+def _relu(values: Any) -> Any:
+    return np.maximum(values, 0.0)
+
+
+def _relu_backward(gradient: Any, output: Any) -> Any:
+    return gradient * (output > 0.0)
+
+
+def _unchanged(values: Any) -> Any:
+    return values
+
+
+def _unchanged_backward(gradient: Any, output: Any) -> Any:
+    return gradient
+
+
 #: By the name of an activation: it, and the gradient by its input from that by its output and its
-#: output; the ReLU's at zero is zero.
+#: output. The ReLU's at zero is zero.
 ACTIVATIONS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
-    "sigmoid": (sigmoid, lambda gradient, output: gradient * output * (1.0 - output)),
-    "tanh": (np.tanh, lambda gradient, output: gradient * (1.0 - output * output)),
-    "relu": (
-        lambda values: np.maximum(values, 0.0),
-        lambda gradient, output: gradient * (output > 0.0),
-    ),
-    "none": (lambda values: values, lambda gradient, output: gradient),
+    "sigmoid": (sigmoid, _sigmoid_backward),
+    "tanh": (np.tanh, _tanh_backward),
+    "relu": (_relu, _relu_backward),
+    "none": (_unchanged, _unchanged_backward),
 }
 
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
-    """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its
-    gradient.
+    """Return the softmax cross-entropy of (rows, classes), and its gradient.
 
-    ``labels`` are (rows,), or (sets, rows) for the mean over this many sets of them.
+    It is summed over rows / ``count``. ``labels`` are (rows,), or (sets, rows) for the mean over
+    this many sets of them.
     """
     rows = np.arange(len(logits))
     sets = np.atleast_2d(labels)
     shifted = logits - logits.max(axis=1, keepdims=True)
     gradient = np.exp(shifted)
     totals = gradient.sum(axis=1, keepdims=True)
-    right = sum(shifted[rows, each] for each in sets) / len(sets)
+    right = sum(shifted[rows, label_set] for label_set in sets) / len(sets)
     loss = (np.log(totals[:, 0]) - right).sum() / count
     gradient /= totals
-    for each in sets:
-        gradient[rows, each] -= 1.0 / len(sets)
+    for label_set in sets:
+        gradient[rows, label_set] -= 1.0 / len(sets)
     gradient /= count
     return float(loss), gradient
 
@@ -58,13 +79,15 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[f
 def dense_softmax(
     rows: np.ndarray, weight: np.ndarray, bias: np.ndarray, loss: Loss
 ) -> Tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Do a dense layer and its softmax forward and backward together, a few rows at a time.
+    """Run a dense layer and its softmax forward and backward together, a few rows at a time.
 
     The logits of all rows would be the largest array of all. ``loss`` is given logits and the rows'
     place, and returns their summed loss over the count of all rows, and its gradient. Returned are
     the loss, and its gradients by the weight, the bias and the rows.
     """
-    by_weight, by_bias, by_rows = np.zeros_like(weight), np.zeros_like(bias), np.empty_like(rows)
+    by_weight = np.zeros_like(weight)
+    by_bias = np.zeros_like(bias)
+    by_rows = np.empty_like(rows)
     total = 0.0
     for start in range(0, len(rows), ROWS_AT_ONCE):
         some = slice(start, start + ROWS_AT_ONCE)
@@ -103,7 +126,7 @@ def _unfold(padded: np.ndarray, kernel: int, stride: int, height: int, width: in
 def _fold(
     columns: np.ndarray, padded: np.ndarray, kernel: int, stride: int, height: int, width: int
 ) -> None:
-    """Add every window back to where ``_unfold`` took it from."""
+    """Add every window back to the place from which ``_unfold`` took it."""
     batch, channels = padded.shape[:2]
     windows = columns.reshape(channels, kernel, kernel, batch, height, width)
     for row in range(kernel):
@@ -112,8 +135,8 @@ def _fold(
             target += windows[:, row, column].transpose(1, 0, 2, 3)
 
 
-def _chunks(batch: int, bytes_each: int) -> Iterator[slice]:
-    size = max(1, CHUNK_BYTES // bytes_each)
+def _chunks(batch: int, example_bytes: int) -> Iterator[slice]:
+    size = max(1, CHUNK_BYTES // example_bytes)
     for start in range(0, batch, size):
         yield slice(start, min(batch, start + size))
 
@@ -146,7 +169,8 @@ def convolution_backward(
     batch, _, height, width = gradient.shape
     rows, columns = images.shape[2:]
     matrix = weight.reshape(outputs, -1)
-    by_weight, by_images = np.zeros_like(matrix), np.empty_like(images) if learns_images else None
+    by_weight = np.zeros_like(matrix)
+    by_images = np.empty_like(images) if learns_images else None
     for some in _chunks(batch, matrix.shape[1] * height * width * images.itemsize):
         flat = gradient[some].transpose(1, 0, 2, 3).reshape(outputs, -1)
         padded = _padded(images[some], padding)
@@ -161,8 +185,9 @@ def convolution_backward(
 def max_pool(
     images: np.ndarray, kernel: int, stride: int, padding: int
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Return the maxima, and each one's place in its window: the first in reading order where
-    several tie.
+    """Return the maxima, and the place of each in its window.
+
+    It is the first in reading order where several tie.
     """
     height = output_side(images.shape[2], kernel, stride, padding)
     width = output_side(images.shape[3], kernel, stride, padding)
@@ -188,21 +213,22 @@ def max_pool_backward(
 ) -> np.ndarray:
     """Return the gradient by the images of this shape: all of it goes to the maximum's place."""
     height, width = gradient.shape[2:]
-    padded = np.zeros(
-        (shape[0], shape[1], shape[2] + 2 * padding, shape[3] + 2 * padding), gradient.dtype
-    )
+    batch, channels, rows, columns = shape
+    padded_shape = (batch, channels, rows + 2 * padding, columns + 2 * padding)
+    padded = np.zeros(padded_shape, gradient.dtype)
     for place in range(kernel * kernel):
         row, column = divmod(place, kernel)
         target = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
         target += gradient * (places == place)
-    return padded[:, :, padding : padding + shape[2], padding : padding + shape[3]]
+    return padded[:, :, padding : padding + rows, padding : padding + columns]
 
 
 def batch_normalise(
     values: np.ndarray, gamma: np.ndarray, beta: np.ndarray, epsilon: float
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own
-    statistics.
+    """Return scaled values, normalised values and 1 / standard deviation.
+
+    Mean and deviation are the batch's own statistics.
     """
     axes = (0, 2, 3)
     centred = values - values.mean(axis=axes, keepdims=True)

@@ -5,7 +5,7 @@ call from the gradient by its output to that by its input, which stores the grad
 parameters.
 """
 
-from functools import partial, reduce
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
@@ -29,25 +29,22 @@ class Model:
         self.family = family
         self.weights = weights
         self.tape: List[Back] = []
-        self.found: Dict[str, np.ndarray] = {}
+        self.gradients: Dict[str, np.ndarray] = {}  # of the operation that `backward` has reached
         self.gradient: Any = None
 
     def forward(self, inputs: np.ndarray, labels: np.ndarray) -> float:
-        """Return the mean loss of this mini-batch and keep what ``backward`` needs."""
+        """Return the mean loss of this mini-batch, and keep the tape for ``backward``."""
         self.tape = []
         return self.dense_loss(self.last, self.rows(inputs), self.label_rows(labels))
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the outputs of this mini-batch, in the order of ``rows``; there is no way back
-        from them.
-        """
+        """Return the outputs of this mini-batch, in the order of ``rows``, without a way back."""
         self.tape = []
-        found = (
-            self.rows(inputs) @ self.weights[self.last + ".weight"].T
-            + self.weights[self.last + ".bias"]
-        )
+        weight = self.weights[self.last + ".weight"]
+        bias = self.weights[self.last + ".bias"]
+        outputs = self.rows(inputs) @ weight.T + bias
         self.tape = []
-        return found
+        return outputs
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -59,31 +56,36 @@ class Model:
     def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first.
 
-        When a gradient is yielded its parameter is needed no more, so the caller may update it at
-        once: the gradients of a large network then never lie in memory together.
+        When a gradient is yielded its parameter is no longer needed, so the caller may update it at
+        once. The gradients of a large network then never lie in memory together.
         """
         gradient = self.gradient
         while self.tape:
             gradient = self.tape.pop()(gradient)
-            yield from self.found.items()
-            self.found = {}
+            yield from self.gradients.items()
+            self.gradients = {}
 
     def loss(self, logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
-        """Return the summed loss of these rows over the count of all rows, and its gradient by the
-        logits.
+        """Return the summed loss of these rows over the count of all rows, and its gradient.
+
+        It is the gradient by the logits.
         """
         return arithmetic.cross_entropy(logits, labels, count)
 
     def dense_loss(self, name: str, rows: np.ndarray, labels: np.ndarray) -> float:
-        loss, *gradients, by_rows = arithmetic.dense_softmax(
-            rows,
-            self.weights[name + ".weight"],
-            self.weights[name + ".bias"],
-            lambda logits, some: self.loss(logits, labels[..., some], len(rows)),
+        weight = self.weights[name + ".weight"]
+        bias = self.weights[name + ".bias"]
+
+        def loss_of_some(logits: np.ndarray, some: slice) -> Tuple[float, np.ndarray]:
+            return self.loss(logits, labels[..., some], len(rows))
+
+        loss, by_weight, by_bias, by_rows = arithmetic.dense_softmax(
+            rows, weight, bias, loss_of_some
         )
 
         def back(_: Any) -> np.ndarray:
-            self.found.update(zip((name + ".weight", name + ".bias"), gradients))
+            self.gradients[name + ".weight"] = by_weight
+            self.gradients[name + ".bias"] = by_bias
             return by_rows
 
         self.tape.append(back)
@@ -93,19 +95,22 @@ class Model:
         weight = self.weights[name + ".weight"]
 
         def back(gradient: np.ndarray) -> np.ndarray:
-            self.found[name + ".bias"] = gradient.sum(axis=0)
-            self.found[name + ".weight"] = gradient.T @ values
-            return (
-                gradient @ weight if self.tape else gradient
-            )  # the mini-batch's own gradient is not needed
+            self.gradients[name + ".bias"] = gradient.sum(axis=0)
+            self.gradients[name + ".weight"] = gradient.T @ values
+            # The mini-batch's own gradient is not needed.
+            return gradient @ weight if self.tape else gradient
 
         self.tape.append(back)
         return values @ weight.T + self.weights[name + ".bias"]
 
     def activated(self, values: np.ndarray, kind: str) -> np.ndarray:
-        activate, back = arithmetic.ACTIVATIONS[kind]
+        activate, activate_backward = arithmetic.ACTIVATIONS[kind]
         output = activate(values)
-        self.tape.append(lambda gradient: back(gradient, output))
+
+        def back(gradient: Any) -> Any:
+            return activate_backward(gradient, output)
+
+        self.tape.append(back)
         return output
 
     def convolution(
@@ -115,9 +120,11 @@ class Model:
 
         def back(gradient: np.ndarray) -> Any:
             if bias:
-                self.found[name + ".bias"] = gradient.sum(axis=(0, 2, 3))
-            given = gradient, images, weight, stride, padding, bool(self.tape)
-            self.found[name + ".weight"], by_images = arithmetic.convolution_backward(*given)
+                self.gradients[name + ".bias"] = gradient.sum(axis=(0, 2, 3))
+            by_weight, by_images = arithmetic.convolution_backward(
+                gradient, images, weight, stride, padding, bool(self.tape)
+            )
+            self.gradients[name + ".weight"] = by_weight
             return by_images
 
         self.tape.append(back)
@@ -125,23 +132,30 @@ class Model:
         return output + self.weights[name + ".bias"][:, None, None] if bias else output
 
     def pool(self, images: np.ndarray, kernel: int, stride: int, padding: int) -> np.ndarray:
-        window = kernel, stride, padding
-        output, places = arithmetic.max_pool(images, *window)
-        self.tape.append(
-            lambda gradient: arithmetic.max_pool_backward(gradient, places, images.shape, *window)
-        )
+        output, places = arithmetic.max_pool(images, kernel, stride, padding)
+
+        def back(gradient: np.ndarray) -> np.ndarray:
+            return arithmetic.max_pool_backward(
+                gradient, places, images.shape, kernel, stride, padding
+            )
+
+        self.tape.append(back)
         return output
 
     def reshaped(self, values: np.ndarray, *shape: int) -> np.ndarray:
-        self.tape.append(lambda gradient: gradient.reshape(values.shape))
+        def back(gradient: np.ndarray) -> np.ndarray:
+            return gradient.reshape(values.shape)
+
+        self.tape.append(back)
         return values.reshape(shape)
 
     def embedded(self, name: str, tokens: np.ndarray) -> np.ndarray:
         table = self.weights[name + ".weight"]
 
         def back(gradient: np.ndarray) -> None:
-            self.found[name + ".weight"] = np.zeros_like(table)
-            np.add.at(self.found[name + ".weight"], tokens, gradient)
+            by_table = np.zeros_like(table)
+            np.add.at(by_table, tokens, gradient)
+            self.gradients[name + ".weight"] = by_table
 
         self.tape.append(back)
         return table[tokens]
@@ -149,24 +163,30 @@ class Model:
     def sum_of(
         self, inner: Back, values: np.ndarray, shortcut: Optional[Back] = None
     ) -> np.ndarray:
-        """Return the sum of two branches that read the same values; without a shortcut one is the
-        values themselves.
+        """Return the sum of two branches that read the same values.
+
+        Without a shortcut one is the values themselves.
         """
-        tapes, outputs = [], []
-        for branch in (inner, shortcut or (lambda same: same)):
-            start = len(self.tape)
-            outputs.append(branch(values))
-            tapes.append(self.tape[start:])
-            del self.tape[start:]
+        start = len(self.tape)
+        inner_output = inner(values)
+        inner_tape = self.tape[start:]
+        del self.tape[start:]
+        outer_output = values if shortcut is None else shortcut(values)
+        outer_tape = self.tape[start:]
+        del self.tape[start:]
 
         def back(gradient: np.ndarray) -> np.ndarray:
-            left, right = [
-                reduce(lambda by, step: step(by), reversed(tape), gradient) for tape in tapes
-            ]
-            return left + right
+            return _go_back(inner_tape, gradient) + _go_back(outer_tape, gradient)
 
         self.tape.append(back)
-        return outputs[0] + outputs[1]
+        return inner_output + outer_output
+
+
+def _go_back(tape: List[Back], gradient: Any) -> Any:
+    """Return the gradient at the start of a tape from that at its end."""
+    for step in reversed(tape):
+        gradient = step(gradient)
+    return gradient
 
 
 class ChainModel(Model):
@@ -200,13 +220,15 @@ class ResidualModel(Model):
     normalise = staticmethod(arithmetic.batch_normalise)
     normalise_backward = staticmethod(arithmetic.batch_normalise_backward)
 
-    #: Running means and variances, of inference; empty in training.
+    #: Running means and variances, of inference. Empty in training.
     statistics: Dict[str, np.ndarray] = {}
 
     def norm(self, name: str, values: np.ndarray) -> np.ndarray:
-        gamma, beta = self.weights[name + ".gamma"], self.weights[name + ".beta"]
+        gamma = self.weights[name + ".gamma"]
+        beta = self.weights[name + ".beta"]
         if self.statistics:
-            mean, variance = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
+            mean = self.statistics[name + ".mean"]
+            variance = self.statistics[name + ".variance"]
             scale = gamma / np.sqrt(variance + values.dtype.type(self.family.epsilon))
             return (values - mean[:, None, None]) * scale[:, None, None] + beta[:, None, None]
         output, normalised, inverse = self.normalise(values, gamma, beta, self.family.epsilon)
@@ -215,7 +237,8 @@ class ResidualModel(Model):
             by_values, by_gamma, by_beta = self.normalise_backward(
                 gradient, normalised, inverse, gamma
             )
-            self.found.update({name + ".gamma": by_gamma, name + ".beta": by_beta})
+            self.gradients[name + ".gamma"] = by_gamma
+            self.gradients[name + ".beta"] = by_beta
             return by_values
 
         self.tape.append(back)
@@ -238,19 +261,21 @@ class ResidualModel(Model):
         return self.norm(spec.norm, self.convolution(spec.name, values, spec.stride, 0))
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
-        values = self.activated(
-            self.norm("stem_norm", self.convolution("stem", inputs, 2, 3)), "relu"
-        )
+        values = self.convolution("stem", inputs, 2, 3)
+        values = self.norm("stem_norm", values)
+        values = self.activated(values, "relu")
         values = self.pool(values, 3, 2, 1)
         for block in self.family.bottlenecks:
             shortcut = partial(self.projected, block.shortcut) if block.shortcut else None
-            values = self.activated(
-                self.sum_of(partial(self.body, block), values, shortcut), "relu"
-            )
-        shape, pixels = values.shape, values.shape[2] * values.shape[3]
-        self.tape.append(
-            lambda gradient: np.broadcast_to((gradient / pixels)[:, :, None, None], shape)
-        )
+            values = self.sum_of(partial(self.body, block), values, shortcut)
+            values = self.activated(values, "relu")
+        shape = values.shape
+        pixels = shape[2] * shape[3]
+
+        def back(gradient: np.ndarray) -> np.ndarray:
+            return np.broadcast_to((gradient / pixels)[:, :, None, None], shape)
+
+        self.tape.append(back)
         return values.mean(axis=(2, 3))
 
 
@@ -270,15 +295,14 @@ class AttentionModel(Model):
         return labels.reshape(-1)
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
-        values = (
-            self.embedded("embedding", inputs) + self.weights["position.weight"][: inputs.shape[1]]
-        )
+        positions = self.weights["position.weight"][: inputs.shape[1]]
+        values = self.embedded("embedding", inputs) + positions
 
-        def by_position(gradient: np.ndarray) -> np.ndarray:
-            self.found["position.weight"] = gradient.sum(axis=0)
+        def back(gradient: np.ndarray) -> np.ndarray:
+            self.gradients["position.weight"] = gradient.sum(axis=0)
             return gradient
 
-        self.tape.append(by_position)
+        self.tape.append(back)
         values = self.reshaped(values, -1, self.family.width)
         for layer in range(1, self.family.layers + 1):
             name = "layer%d." % layer
@@ -299,12 +323,8 @@ class AttentionModel(Model):
         gamma = self.weights[name + ".gamma"]
 
         def back(gradient: np.ndarray) -> np.ndarray:
-            self.found.update(
-                {
-                    name + ".gamma": (gradient * standard).sum(axis=0),
-                    name + ".beta": gradient.sum(axis=0),
-                }
-            )
+            self.gradients[name + ".gamma"] = (gradient * standard).sum(axis=0)
+            self.gradients[name + ".beta"] = gradient.sum(axis=0)
             scaled = gradient * gamma
             overlap = (scaled * standard).mean(axis=1, keepdims=True)
             return inverse * (scaled - scaled.mean(axis=1, keepdims=True) - standard * overlap)
@@ -313,10 +333,10 @@ class AttentionModel(Model):
         return standard * gamma + self.weights[name + ".beta"]
 
     def attended(self, name: str, rows: np.ndarray) -> np.ndarray:
-        steps, heads = self.family.steps, self.family.heads
-        parts = self.dense(name + "qkv", self.norm(name + "norm1", rows)).reshape(
-            -1, steps, 3, heads, self.width
-        )
+        steps = self.family.steps
+        heads = self.family.heads
+        parts = self.dense(name + "qkv", self.norm(name + "norm1", rows))
+        parts = parts.reshape(-1, steps, 3, heads, self.width)
         query, key, value = parts.transpose(2, 0, 3, 1, 4)
         scores = np.where(self.hidden(), -np.inf, (query @ key.swapaxes(2, 3)) * self.scale)
         shares = np.exp(scores - scores.max(axis=3, keepdims=True))
@@ -325,16 +345,12 @@ class AttentionModel(Model):
         def back(gradient: np.ndarray) -> np.ndarray:
             by_mixed = gradient.reshape(-1, steps, heads, self.width).swapaxes(1, 2)
             by_shares = by_mixed @ value.swapaxes(2, 3)
-            by_scores = (
-                shares * (by_shares - (by_shares * shares).sum(axis=3, keepdims=True)) * self.scale
-            )
-            by_parts = np.stack(
-                [
-                    by_scores @ key,
-                    by_scores.swapaxes(2, 3) @ query,
-                    shares.swapaxes(2, 3) @ by_mixed,
-                ]
-            )
+            overlap = (by_shares * shares).sum(axis=3, keepdims=True)
+            by_scores = shares * (by_shares - overlap) * self.scale
+            by_query = by_scores @ key
+            by_key = by_scores.swapaxes(2, 3) @ query
+            by_value = shares.swapaxes(2, 3) @ by_mixed
+            by_parts = np.stack([by_query, by_key, by_value])
             return by_parts.transpose(1, 3, 0, 2, 4).reshape(len(rows), -1)
 
         self.tape.append(back)
@@ -354,4 +370,5 @@ class AttentionModel(Model):
 
 #: Of gelu by tanh (Hendrycks and Gimpel 2016, arXiv 1606.08415). Plain numbers, which leave float32
 #: arrays float32.
-_GELU, _CUBE = float(np.sqrt(2.0 / np.pi)), 0.044715
+_GELU = float(np.sqrt(2.0 / np.pi))
+_CUBE = 0.044715

@@ -14,7 +14,7 @@ class Layer:
     """A recurrent layer: products, sums over the steps, and the way back through them.
 
     ``advance(share, product, state)`` of a cell returns the state after a step, from the inputs'
-    share of the sums and the product of the last output, and what ``retreat`` needs.
+    share of the sums and the product of the last output, and the values that ``retreat`` needs.
     ``retreat(kept, by_state)`` returns the gradients by the share, by the product, and directly by
     the state before, from those by the state after.
     """
@@ -47,13 +47,15 @@ class Layer:
         return output @ self.weight("hidden_weight").T
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the outputs of all steps (steps, batch, hidden) and keep what ``backward``
-        needs.
+        """Return the outputs of all steps (steps, batch, hidden).
+
+        The values that ``backward`` needs are kept.
         """
         self.inputs = inputs
         shares = inputs @ self.weight("input_weight").T + self.weight("bias")
         state = self.start(inputs.shape[1])
-        self.outputs, self.kept = [state[0]], []
+        self.outputs = [state[0]]
+        self.kept = []
         for share in shares:
             state, kept = self.advance(share, self.product(state[0]), state)
             self.outputs.append(state[0])
@@ -62,11 +64,13 @@ class Layer:
         return np.stack(self.outputs[1:])
 
     def backward(self, above: np.ndarray, learns_inputs: bool) -> Tuple[Any, Dict[str, np.ndarray]]:
-        """Return the gradient by the inputs, where it is needed, and those by the layer's
-        parameters, by part.
+        """Return the gradient by the inputs, and those by the layer's parameters, by part.
+
+        The former only where it is needed.
         """
         weight = self.weight("hidden_weight")
-        by_shares, by_products = [], []
+        by_shares = []
+        by_products = []
         by_state: List[Any] = [0.0] * self.states
         for step in reversed(range(len(above))):
             by_state[0] = by_state[0] + above[step]
@@ -74,18 +78,18 @@ class Layer:
             by_state = [before[0] + by_product @ weight, *before[1:]]
             by_shares.append(by_share)
             by_products.append(by_product)
-        share, product = _rows(by_shares[::-1]), _rows(by_products[::-1])
+        share = _rows(by_shares[::-1])
+        product = _rows(by_products[::-1])
         gradients = {
             "input_weight": share.T @ _rows(self.inputs),
             "hidden_weight": product.T @ _rows(self.outputs[:-1]),
+            "bias": share.sum(axis=0),
+            "hidden_bias": product.sum(axis=0),
         }
-        gradients.update(bias=share.sum(axis=0), hidden_bias=product.sum(axis=0))
-        by_inputs = (
-            (share @ self.weight("input_weight")).reshape(self.inputs.shape)
-            if learns_inputs
-            else None
-        )
-        return by_inputs, gradients
+        if not learns_inputs:
+            return None, gradients
+        by_inputs = share @ self.weight("input_weight")
+        return by_inputs.reshape(self.inputs.shape), gradients
 
 
 def _rows(steps: Any) -> np.ndarray:
@@ -94,8 +98,9 @@ def _rows(steps: Any) -> np.ndarray:
 
 
 class Lstm(Layer):
-    """Hochreiter and Schmidhuber's cell with the forget gate of Gers et al. 2000: gates input,
-    forget, cell, output.
+    """Hochreiter and Schmidhuber's cell with the forget gate of Gers et al. 2000.
+
+    The gates are input, forget, cell, output.
     """
 
     gates = 4
@@ -103,7 +108,9 @@ class Lstm(Layer):
 
     def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
         parts = self.split(share + product)
-        enter, forget, leave = [arithmetic.sigmoid(parts[which]) for which in (0, 1, 3)]
+        enter = arithmetic.sigmoid(parts[0])
+        forget = arithmetic.sigmoid(parts[1])
+        leave = arithmetic.sigmoid(parts[3])
         candidate = np.tanh(parts[2])
         memory = forget * state[1] + enter * candidate
         squashed = np.tanh(memory)
@@ -122,8 +129,9 @@ class Lstm(Layer):
 
 
 class Gru(Layer):
-    """Cho et al. 2014, gates reset, update, new; the reset gate weighs the product, its bias
-    included, as in cuDNN.
+    """The cell of Cho et al. 2014, with the gates reset, update, new.
+
+    The reset gate weighs the product, its bias included, as in cuDNN.
     """
 
     gates = 3
@@ -132,16 +140,13 @@ class Gru(Layer):
         return super().product(output) + self.weight("hidden_bias")
 
     def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
-        ours, theirs = self.split(share), self.split(product)
-        reset, update = [arithmetic.sigmoid(ours[which] + theirs[which]) for which in (0, 1)]
+        ours = self.split(share)
+        theirs = self.split(product)
+        reset = arithmetic.sigmoid(ours[0] + theirs[0])
+        update = arithmetic.sigmoid(ours[1] + theirs[1])
         new = np.tanh(ours[2] + reset * theirs[2])
-        return ((1.0 - update) * new + update * state[0],), (
-            reset,
-            update,
-            new,
-            theirs[2],
-            state[0],
-        )
+        output = (1.0 - update) * new + update * state[0]
+        return (output,), (reset, update, new, theirs[2], state[0])
 
     def retreat(self, kept: Any, by_state: List[Any]) -> Any:
         reset, update, new, theirs, before = kept
@@ -156,7 +161,8 @@ class Gru(Layer):
 class Simple(Layer):
     """The recurrence h' = (1 - alpha) h + alpha phi(sums), without gates."""
 
-    activation, alpha = "tanh", 1.0
+    activation = "tanh"
+    alpha = 1.0
 
     def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
         activated = arithmetic.ACTIVATIONS[self.activation][0](share + product)
@@ -174,7 +180,7 @@ class LeakyIntegrateAndFire(Layer):
     beta = 0.9
 
     def slope(self, potential: np.ndarray) -> np.ndarray:
-        """Return what stands for the slope of a spike."""
+        """Return the slope that stands for that of a spike."""
         return 1.0 / np.square(1.0 + 10.0 * np.abs(potential - 1.0))
 
     def staying(self, state: State) -> Any:
@@ -197,11 +203,12 @@ LAYERS: Dict[str, Type[Layer]] = {"lstm": Lstm, "gru": Gru, "rnn": Simple}
 
 
 class RecurrentModel(Model):
-    """The family ``Recurrent``; inputs are tokens (batch, steps), or one-hot (batch, steps,
-    vocabulary).
+    """The family ``Recurrent``.
+
+    Inputs are tokens (batch, steps), or one-hot (batch, steps, vocabulary).
     """
 
-    #: The layer of each cell; a test of the parity check puts a wrong one in its place.
+    #: The layer of each cell. A test of the parity check puts a wrong one in its place.
     kinds: Dict[str, Type[Layer]] = LAYERS
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
@@ -226,9 +233,8 @@ class RecurrentModel(Model):
     def recurrent(self, layer: Layer, values: np.ndarray) -> np.ndarray:
         def back(above: np.ndarray) -> Any:
             by_inputs, gradients = layer.backward(above, bool(self.tape))
-            self.found.update(
-                ("%s.%s" % (layer.name, part), gradients[part]) for part in self.family.parts
-            )
+            for part in self.family.parts:
+                self.gradients["%s.%s" % (layer.name, part)] = gradients[part]
             return by_inputs
 
         self.tape.append(back)
@@ -244,7 +250,8 @@ class ElmanModel(RecurrentModel):
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         super().__init__(family, weights)
         layer: Any = self.layers[0]
-        layer.activation, layer.alpha = family.activation, family.alpha
+        layer.activation = family.activation
+        layer.alpha = family.alpha
 
     def forward(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         self.tape = []
@@ -271,5 +278,9 @@ class SpikingModel(RecurrentModel):
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         spikes = self.recurrent(self.layers[0], inputs.swapaxes(0, 1))
-        self.tape.append(lambda gradient: np.broadcast_to(gradient / len(spikes), spikes.shape))
+
+        def back(gradient: np.ndarray) -> np.ndarray:
+            return np.broadcast_to(gradient / len(spikes), spikes.shape)
+
+        self.tape.append(back)
         return spikes.mean(axis=0)

@@ -1,10 +1,10 @@
-"""Sampling machines in NumPy, as their definitions say, and the numbers with which every framework
-decides alike.
+"""Sampling machines in NumPy, and the numbers with which every framework decides alike.
 
-A chain's decision compares a random number with what has been computed, so rounding takes one of so
-many decisions to the other side, and the chain elsewhere from there on. `settled` moves the random
-numbers of a mini-batch that lie within `MARGIN` of a decision's edge a little away from it; then
-all honest arithmetic in float32 decides alike, and states can be compared.
+The machines follow their definitions. A chain's decision compares a random number with a computed
+one, so rounding takes one of so many decisions to the other side, and changes the chain from there
+on. `settled` moves the random numbers of a mini-batch that lie within `MARGIN` of a decision's edge
+a little away from it. Then all honest arithmetic in float32 decides alike, and states can be
+compared.
 """
 
 from typing import Any, Dict, Iterator, Tuple, Type
@@ -14,16 +14,17 @@ import numpy as np
 from ..families import Boltzmann, Family, McCullochPitts
 from .arithmetic import sigmoid
 
-#: About ten times what float32 does to a sum of a thousand rates; one in 25,000 numbers is so near
-#: a probability.
+#: About ten times the error of float32 in a sum of a thousand rates. One in 25,000 numbers is so
+#: near a probability.
 MARGIN = 2e-5
-#: To settle a number anew may unsettle a later step; after the first pass there is hardly one.
+#: To settle a number anew may unsettle a later step. After the first pass there is hardly one.
 _PASSES = 10
 
 
 class Machine:
-    """Chains, whose states are kept from step to step; ``activity`` among the weights is changed by
-    each.
+    """Chains, whose states are kept from step to step.
+
+    Each step changes ``activity`` among the weights.
     """
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
@@ -55,7 +56,8 @@ class BoltzmannMachine(Machine):
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         super().__init__(family, weights)
-        units, (first, _) = family.units, family.halves
+        units = family.units
+        first, _ = family.halves
         self.blocks = {
             "sequential": [slice(unit, unit + 1) for unit in range(units)],
             "synchronous": [slice(0, units)],
@@ -63,14 +65,17 @@ class BoltzmannMachine(Machine):
         }[family.order]
 
     def product(self, block: slice) -> np.ndarray:
-        """Return the sum over the other units of weight times state, (chains, units of the
-        block).
+        """Return the sum over the other units of weight times state.
+
+        Its shape is (chains, units of the block).
         """
         weight = self.weights["weight"]
         if self.family.order != "bipartite":
             return self.state @ weight[block].T
         first = self.family.halves[0]
-        return self.state[:, :first] @ weight if block.start else self.state[:, first:] @ weight.T
+        if block.start:
+            return self.state[:, :first] @ weight
+        return self.state[:, first:] @ weight.T
 
     def move(self, numbers: np.ndarray) -> float:
         shown = np.empty_like(self.state)
@@ -110,8 +115,9 @@ class McCullochPittsMachine(Machine):
         return float(self.clock.mean())
 
     def transition(self, choices: np.ndarray, waits: np.ndarray) -> np.ndarray:
-        """Flip the unit of each chain that fires first; return the times that the states before
-        were held.
+        """Flip the unit of each chain that fires first.
+
+        Return the times that the states before were held.
         """
         signs = 1.0 - 2.0 * self.state
         edges = np.cumsum(np.exp(signs * self.fields / (2.0 * self.family.tau)), axis=1)
@@ -136,7 +142,7 @@ class McCullochPittsMachine(Machine):
         return chosen
 
     def update(self, chosen: np.ndarray, change: np.ndarray) -> None:
-        """Add to the fields what the flipped units change of them."""
+        """Add the changes by the flipped units to the fields."""
         self.fields += change[:, None] * self.weights["weight"].T[chosen]
 
 
@@ -153,17 +159,17 @@ def settled(
     states: np.ndarray,
     steps: int,
 ) -> np.ndarray:
-    """Return the random numbers, moved away from the edges of decisions in the first ``steps``,
-    which reuse them.
+    """Return the random numbers, moved away from the edges of decisions.
+
+    These are decisions in the first ``steps``, which reuse the numbers.
     """
-    found = numbers.astype(np.float64)
+    moved = numbers.astype(np.float64)
     for _ in range(_PASSES):
-        machine = MACHINES[type(family)](
-            family, {name: value.astype(np.float64) for name, value in weights.items()}
-        )
+        exact_weights = {name: value.astype(np.float64) for name, value in weights.items()}
+        machine = MACHINES[type(family)](family, exact_weights)
         machine.settles = True
         for _ in range(steps):
-            machine.forward(found, states)
+            machine.forward(moved, states)
         if not machine.moved:
             break
-    return found.astype(np.float32)
+    return moved.astype(np.float32)

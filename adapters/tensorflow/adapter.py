@@ -2,11 +2,13 @@
 
 Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
-``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after
-another); with several
-    workers, only each one's loss and gradients
-``frozen``  in inference, whether weights are constants of the graph (default false) ``recurrence``
-the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
+``compile``
+    XLA compiles the graph (default false: TensorFlow's own kernels, run one after another). With
+    several workers, it compiles only the loss and gradients of each.
+``frozen``
+    In inference, whether weights are constants of the graph (default false).
+``recurrence``
+    The form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled".
 """
 
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
@@ -26,8 +28,9 @@ from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_st
 
 
 class TensorFlowAdapter(EveryFamily):
-    """Trains with tf.function, compiled by XLA or not; with several workers under a
-    MirroredStrategy.
+    """An adapter that trains with tf.function, compiled by XLA or not.
+
+    Several workers run under a MirroredStrategy.
     """
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
@@ -44,12 +47,11 @@ class TensorFlowAdapter(EveryFamily):
     device_probe = staticmethod(devices.probe)
 
     def set_up(self) -> None:
-        # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as
-        # the machine. Each of several workers on the CPU has its own pool; those on GPUs share the
+        # OMP_NUM_THREADS has no effect, and intra-op alone leaves an inter-op pool as large as the
+        # machine. Each of several workers on the CPU has its own pool. Those on GPUs share the
         # host's.
-        tf.config.threading.set_intra_op_parallelism_threads(
-            self.cell.threads if self.cell.on_cpu else self.cell.all_threads
-        )
+        threads = self.cell.threads if self.cell.on_cpu else self.cell.all_threads
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(self.cell.world_size)
         self._compile = bool(self.settings.get("compile", False))
         self._recurrence = self.chosen("recurrence", *RECURRENCES)
@@ -63,11 +65,7 @@ class TensorFlowAdapter(EveryFamily):
         if not self.cell.on_cpu:
             devices.set_up(self.cell.precision)
         if not network.family.trains:
-            put: Any = (
-                tf.constant
-                if self.cell.on_cpu
-                else lambda array: devices.placed(tf.constant(array))
-            )
+            put: Any = tf.constant if self.cell.on_cpu else devices.constant
             sampling.sampler(network.family, put, self._compile).drive(self, weights, batch)
             return
         self._network = network
@@ -75,10 +73,12 @@ class TensorFlowAdapter(EveryFamily):
             self._workers = devices.Workers(self.cell)
             with self._workers.scope():
                 model = self._build(weights)
-            step, compiled = self._workers.training_step(model, self._rate, self._compile), False
+            step = self._workers.training_step(model, self._rate, self._compile)
+            compiled = False
         else:
             model = self._build(weights)
-            step, compiled = training_step(model, self._rate), self._compile
+            step = training_step(model, self._rate)
+            compiled = self._compile
         self._model = model
         self._batch = self._placed(batch)
         function = tf.function(step, jit_compile=compiled, autograph=False)
@@ -104,15 +104,17 @@ class TensorFlowAdapter(EveryFamily):
             self._forward = convert_variables_to_constants_v2(self._forward)
 
     def infer(self) -> None:
-        self._found = self._forward(self._batch[0])
+        self._result = self._forward(self._batch[0])
 
     def show(self, batch: Batch) -> None:
         self._batch = self._placed(batch)
 
     def outputs(self) -> np.ndarray:
         # A function without variables returns a list.
-        found = self._found[0] if isinstance(self._found, (list, tuple)) else self._found
-        return by_example(self._network.family, found.numpy(), self.cell.known_batch_size)
+        result = self._result
+        if isinstance(result, (list, tuple)):
+            result = result[0]
+        return by_example(self._network.family, result.numpy(), self.cell.known_batch_size)
 
     def _build(self, weights: Dict[str, np.ndarray]) -> TensorFlowNetwork:
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
@@ -122,11 +124,9 @@ class TensorFlowAdapter(EveryFamily):
         if self.cell.world_size > 1:
             return self._workers.split(self._network, batch)
         inputs, labels = place(self._network, batch)
-        return (
-            (inputs, labels)
-            if self.cell.on_cpu
-            else (devices.placed(inputs), devices.placed(labels))
-        )
+        if self.cell.on_cpu:
+            return inputs, labels
+        return devices.placed(inputs), devices.placed(labels)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         self._model.assign(weights)
@@ -161,16 +161,18 @@ class TensorFlowAdapter(EveryFamily):
 
     def describe(self) -> Dict[str, Any]:
         build_info = tf.sysconfig.get_build_info()
-        compiled = (
-            ", compiled by XLA" if self.cell.world_size == 1 else ", gradients compiled by XLA"
-        )
+        execution = "one tf.function"
+        if self._compile and self.cell.world_size == 1:
+            execution += ", compiled by XLA"
+        elif self._compile:
+            execution += ", gradients compiled by XLA"
         described: Dict[str, Any] = {
             "framework": "tensorflow",
             "version": tf.version.VERSION,
             "git_version": tf.version.GIT_VERSION,
             "compiler": tf.version.COMPILER_VERSION,
             "cuda_build": bool(build_info.get("is_cuda_build", False)),
-            "execution": "one tf.function" + (compiled if self._compile else ""),
+            "execution": execution,
             "recurrence": self._recurrence,
             "image_layout": "NHWC",
             "intra_op_threads": int(tf.config.threading.get_intra_op_parallelism_threads()),

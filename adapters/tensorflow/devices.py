@@ -1,8 +1,8 @@
-"""TensorFlow on CUDA GPUs: refusals, precision, instruments; and several workers.
+"""TensorFlow on CUDA GPUs: refusals, precision, instruments, and several workers.
 
 A launch sees as many GPUs as it has workers. A single one is always TensorFlow's GPU 0, where
-TensorFlow puts all that it has GPU kernels for; with several workers the first is there, and the
-instruments show that one.
+TensorFlow puts everything that it has GPU kernels for. With several workers it is the first
+worker's, and the instruments show that one.
 """
 
 import os
@@ -43,13 +43,14 @@ def capabilities() -> Dict[str, Tuple[bool, str]]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether this exception of TensorFlow means that memory ran out."""
+    """Return whether this exception of TensorFlow means that memory ran out."""
     return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
 
 
 def refusal(adapter: Adapter) -> str:
     """Return why this build of TensorFlow cannot run the cell on a GPU; empty where it can."""
-    cell, version = adapter.cell, "TensorFlow %s" % tf.version.VERSION
+    cell = adapter.cell
+    version = "TensorFlow %s" % tf.version.VERSION
     reason = gpus.refusal(cell, "TensorFlow", PRECISIONS)
     if reason:
         return reason
@@ -80,20 +81,27 @@ def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
 
 
 def set_up(precision: str) -> None:
-    """Take memory as it is needed and not all at once; let float32 products and convolutions use
-    TF32, or not.
+    """Take memory as it is needed and not all at once, and switch TF32 on or off.
+
+    Float32 products and convolutions use it at the precision tf32.
     """
-    for each in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(each, True)
+    for device in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(device, True)
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
 
 
 def placed(tensor: Any, device: str = DEVICE) -> Any:
-    """Return the tensor on this GPU. Whole numbers in 32 bits would stay on the host, and be copied
-    in each step.
+    """Return the tensor on this GPU.
+
+    Whole numbers in 32 bits would stay on the host, and be copied in each step.
     """
     with tf.device(device):
         return tf.cast(tensor, tf.int64) if tensor.dtype.is_integer else tf.identity(tensor)
+
+
+def constant(array: Any) -> Any:
+    """Return an array as a tensor on the GPU."""
+    return placed(tf.constant(array))
 
 
 def synchronize() -> None:
@@ -104,8 +112,8 @@ def synchronize() -> None:
 
 def synchronize_all() -> None:
     """Wait until all GPUs are idle."""
-    for each in tf.config.list_logical_devices("GPU"):
-        with tf.device(each.name):
+    for device in tf.config.list_logical_devices("GPU"):
+        with tf.device(device.name):
             tf.raw_ops.SyncDevice()
 
 
@@ -118,22 +126,22 @@ def probe(name: str, size: int) -> Optional[Probe]:
     if name != gpus.COPY:
         return None
     with tf.device(DEVICE):
-        source = tf.fill(
-            [size // 4], tf.constant(1.0, tf.float32)
-        )  # a type for which DeepCopy has a kernel on GPUs
+        # A type for which DeepCopy has a kernel on GPUs.
+        source = tf.fill([size // 4], tf.constant(1.0, tf.float32))
     copied(source)  # raises where there is no kernel for it
     return Probe(lambda: copied(source), synchronize)
 
 
 def copied(source: Any) -> Any:
-    """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source,
-    elsewhere.
+    """Return a copy.
+
+    Raises RuntimeError where TensorFlow silently put it, or the source, elsewhere.
     """
     with tf.device(DEVICE):
         copy = tf.raw_ops.DeepCopy(x=source)
-    for each in (source, copy):
-        if not each.device.endswith(DEVICE):
-            raise RuntimeError("the copy is of %s, not of %s" % (each.device, DEVICE))
+    for tensor in (source, copy):
+        if not tensor.device.endswith(DEVICE):
+            raise RuntimeError("the copy is of %s, not of %s" % (tensor.device, DEVICE))
     return copy
 
 
@@ -154,7 +162,7 @@ def name() -> str:
 
 
 def describe_gpu() -> Dict[str, Any]:
-    """Name the GPU as TensorFlow sees it, and the libraries that drive it."""
+    """Return the GPU as TensorFlow sees it, and the libraries that drive it."""
     built = tf.sysconfig.get_build_info()
     capability = compute_capability(tf.config.list_physical_devices("GPU")[0])
     return {
@@ -176,12 +184,12 @@ def describe_gpu() -> Dict[str, Any]:
 
 
 def set_up_cpu(workers: int) -> None:
-    """Make this many logical devices of the CPU, each with its own intra-op pool; before
-    TensorFlow's first use.
+    """Make this many logical devices of the CPU, each with its own intra-op pool.
 
-    With the one pool that devices share otherwise, the operations of all workers would queue for
-    one worker's threads; were that pool as large as all of them together, each operation would be
-    cut up for all, beside as many others.
+    Call it before TensorFlow's first use. With the one pool that devices share otherwise, the
+    operations of all workers would queue for one worker's threads. Were that pool as large as all
+    of them together, each operation would be split for all threads, and compete with as many
+    others.
     """
     os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
     tf.config.set_logical_device_configuration(
@@ -199,10 +207,10 @@ def reduction(on_cpu: bool) -> Any:
 
 
 def describe_workers(on_cpu: bool) -> Dict[str, Any]:
-    """Name the engine, and how it sums gradients over workers."""
-    chosen = reduction(on_cpu)
-    by = "CollectiveAllReduce over NCCL" if chosen is None else type(chosen).__name__
-    return {"engine": "MirroredStrategy", "reduction": by}
+    """Return the engine, and how it sums gradients over workers."""
+    operation = reduction(on_cpu)
+    name = "CollectiveAllReduce over NCCL" if operation is None else type(operation).__name__
+    return {"engine": "MirroredStrategy", "reduction": name}
 
 
 class Workers:
@@ -210,9 +218,8 @@ class Workers:
 
     def __init__(self, cell: Cell) -> None:
         self._on_cpu = cell.on_cpu
-        self._devices = [
-            "%s:%d" % ("CPU" if cell.on_cpu else "GPU", worker) for worker in range(cell.world_size)
-        ]
+        kind = "CPU" if cell.on_cpu else "GPU"
+        self._devices = ["%s:%d" % (kind, worker) for worker in range(cell.world_size)]
         self._strategy = tf.distribute.MirroredStrategy(
             self._devices, cross_device_ops=reduction(cell.on_cpu)
         )
@@ -223,16 +230,13 @@ class Workers:
     def split(self, network: Network, batch: Batch) -> Tuple[Any, Any]:
         """Return inputs and labels in equal parts, each resident on its worker's device."""
         workers = len(self._devices)
-        parts = [
-            [
-                self._placed(tensor, device)
-                for tensor in place(network, part_of(batch, worker, workers))
-            ]
-            for worker, device in enumerate(self._devices)
-        ]
-        return self._together([inputs for inputs, _ in parts]), self._together(
-            [labels for _, labels in parts]
-        )
+        all_inputs = []
+        all_labels = []
+        for worker, device in enumerate(self._devices):
+            inputs, labels = place(network, part_of(batch, worker, workers))
+            all_inputs.append(self._placed(inputs, device))
+            all_labels.append(self._placed(labels, device))
+        return self._together(all_inputs), self._together(all_labels)
 
     def _placed(self, tensor: Any, device: str) -> Any:
         if not self._on_cpu:
@@ -252,9 +256,10 @@ class Workers:
 
         It returns each worker's share of the mean loss. All update with the sum of these shares'
         gradients: the mean gradient of the whole mini-batch. With ``compiled`` XLA compiles a
-        worker's loss and gradients; it cannot compile what spans devices.
+        worker's loss and gradients. It cannot compile functions that span devices.
         """
-        strategy, workers = self._strategy, len(self._devices)
+        strategy = self._strategy
+        workers = len(self._devices)
         variables = list(model.w.values())
 
         def gradients(inputs: Any, labels: Any) -> Any:
@@ -265,22 +270,21 @@ class Workers:
         if compiled:
             gradients = tf.function(gradients, jit_compile=True, autograph=False)
 
-        def updated(strategy: Any, found: Any) -> None:
-            summed = found
+        def update_all(strategy: Any, own: Any) -> None:
+            summed = own
             if not model.family.clip:
                 summed = strategy.extended.batch_reduce_to(
-                    tf.distribute.ReduceOp.SUM, list(zip(found, variables))
+                    tf.distribute.ReduceOp.SUM, list(zip(own, variables))
                 )
             for variable, gradient in zip(variables, summed):
                 strategy.extended.update(variable, update, args=(gradient, rate), group=False)
 
         def worker(inputs: Any, labels: Any) -> Any:
-            loss, found = gradients(inputs, labels)
-            if (
-                model.family.clip
-            ):  # what is clipped is the sum, so every worker needs all of it first
-                found = clipped(model, tf.distribute.get_replica_context().all_reduce("SUM", found))
-            tf.distribute.get_replica_context().merge_call(updated, args=(found,))
+            loss, own = gradients(inputs, labels)
+            if model.family.clip:
+                # The sum is clipped, so every worker needs all of it first.
+                own = clipped(model, tf.distribute.get_replica_context().all_reduce("SUM", own))
+            tf.distribute.get_replica_context().merge_call(update_all, args=(own,))
             return loss
 
         def step(inputs: Any, labels: Any) -> Any:
@@ -289,9 +293,8 @@ class Workers:
         return step
 
     def mean(self, shares: Any) -> float:
-        return float(
-            sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares))
-        )
+        results = self._strategy.experimental_local_results(shares)
+        return float(sum(float(share.numpy()) for share in results))
 
 
 PROFILER = "tf.profiler"
@@ -306,6 +309,5 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         tf.profiler.experimental.stop()
         lines = profiles.tsl_lines_in(directory)
-    return profiles.profile(
-        PROFILER, steps, seconds, profiles.tsl_calls(lines, adapter.cell.on_cpu)
-    )
+    calls = profiles.tsl_calls(lines, adapter.cell.on_cpu)
+    return profiles.profile(PROFILER, steps, seconds, calls)

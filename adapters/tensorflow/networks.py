@@ -1,5 +1,4 @@
-"""Networks in TensorFlow: variables by name, and the training step as a function for
-``tf.function``.
+"""Networks in TensorFlow: variables by name, and training steps for ``tf.function``.
 
 Images are held as (batch, height, width, channels): TensorFlow's convolutions on the CPU know no
 other layout. Tokens are held step by step, (steps, batch), so that every step of a recurrent layer
@@ -23,7 +22,7 @@ from ..networks import Network
 RECURRENCES = ("loop", "unrolled")
 
 
-def _layout_of(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
+def _find_layout(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
     """Return how the parameter of this name is held."""
     family = network.family
     if len(shape) == 4:
@@ -61,8 +60,9 @@ def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
 
 
 def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
-    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit
-    padding.
+    """Pool (batch, height, width, channels); sizes round down.
+
+    XLA knows no pooling with explicit padding.
     """
     return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
 
@@ -70,22 +70,24 @@ def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
 def _pad(values: Any, padding: int, filler: float) -> Any:
     if not padding:
         return values
-    return tf.pad(
-        values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler
-    )
+    around = [padding, padding]
+    return tf.pad(values, [[0, 0], around, around, [0, 0]], constant_values=filler)
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def spikes(potential: Any) -> Tuple[Any, Callable[[Any], Any]]:
     """Return 1 where a unit fires, and 0 elsewhere."""
-    return tf.cast(
-        potential > 1.0, potential.dtype
-    ), lambda gradient: gradient * spike_slope(potential)
+
+    def back(gradient: Any) -> Any:
+        return gradient * spike_slope(potential)
+
+    return tf.cast(potential > 1.0, potential.dtype), back
 
 
 class TensorFlowNetwork(Functions):
-    """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as
-    (inputs, outputs).
+    """A network by tf.nn; ``w`` are its trainable variables in forward order.
+
+    Dense weights are (inputs, outputs).
     """
 
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
@@ -98,8 +100,8 @@ class TensorFlowNetwork(Functions):
     def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
         self.unrolled = recurrence == "unrolled"
         self._layouts = {
-            each.name: _layout_of(network, each.name, each.shape)
-            for each in network.family.parameters()
+            parameter.name: _find_layout(network, parameter.name, parameter.shape)
+            for parameter in network.family.parameters()
         }
         variables = {
             name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
@@ -119,16 +121,16 @@ class TensorFlowNetwork(Functions):
             yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
 
     def loss(self, inputs: Any, labels: Any) -> Any:
-        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the
-        squared error.
+        """Return the mean loss.
+
+        Labels are int32 (batch,) or (steps, batch), or float32 where it is the squared error.
         """
         scores = self.scores(inputs)
         if self.family.loss == "squares":
             return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
         flat = tf.reshape(labels, [-1])
-        return tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores)
-        )
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores)
+        return tf.reduce_mean(losses)
 
     def dense(self, name: str, values: Any) -> Any:
         return tf.nn.bias_add(tf.matmul(values, self.w[name + ".weight"]), self.w[name + ".bias"])
@@ -143,10 +145,12 @@ class TensorFlowNetwork(Functions):
     def norm(self, name: str, values: Any) -> Any:
         options: Dict[str, Any] = {"epsilon": self.family.epsilon}
         if self.statistics:
-            mean, variance = self.statistics[name + ".mean"], self.statistics[name + ".variance"]
-            options.update(mean=mean, variance=variance, is_training=False)
-        given = self.w[name + ".gamma"], self.w[name + ".beta"]
-        return tf.compat.v1.nn.fused_batch_norm(values, *given, **options)[0]
+            options["mean"] = self.statistics[name + ".mean"]
+            options["variance"] = self.statistics[name + ".variance"]
+            options["is_training"] = False
+        gamma = self.w[name + ".gamma"]
+        beta = self.w[name + ".beta"]
+        return tf.compat.v1.nn.fused_batch_norm(values, gamma, beta, **options)[0]
 
     def pixel_mean(self, values: Any) -> Any:
         return tf.reduce_mean(values, axis=[1, 2])
@@ -161,7 +165,8 @@ class TensorFlowNetwork(Functions):
         return tf.split(values, count, axis=1)
 
     def product(self, name: str, output: Any) -> Any:
-        product, bias = tf.matmul(output, self.hidden_weight), self.w.get(name + ".hidden_bias")
+        product = tf.matmul(output, self.hidden_weight)
+        bias = self.w.get(name + ".hidden_bias")
         return product if bias is None else tf.nn.bias_add(product, bias)
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
@@ -192,11 +197,14 @@ class TensorFlowNetwork(Functions):
 
     def layer_norm(self, name: str, values: Any) -> Any:
         mean, variance = tf.nn.moments(values, axes=[-1], keepdims=True)
-        gamma, beta = self.w[name + ".gamma"], self.w[name + ".beta"]
+        gamma = self.w[name + ".gamma"]
+        beta = self.w[name + ".beta"]
         return tf.nn.batch_normalization(values, mean, variance, beta, gamma, self.family.epsilon)
 
     def attended(self, name: str, values: Any) -> Any:
-        steps, width, heads = self.family.steps, self.family.width, self.family.heads
+        steps = self.family.steps
+        width = self.family.width
+        heads = self.family.heads
         parts = tf.reshape(self.dense(name + "qkv", values), [-1, steps, 3, heads, width // heads])
         query, key, value = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
         scores = tf.matmul(query, key, transpose_b=True) * float((width // heads) ** -0.5)
@@ -207,17 +215,21 @@ class TensorFlowNetwork(Functions):
 
 def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     """Return the mini-batch as resident tensors in the layouts the models read."""
-    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    inputs, labels = [
+        array.astype(np.int32) if array.dtype.kind == "i" else array for array in batch
+    ]
     if network.family.time_major:
-        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+        inputs = inputs.swapaxes(0, 1)
+        labels = labels.swapaxes(0, 1)
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
 
 
 def loaded(feed: Feed, workers: int) -> Iterator[Any]:
-    """Yield the mini-batches of a feed by tf.data, read and decoded by this many of its threads,
-    two of them ahead.
+    """Yield the mini-batches of a feed by tf.data, two of them ahead.
+
+    This many of its threads read and decode them.
     """
 
     def mini_batch(number: Any) -> Any:
@@ -229,28 +241,30 @@ def loaded(feed: Feed, workers: int) -> Iterator[Any]:
     options.autotune.enabled = False
     options.threading.private_threadpool_size = max(1, workers)
     options.threading.max_intra_op_parallelism = 1
-    yield from (dataset.prefetch(2) if workers else dataset).with_options(options)
+    if workers:
+        dataset = dataset.prefetch(2)
+    yield from dataset.with_options(options)
 
 
 def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
     """Return the mini-batch of a feed's record as `place` does, by TensorFlow's own operators."""
-    parts = [
-        _part(record, part) for part in feed.parts
-    ]  # images have their channels last, in the file too
+    # Images have their channels last, in the file too.
+    inputs, labels = [_decode(record, part) for part in feed.parts]
     if feed.network.family.time_major:
-        parts = [tf.transpose(each, [1, 0, *range(2, len(each.shape))]) for each in parts]
-    inputs, labels = parts
+        inputs = tf.transpose(inputs, [1, 0, *range(2, len(inputs.shape))])
+        labels = tf.transpose(labels, [1, 0, *range(2, len(labels.shape))])
     return inputs, labels
 
 
-def _part(record: Any, part: Part) -> Any:
+def _decode(record: Any, part: Part) -> Any:
     kind = np.dtype(part.type).type
-    values = tf.reshape(
-        tf.io.decode_raw(tf.strings.substr(record, part.offset, part.length), kind), part.shape
-    )
+    content = tf.strings.substr(record, part.offset, part.length)
+    values = tf.reshape(tf.io.decode_raw(content, kind), part.shape)
     if part.drawn.below is not None:
         return tf.one_hot(values, part.drawn.below) if part.drawn.one_hot else values
-    return (tf.cast(values, tf.float32) - MIDDLE) * part.scale if part.type == IMAGES else values
+    if part.type == IMAGES:
+        return (tf.cast(values, tf.float32) - MIDDLE) * part.scale
+    return values
 
 
 def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], Any]:
@@ -268,17 +282,16 @@ def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], A
 
 
 def clipped(model: TensorFlowNetwork, gradients: Any) -> Any:
-    """Return the gradients, scaled down together where their norm is beyond what the model
-    allows.
-    """
-    return (
-        tf.clip_by_global_norm(gradients, model.family.clip)[0] if model.family.clip else gradients
-    )
+    """Return the gradients, scaled down together where their norm is beyond the model's limit."""
+    if not model.family.clip:
+        return gradients
+    return tf.clip_by_global_norm(gradients, model.family.clip)[0]
 
 
 def update(variable: Any, gradient: Any, rate: Any) -> None:
-    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens
-    occurred.
+    """Subtract ``rate * gradient`` in place.
+
+    Of an embedding only the rows change whose tokens occurred.
     """
     if isinstance(gradient, tf.IndexedSlices):
         variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))

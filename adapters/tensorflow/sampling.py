@@ -1,5 +1,6 @@
-"""Sampling machines in TensorFlow: a step is one graph of the machine's tensors and the states of
-its chains.
+"""Sampling machines in TensorFlow.
+
+A step is one graph of the machine's tensors and the states of its chains.
 """
 
 from typing import Any, Callable, Dict, Tuple
@@ -26,9 +27,8 @@ def boltzmann(family: Any) -> Program:
         rows = [tf.TensorArray(tf.float32, family.units, element_shape=chains) for _ in range(2)]
 
         def turn(unit: Any, gaps: Any, states: Any, shown: Any) -> Any:
-            after, probability = _decided(
-                family, tf.gather(gaps, unit), tf.gather(fixed["numbers"], unit)
-            )
+            gap = tf.gather(gaps, unit)
+            after, probability = _decided(family, gap, tf.gather(fixed["numbers"], unit))
             change = after - tf.gather(moving["state"], unit)
             gaps += tf.gather(fixed["weight"], unit)[:, tf.newaxis] * change
             return unit + 1, gaps, states.write(unit, after), shown.write(unit, probability)
@@ -47,12 +47,10 @@ def boltzmann(family: Any) -> Program:
         return {"state": state}, shown
 
     def by_halves(fixed: Arrays, moving: Arrays) -> Tuple[Arrays, Any]:
-        weight, bias, numbers, half = (
-            fixed["weight"],
-            fixed["bias"],
-            fixed["numbers"],
-            family.halves[0],
-        )
+        weight = fixed["weight"]
+        bias = fixed["bias"]
+        numbers = fixed["numbers"]
+        half = family.halves[0]
         gaps = tf.matmul(weight, moving["state"][half:]) + bias[:half]
         first, shown = _decided(family, gaps, numbers[:half])
         gaps = tf.matmul(weight, first, transpose_a=True) + bias[half:]
@@ -91,12 +89,8 @@ def mcculloch_pitts(family: Any) -> Program:
         )
         _, signs, fields, clock = loop
         activity = moving["activity"] + tf.reduce_mean(0.5 - 0.5 * signs, axis=0)
-        return {
-            "signs": signs,
-            "fields": fields,
-            "clock": clock,
-            "activity": activity,
-        }, tf.reduce_mean(clock)
+        moved = {"signs": signs, "fields": fields, "clock": clock, "activity": activity}
+        return moved, tf.reduce_mean(clock)
 
     return step
 

@@ -53,9 +53,7 @@ def configure(base_directory: str) -> None:
 
 
 def compiler_refusal() -> str:
-    """Return why Theano cannot compile its code on this machine, and what to do; empty where it
-    can.
-    """
+    """Return why Theano cannot compile its code, and the remedy; empty where it can."""
     if shutil.which(COMPILER) is None:
         return "Theano compiles each network with g++, which is not found: install g++"
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
@@ -73,9 +71,9 @@ def compiler_refusal() -> str:
 
 
 class TheanoAdapter(EveryFamily):
-    """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in
-    the function.
+    """An adapter of Theano.
 
+    Weights, mini-batch and learning rate are shared variables. The update is in the function.
     ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch
     optimises the graph again but recompiles only the few modules to which Theano gives no version.
     """
@@ -133,13 +131,13 @@ class TheanoAdapter(EveryFamily):
         self.forward = theano.function([], theano.Out(outputs, borrow=True))
 
     def infer(self) -> None:
-        self.found = self.forward()
+        self.result = self.forward()
 
     def show(self, batch: Batch) -> None:
         self.shown.set_value(in_rows(self.family, batch)[0], borrow=False)
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, np.array(self.found), self.cell.known_batch_size)
+        return by_example(self.family, np.array(self.result), self.cell.known_batch_size)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Store them in the shared variables, which the compiled function reads."""
@@ -180,8 +178,9 @@ class TheanoAdapter(EveryFamily):
         }
 
     def _operations(self) -> Dict[str, int]:
-        """Count the compiled function's operations that compute most: products, convolutions,
-        loops.
+        """Count the operations of the compiled function that compute most.
+
+        These are products, convolutions and loops.
         """
         counts: Dict[str, int] = {}
         function = getattr(self, "forward" if self.cell.infers else "train", None)
@@ -214,7 +213,7 @@ class TheanoAdapter(EveryFamily):
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         import theano
 
-        left, right, out = [theano.shared(each) for each in factors(size, 3)]
+        left, right, out = [theano.shared(factor) for factor in factors(size, 3)]
         # An update that scales the old value away is Gemm in place.
         rate = theano.shared(np.asarray(0.0, dtype=np.float32))
         product = rate * out + theano.tensor.dot(left, right)

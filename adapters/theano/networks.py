@@ -15,8 +15,10 @@ from ..families import Family, Layer
 from ..launch.batches import Batch, in_rows
 from ..libraries.walks import HIDDEN, Functions, State, as_they_are
 
-_GELU, _CUBE = np.float32(np.sqrt(2.0 / np.pi)), np.float32(0.044715)
-_HALF, _ONE = np.float32(0.5), np.float32(1.0)
+_GELU = np.float32(np.sqrt(2.0 / np.pi))
+_CUBE = np.float32(0.044715)
+_HALF = np.float32(0.5)
+_ONE = np.float32(1.0)
 
 
 def _over_channels(vector: Any) -> Any:
@@ -92,14 +94,15 @@ class TheanoFunctions(Functions):
         return new + update * (output - new)
 
     def _scan(self, name: str, values: Any, advance: Any, states: int, constants: List[Any]) -> Any:
-        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features),
-        time-major.
+        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features).
+
+        They are time-major.
         """
         sums = tensor.dot(values, self.w[name + ".input_weight"].T) + self.w[name + ".bias"]
         zero = tensor.unbroadcast(
             tensor.zeros((self.batch, self.family.hidden), dtype="float32"), 0, 1
         )
-        found, _ = theano.scan(
+        outputs, _ = theano.scan(
             advance,
             sequences=sums.reshape((self.family.steps, self.batch, -1)),
             outputs_info=[zero] * states,
@@ -107,7 +110,9 @@ class TheanoFunctions(Functions):
             n_steps=self.family.steps,
             strict=True,
         )
-        return (found[0] if states > 1 else found).reshape((-1, self.family.hidden))
+        if states > 1:
+            outputs = outputs[0]
+        return outputs.reshape((-1, self.family.hidden))
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
         count = self.states
@@ -117,21 +122,22 @@ class TheanoFunctions(Functions):
             inner = TheanoFunctions(self.family, dict(zip(names, given[count:])), self.batch)
             return inner.turn(name, given[:count], share)
 
-        return self._scan(name, values, advance, count, [self.w[each] for each in names])
+        weights = [self.w[parameter] for parameter in names]
+        return self._scan(name, values, advance, count, weights)
 
     def product(self, name: str, output: Any) -> Any:
-        found, bias = (
-            tensor.dot(output, self.w[name + ".hidden_weight"].T),
-            self.w.get(name + ".hidden_bias"),
-        )
-        return found if bias is None else found + bias
+        product = tensor.dot(output, self.w[name + ".hidden_weight"].T)
+        bias = self.w.get(name + ".hidden_bias")
+        return product if bias is None else product + bias
 
     def elman_layer(self, values: Any) -> Any:
-        new, old = np.float32(self.family.alpha), np.float32(1.0 - self.family.alpha)
+        new = np.float32(self.family.alpha)
+        old = np.float32(1.0 - self.family.alpha)
 
         def advance(share: Any, state: Any, weight: Any) -> Any:
-            found = self.activated(share + tensor.dot(state, weight.T), self.family.activation)
-            return found if self.family.alpha == 1.0 else old * state + new * found
+            sums = share + tensor.dot(state, weight.T)
+            activated = self.activated(sums, self.family.activation)
+            return activated if self.family.alpha == 1.0 else old * state + new * activated
 
         return self._scan("rnn", values, advance, 1, [self.w["rnn.hidden_weight"]])
 

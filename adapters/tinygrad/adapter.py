@@ -22,8 +22,9 @@ Gates = Callable[[Tensor], Tensor]  # of the sums of gates: `kept` or `fused`
 
 
 def kept(value: Tensor) -> Tensor:
-    """Have the value and its gradient put in memory; else tinygrad fuses how it is made into all
-    that reads it.
+    """Have the value and its gradient put in memory.
+
+    Otherwise tinygrad fuses its computation into everything that reads it.
     """
     return value.contiguous().contiguous_backward()
 
@@ -60,11 +61,11 @@ class TinygradFunctions(Functions):
         layer = nn.BatchNorm(
             values.shape[1], self.family.epsilon, track_running_stats=bool(self.statistics)
         )
-        layer.weight, layer.bias = self.w[name + ".gamma"], self.w[name + ".beta"]
+        layer.weight = self.w[name + ".gamma"]
+        layer.bias = self.w[name + ".beta"]
         if self.statistics:
-            layer.running_mean, layer.running_var = (
-                self.statistics[name + part] for part in (".mean", ".variance")
-            )
+            layer.running_mean = self.statistics[name + ".mean"]
+            layer.running_var = self.statistics[name + ".variance"]
         return layer(values)
 
     def pixel_mean(self, values: Any) -> Any:
@@ -100,7 +101,7 @@ class TinygradFunctions(Functions):
                 value.linear(self.w[name + ".input_weight"].T, self.w[name + ".bias"])
             )
             # Kept: those of earlier steps would be computed anew in each.
-            state = tuple(kept(each) for each in self.turn(name, state, share))
+            state = tuple(kept(value) for value in self.turn(name, state, share))
             outputs.append(state[0])
         return outputs
 
@@ -169,7 +170,7 @@ class TinygradAdapter(EveryFamily):
         self.family = network.family
         self.weights = {name: _placed(value) for name, value in weights.items()}
         self.inputs, self.labels = [
-            _placed(each).is_param_(False) for each in laid_out(self.family, batch)
+            _placed(array).is_param_(False) for array in laid_out(self.family, batch)
         ]
         self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
         gates = kept if self.gates == "kept" else fused
@@ -201,13 +202,13 @@ class TinygradAdapter(EveryFamily):
         self.forward = TinyJit(lambda: functions.scores(self.inputs).realize())
 
     def infer(self) -> None:
-        self.found = self.forward()
+        self.result = self.forward()
 
     def show(self, batch: Batch) -> None:
         _fill(self.inputs, laid_out(self.family, batch)[0])
 
     def outputs(self) -> np.ndarray:
-        return by_example(self.family, self.found.numpy(), self.cell.known_batch_size)
+        return by_example(self.family, self.result.numpy(), self.cell.known_batch_size)
 
     def _clip(self) -> None:
         gradients = [value.grad for value in self.weights.values()]
@@ -272,7 +273,7 @@ class TinygradAdapter(EveryFamily):
         return answers
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        left, right = [_placed(each) for each in factors(size)]
+        left, right = [_placed(factor) for factor in factors(size)]
         product = TinyJit(lambda: (left @ right).realize())
 
         def synchronous() -> object:

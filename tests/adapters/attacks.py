@@ -1,5 +1,6 @@
-"""Adapters that depart from an honest one, NumPy in float32, in one way each; the last one only
-seems to err.
+"""Adapters that depart from an honest one, NumPy in float32, in one way each.
+
+The last one only seems to err.
 
 ATTACKS has the methods of each by its name; `test_attacks.py` copies this file and binds ADAPTER to
 one of them.
@@ -312,13 +313,13 @@ def slow_in_the_first_check(self):
 
 def answer_from_a_cache(self):
     """Compute the outputs of a mini-batch once."""
-    if getattr(self, "found", None) is None:
+    if getattr(self, "result", None) is None:
         Honest.infer(self)
 
 
 def forget_the_answer(self, batch):
     Honest.show(self, batch)
-    self.found = None
+    self.result = None
 
 
 def show_too_late(self, batch):
@@ -338,7 +339,8 @@ def answer_for_half(self):
     whole = self.inputs
     self.inputs = whole[: len(whole) // 2]
     Honest.infer(self)
-    self.inputs, self.found = whole, np.concatenate([self.found] * 2)
+    self.inputs = whole
+    self.result = np.concatenate([self.result, self.result])
 
 
 def leave_out_a_layer(self):
@@ -347,7 +349,7 @@ def leave_out_a_layer(self):
         values = values @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
         if name == "fc1":
             values = 0.5 * np.tanh(0.5 * values) + 0.5
-    self.found = values
+    self.result = values
 
 
 def infer_in_lower_precision(self):

@@ -44,10 +44,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch, **shares: float | Exception) -> Non
     for name in set(profilers.PROFILERS) - set(shares):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
-    def profile_of(module: str, adapter: Any, steps: int) -> Profile:
+    def take_profile(module: str, adapter: Any, steps: int) -> Profile:
         return takes[module](adapter, steps)
 
-    monkeypatch.setattr(profilers, "_profile_of", profile_of)
+    monkeypatch.setattr(profilers, "_take_framework_profile", take_profile)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,12 @@ from processes import wait_until
 
 from dlbench.hardware_probe import probe_gpus
 from dlbench.hardware_probe import telemetry as module
-from dlbench.hardware_probe.telemetry import Sampler, descends_from_this_process, processes_of
+from dlbench.hardware_probe.telemetry import (
+    Sampler,
+    Sighting,
+    descends_from_this_process,
+    processes_of,
+)
 
 
 def test_several_gpus() -> None:
@@ -257,13 +262,16 @@ def test_processes_where_their_numbers_tell() -> None:
     own = {1: True, 2: False}.get
     lists = ((0.0, (9,)), (1.0, (1, 2, 3, 9)), (2.0, (1, 2, 4)), (3.0, (1, 4)))
     # Each holds as many bytes as its number says.
-    seen = [(pid, now, now == 0.0, pid, own(pid)) for now, pids in lists for pid in pids]
-    recorded = {each["bytes"]: each for each in processes_of(seen, 0.5)}
+    seen = []
+    for now, pids in lists:
+        seen += [Sighting(pid, now, now == 0.0, pid, own(pid)) for pid in pids]
+    recorded = {process["bytes"]: process for process in processes_of(seen, 0.5)}
     # 3 was seen once and is not there: it may have been a short one of the launch's.
-    whose = {size: each["whose"] for size, each in recorded.items()}
+    whose = {size: process["whose"] for size, process in recorded.items()}
     assert whose == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
     assert (recorded[2]["first"], recorded[2]["last"]) == (0.5, 1.5)
-    assert all(set(each) == {"whose", "first", "last", "bytes"} for each in recorded.values())
+    for process in recorded.values():
+        assert set(process) == {"whose", "first", "last", "bytes"}
 
 
 def test_whose_a_process_is() -> None:
