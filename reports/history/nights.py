@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,7 +249,7 @@ class History:
 
         The starts are ISO 8601 in UTC, or "" without any night.
         """
-        nights = set()
+        nights: set[tuple[Any, Any]] = set()
         for cell in self.cells:
             nights.update(zip(cell.runs, cell.started, strict=True))
         if not nights:
