@@ -86,7 +86,7 @@ def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
         # Of records left out only machine and device are known: theirs where there was one board.
         if boards[machine, device] == 1:
             _add_left_out_products(best, results, machine, device)
-        ceilings = _by_kind(best, records_by_gpu[gpu])
+        ceilings = _group_by_kind(best, records_by_gpu[gpu])
         if any(ceilings.values()):
             all_ceilings[gpu] = ceilings
     return all_ceilings
@@ -142,7 +142,7 @@ def _add_left_out_products(
             best[PRODUCTS, precision] = Best(highest, current.launches, "")
 
 
-def _by_kind(best: dict[tuple[str, str], Best], records: Sequence[Record]) -> GpuCeilings:
+def _group_by_kind(best: dict[tuple[str, str], Best], records: Sequence[Record]) -> GpuCeilings:
     other_precisions = {name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS)
     frameworks = sorted({record.cell.framework for record in _computing(records)})
     names_by_kind = {
@@ -151,10 +151,10 @@ def _by_kind(best: dict[tuple[str, str], Best], records: Sequence[Record]) -> Gp
         STARTS: frameworks,
         FINISHES: frameworks,
     }
-    return {
-        kind: {name: best[kind, name] for name in names if (kind, name) in best}
-        for kind, names in names_by_kind.items()
-    }
+    ceilings = {}
+    for kind, names in names_by_kind.items():
+        ceilings[kind] = {name: best[kind, name] for name in names if (kind, name) in best}
+    return ceilings
 
 
 def ridge(ceilings: GpuCeilings, precision: str) -> float | None:

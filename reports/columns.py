@@ -190,7 +190,10 @@ def within(
 def objects(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Return each row as a JSON object."""
     keyed = [column for column in columns if column.key]
-    return [{column.key: plain(column.value(row)) for column in keyed} for row in rows]
+    rows_as_objects = []
+    for row in rows:
+        rows_as_objects.append({column.key: plain(column.value(row)) for column in keyed})
+    return rows_as_objects
 
 
 def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, PYTHON_PROFILER, RECURRENT
-from dlbench.adapters.protocol import Cell, Outcome
+from dlbench.adapters.protocol import Cell, Operator, Outcome
 from dlbench.reports.columns import Column, csv_rows, table
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Page
@@ -69,12 +69,7 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         where = "the CPU" if cell.on_cpu else cell.device
         raise ReportError(f"{profile.profiler} reported no operator on {where}.")
     shown.sort(key=lambda operator: (-operator.seconds, operator.name))
-    operators = [
-        Share(
-            operator.name, operator.kind, operator.seconds, operator.seconds / whole, operator.calls
-        )
-        for operator in shown
-    ]
+    operators = [_share(operator, whole) for operator in shown]
     steps = outcome.step_seconds()
     seconds = median(steps) if steps else None
     flops = None
@@ -103,6 +98,11 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         "product_rate": flops / products if flops and products > 0 else None,
         "step_rate": flops / seconds if flops and seconds else None,
     }
+
+
+def _share(operator: Operator, whole: float) -> Share:
+    share = operator.seconds / whole
+    return Share(operator.name, operator.kind, operator.seconds, share, operator.calls)
 
 
 def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]:

@@ -276,19 +276,19 @@ def _read(
         )
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
     if asked["run"] is not None:
-        asked["run"] = run_named(asked["run"], _runs_of(targets))
+        asked["run"] = run_named(asked["run"], _read_runs(targets))
     results = Results.read(targets, **asked)
     if not values_of_axes:
         return results
     words = {name: str(value) for name, value in values_of_axes.items()}
-    narrowing = Narrowing(axes=words, cells=_cells_of(targets))
+    narrowing = Narrowing(axes=words, cells=_read_cells(targets))
     for axis, word in narrowing.unknown():
         hint = suggestion(word, narrowing.known(axis), most=3)
         warnings.warn(f"No stored cell has the {axis} {word!r}. {hint}", stacklevel=3)
     return narrowing.of(results)
 
 
-def _runs_of(targets: Iterable[Target]) -> list[Run]:
+def _read_runs(targets: Iterable[Target]) -> list[Run]:
     runs: list[Run] = []
     for target in targets:
         with Store.open(target, create=False) as store:
@@ -296,7 +296,7 @@ def _runs_of(targets: Iterable[Target]) -> list[Run]:
     return runs
 
 
-def _cells_of(targets: Iterable[Target]) -> tuple[Cell, ...]:
+def _read_cells(targets: Iterable[Target]) -> tuple[Cell, ...]:
     cells: dict[Cell, None] = {}
     for target in targets:
         with Store.open(target, create=False) as store:

@@ -3,7 +3,7 @@
 A guest announces its phases, and a record keeps when each began; see `protocol.Outcome.phases`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
@@ -74,15 +74,19 @@ def phases_of_cells(records: Iterable[Record]) -> list[Phases]:
     rows = []
     for place, launches in records_by_place.items():
         by_launch = [seconds_of_phases(record) for record in launches]
-        seconds = {name: median(phases.get(name, 0.0) for phases in by_launch) for name in _SHOWN}
-        seconds["rest"] = median(
-            sum(phases[name] for name in phases if name not in _SHOWN) for phases in by_launch
-        )
+        seconds = {}
+        for name in _SHOWN:
+            seconds[name] = median(phases.get(name, 0.0) for phases in by_launch)
+        seconds["rest"] = median(map(_rest_seconds, by_launch))
         beside = median(
             record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9 for record in launches
         )
         rows.append(Phases(place.machine, place.cell, len(launches), seconds, beside))
     return sorted(rows, key=_matrix_order)
+
+
+def _rest_seconds(phases: Mapping[str, float]) -> float:
+    return sum(seconds for name, seconds in phases.items() if name not in _SHOWN)
 
 
 def _matrix_order(row: Phases) -> tuple[Any, ...]:

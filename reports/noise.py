@@ -97,7 +97,7 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
         log + math.log1p(-_lost_to_waiting(record))
         for log, record in zip(without_faults, timed, strict=True)
     ]
-    without_machine = _without_the_machine(without_waiting, timed)
+    without_machine = _remove_machine(without_waiting, timed)
     series = (plain, without_faults, without_waiting, without_machine)
     indices_by_cell = grouped(
         range(len(timed)),
@@ -107,7 +107,7 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     for (machine, cell, _), indices in indices_by_cell.items():
         if len(indices) < ENOUGH_LAUNCHES:
             continue
-        variances = [variance([logs[index] for index in indices]) for logs in series]
+        variances = [_variance_at(indices, logs) for logs in series]
         records_of_cell = [timed[index] for index in indices]
         host = hosts.get(machine)
         fits = (
@@ -115,6 +115,10 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
         )
         noises.append(_noise(Place(machine, cell), records_of_cell, variances, fits))
     return sorted(noises, key=_matrix_order)
+
+
+def _variance_at(indices: Sequence[int], logs: Sequence[float]) -> float:
+    return variance([logs[index] for index in indices])
 
 
 def _is_timed(record: Record) -> bool:
@@ -198,7 +202,7 @@ def _lost_to_waiting(record: Record) -> float:
     return min(_MOST_LOST, waited / threads.wall_seconds)
 
 
-def _without_the_machine(logs: Sequence[float], records: Sequence[Record]) -> list[float]:
+def _remove_machine(logs: Sequence[float], records: Sequence[Record]) -> list[float]:
     """Return the logarithms less the deviation that launches made together share.
 
     The deviation of a launch is from its cell's mean. Its own deviation is no part of the shared

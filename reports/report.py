@@ -97,7 +97,7 @@ class Source:
         return Builds(self.results().records, self.releases())
 
 
-def _by_its_own_command(source: Source) -> Any:
+def _refuse(source: Source) -> Any:
     raise NotImplementedError("this report is made by a command of its own")
 
 
@@ -112,7 +112,7 @@ class Report(Generic[Content]):
     examples: tuple[str, ...]
     page: Callable[[Content, ReportOptions], Page]
     """Returns its text and tables, declared by columns (`reports.columns`)."""
-    analyse: Callable[[Source], Content] = _by_its_own_command
+    analyse: Callable[[Source], Content] = _refuse
     data: Callable[[Content], Any] | None = None
     """Its JSON; by default the rows of the page's tables by their keys, and its lines as notes."""
     rows: Callable[[Content], Rows] | None = None
@@ -153,7 +153,7 @@ class Report(Generic[Content]):
     @property
     def of_stores(self) -> bool:
         """Whether it is made of stored results alone, rather than by a command of its own."""
-        return self.analyse is not _by_its_own_command
+        return self.analyse is not _refuse
 
     def check(self, options: ReportOptions) -> None:
         """Raise ReportError for a quantity that it does not have, and other unknown values."""

@@ -251,7 +251,7 @@ _KINDS = {
 }
 
 
-def _as_lists(given: object) -> object:
+def _make_lists(given: object) -> object:
     """Return a table of axes with a list for each.
 
     As in options, "torch:compile" is a framework and its mode.
@@ -290,7 +290,7 @@ def _is_operator(value: object) -> bool:
     return _NUMBER.fullmatch(value) is not None or _RELATION.fullmatch(value) is not None
 
 
-Chosen = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_as_lists)]
+Chosen = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_make_lists)]
 """Values by axis: a value, a pattern or an operator, or a list of them. Others may be anything."""
 
 

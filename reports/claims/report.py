@@ -106,7 +106,7 @@ def _verdict_on_paper(tried: Tried) -> Entry:
     return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
 
 
-def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
+def _columns(place: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
     return (
         Column("id", "", lambda tried: tried.claim.id),
         Column("paper", None, lambda tried: tried.claim.paper),
@@ -120,7 +120,7 @@ def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]
         ),
         Column(
             "verdict_here",
-            here,
+            place,
             _evidence_value("here", "verdict"),
             lambda tried: _verdict(tried.here),
         ),
@@ -137,14 +137,14 @@ def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]
 
 def claims_page(claims: Claims) -> Page:
     """Return a table of each paper's claims, with the evidence beneath it."""
-    here = f"on {claims.reference}" if claims.reference else "here"
+    place = f"on {claims.reference}" if claims.reference else "here"
     tried_by_paper = grouped(claims.tried, lambda tried: tried.claim.paper)
     tables = []
     for paper, tried in tried_by_paper.items():
         is_own = paper == OWN
         title = "Your own claims" if is_own else PAPERS[paper]
-        notes = _notes(tried, here)
-        tables.append(table(_columns(here, is_own), tried, title, notes=notes, words=True))
+        notes = _notes(tried, place)
+        tables.append(table(_columns(place, is_own), tried, title, notes=notes, words=True))
     return Page(
         ("Claims, and the figures for and against them.",),
         tuple(tables),
@@ -163,7 +163,7 @@ def _verdict(evidence: Evidence) -> Entry:
     return Entry(", ".join(filter(None, words)), hole=evidence.verdict is Answer.DIFFERS)
 
 
-def _notes(all_tried: Sequence[Tried], here: str) -> Iterator[str]:
+def _notes(all_tried: Sequence[Tried], place: str) -> Iterator[str]:
     """Yield the evidence of each verdict, then the missing cells.
 
     Claims that lack the same cells share one line.
@@ -171,7 +171,7 @@ def _notes(all_tried: Sequence[Tried], here: str) -> Iterator[str]:
     names_by_lack: dict[tuple[str, str, str], list[str]] = {}
     for tried in all_tried:
         name = tried.claim.id
-        for where, evidence in (("on its own table", tried.on_paper), (here, tried.here)):
+        for where, evidence in (("on its own table", tried.on_paper), (place, tried.here)):
             if evidence is not None and evidence.of:
                 yield f"{name} {where}: {figures(evidence)}{_warnings(evidence)}."
         if tried.here.missing or not tried.here.of:

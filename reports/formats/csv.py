@@ -49,7 +49,8 @@ def csv_text(rows: Rows) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(rows.columns)
-    writer.writerows([_field(line, column) for column in rows.columns] for line in rows.lines)
+    for line in rows.lines:
+        writer.writerow([_field(line, column) for column in rows.columns])
     return buffer.getvalue()
 
 

@@ -57,7 +57,7 @@ def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
             pieces += 1
             parts = _deal(columns, pieces)
         stacks += parts
-    return [_with_columns(table, columns) for columns in stacks]
+    return [_keep_columns(table, columns) for columns in stacks]
 
 
 def _deal(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
@@ -66,10 +66,10 @@ def _deal(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
 
 
 def _fits(table: layout.Table, columns: tuple[int, ...], width: int) -> bool:
-    return _total(_widths(_with_columns(table, columns))) <= width
+    return _total(_widths(_keep_columns(table, columns))) <= width
 
 
-def _with_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table:
+def _keep_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table:
     """Return the leading columns and these, without the rows and headings that become empty."""
     rows: list[tuple[layout.Entry, ...]] = []
     for row in table.rows:
@@ -87,10 +87,10 @@ def _widths(table: layout.Table) -> list[int]:
     """Return the width that each column needs for its longest field."""
     rows = [row for row in table.rows if len(row) > 1]
     indent = len(_INDENT) if len(rows) < len(table.rows) else 0
-    needed = [
-        max([cell_len(head), *(cell_len(row[place].plain) for row in rows)])
-        for place, head in enumerate(table.head)
-    ]
+    needed = []
+    for place, head in enumerate(table.head):
+        fields = [head, *(row[place].plain for row in rows)]
+        needed.append(max(map(cell_len, fields)))
     # A heading stands in the first column, which must not fold it.
     headings = [cell_len(row[0].plain) for row in table.rows if len(row) == 1]
     needed[0] = max([needed[0] + indent, *headings])

@@ -132,7 +132,7 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     correlation = _correlation(calm, places, drifting)
     test = partial(_step, drifting=drifting, correlation=correlation)
     while places:
-        segments = _segments_at(places, count)
+        segments = _neighbouring_segments(places, count)
         steps = [test(calm[start:end], start, place, tried=tried) for start, place, end in segments]
         weakest = max(steps, key=lambda step: step.p)
         if weakest.p <= FALSE_DISCOVERY_RATE:
@@ -252,7 +252,7 @@ def _gain(values: Values, start: int, place: int, end: int) -> float:
     return before * after / (before + after) * difference**2
 
 
-def _segments_at(places: Sequence[int], count: int) -> list[tuple[int, int, int]]:
+def _neighbouring_segments(places: Sequence[int], count: int) -> list[tuple[int, int, int]]:
     """Return each place between the start of the segment before it and the end of the next one."""
     ends = [0, *places, count]
     return list(zip(ends, ends[1:], ends[2:], strict=False))
@@ -267,7 +267,7 @@ def _edge_places(values: Values, places: list[int]) -> set[int]:
     count = len(values)
     few = range(1, ENOUGH_NIGHTS)
     misplaced = set()
-    for start, place, end in _segments_at(places, count):
+    for start, place, end in _neighbouring_segments(places, count):
         gain = _gain(values, start, place, end)
         gains = []
         if start == 0:

@@ -139,12 +139,12 @@ def _find_drift(
     significant = [reading for reading in readings if reading.drift.p <= FALSE_DISCOVERY_RATE]
     if not significant:
         return None
-    best = min(significant, key=lambda reading: _criterion_of(calm, reading.steps, reading.drift))
-    criterion = _criterion_of(calm, best.steps, best.drift)
+    best = min(significant, key=lambda reading: _model_criterion(calm, reading.steps, reading.drift))
+    criterion = _model_criterion(calm, best.steps, best.drift)
     if steps:
-        return best if criterion < _criterion_of(calm, steps) else None
+        return best if criterion < _model_criterion(calm, steps) else None
     # Not a step either that is too weak to be found: both have a place and a size.
-    criterion_of_a_step = _criterion(_without_best_step(calm), 2)
+    criterion_of_a_step = _criterion(_best_step_residuals(calm), 2)
     return best if criterion - math.log(len(calm)) < criterion_of_a_step else None
 
 
@@ -288,7 +288,7 @@ def _residuals(values: Values, design: NDArray[np.float64]) -> Values:
     return left
 
 
-def _without_best_step(values: Values) -> Values:
+def _best_step_residuals(values: Values) -> Values:
     """Return the residuals of the single step that fits best, wherever it is."""
     count = len(values)
     places = np.arange(1, count)
@@ -300,7 +300,7 @@ def _without_best_step(values: Values) -> Values:
     return left
 
 
-def _criterion_of(calm: Values, steps: Sequence[Step], drift: Ramp | None = None) -> float:
+def _model_criterion(calm: Values, steps: Sequence[Step], drift: Ramp | None = None) -> float:
     """Return Schwarz's criterion of a series with these steps, and a drift if there is one."""
     design = _level_columns(len(calm), steps)
     parameters = 2 * len(steps)

@@ -299,9 +299,9 @@ def _series_of_kind(
 
     The rows of the frames correspond.
     """
-    means = _by_side(frames, "log_mean")
+    means = _side_values(frames, "log_mean")
     logs = means[0] - means[1] if len(means) > 1 else means[0]
-    halves = _half_widths(_by_side(frames, "log_variance"), _by_side(frames, "launches"))
+    halves = _half_widths(_side_values(frames, "log_variance"), _side_values(frames, "launches"))
     quiet = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0)
     searched = quiet & np.isfinite(logs)
     environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
@@ -329,7 +329,7 @@ def _series_of_kind(
     return all_series
 
 
-def _by_side(frames: list["pd.DataFrame"], name: str) -> Floats:
+def _side_values(frames: list["pd.DataFrame"], name: str) -> Floats:
     """Return a column of numbers as one row for each frame."""
     return np.array([frame[name].to_numpy(dtype=float) for frame in frames])
 

@@ -219,7 +219,7 @@ def _change_columns(history: History) -> tuple[Column[_Change], ...]:
     def night_and_cell(row: _Change) -> str:
         series, change = row
         return (
-            f"{day(change.night.started)} {name_of(series.cell)}{_on_machine(history, series)}, "
+            f"{day(change.night.started)} {name_of(series.cell)}{_machine_text(history, series)}, "
             f"run {change.night.run}"
         )
 
@@ -262,7 +262,7 @@ def _drift_columns(history: History) -> tuple[Column[_Drifting], ...]:
         last = drift.last_night
         return (
             f"{first.started[:10]} to {last.started[:10]} {name_of(series.cell)}"
-            f"{_on_machine(history, series)}, runs {first.run} to {last.run}"
+            f"{_machine_text(history, series)}, runs {first.run} to {last.run}"
         )
 
     def what_else_changed(row: _Drifting) -> str:
@@ -307,7 +307,7 @@ def _machine_names(history: History, cells: Sequence[Series]) -> str:
     return ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
 
 
-def _on_machine(history: History, series: Series) -> str:
+def _machine_text(history: History, series: Series) -> str:
     """Return the machine of a series, as a part of its name, where there are several."""
     machines = {series.machine for series in history.cells}
     if len(machines) <= 1:
@@ -325,7 +325,7 @@ def _cells_table(history: History) -> Table:
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
 
     def group(series: Series) -> str:
-        return group_name(series.cell) + _on_machine(history, series)
+        return group_name(series.cell) + _machine_text(history, series)
 
     return columns.table(shown, cells, "All series", group=group, words=True)
 

@@ -27,6 +27,13 @@ from dlbench.reports.results.thread_evidence import observe
 
 MOST_DOTS = 60_000
 """Steps drawn on a page: with more, pictures show every second, third, ... step."""
+# The size of a picture of steps or nights, and the ends of its axes.
+_WIDTH = 900
+_HEIGHT = 240
+_LEFT = 74
+_RIGHT = 888
+_TOP = 14
+_BOTTOM = 210
 
 
 def cell_html(document: Document, cell: CellResult, software: int | None, thinned: int) -> Markup:
@@ -195,31 +202,24 @@ def _version(launch: Launch) -> str:
 
 
 Series = tuple[str, Sequence[float], bool, float | None, float | None]
-"""One launch or night of a picture: name, values, whether its dots are hollow, ends of an
-interval."""
+"""One launch or night of a picture: name, values, whether dots are hollow, ends of an interval."""
 
 
 def dots_svg(
     label: str, series: Sequence[Series], band: Numbers | None, text: Callable[[float], str]
 ) -> Markup:
     """Return series next to one another over one axis of values, with a band for a number."""
-    width = 900
-    height = 240
-    left = 74
-    right = 888
-    top = 14
-    bottom = 30
     low, high = _limits(series, band)
     gap = 2.0
-    step = (right - left) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
+    step = (_RIGHT - _LEFT) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
 
     def down(value: float | None) -> float | None:
         if value is None:
             return None
-        return round(top + (height - top - bottom) * (high - value) / (high - low), 1)
+        return round(_TOP + (_BOTTOM - _TOP) * (high - value) / (high - low), 1)
 
     drawn: list[dict[str, Any]] = []
-    x = left + step * gap / 2
+    x = _LEFT + step * gap / 2
     last_label = -100.0
     for name, values, hollow, lowest, highest in series:
         middle = round(x + step * len(values) / 2, 1)
@@ -249,10 +249,10 @@ def dots_svg(
         ticks=[(down(value), text(value)) for value in tick_values],
         band=band and tuple(map(down, band)),
         series=drawn,
-        width=width,
-        height=height,
-        left=left,
-        right=right,
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_RIGHT,
     )
 
 

@@ -159,7 +159,7 @@ class Stats(_Data):
         if not self.data:
             samples = self.rounds or 1
             return Measurement(samples, self.iterations, self.median, self.min, self.max, self.mean)
-        return _measurement_of(self.data, self.iterations)
+        return _measurement(self.data, self.iterations)
 
     def of_samples_not_kept(self) -> SampleStatistics | None:
         """Return the statistics of samples that the file does not have; None where it has them."""
@@ -176,7 +176,7 @@ class Stats(_Data):
         )
 
 
-def _measurement_of(samples: Sequence[float], iterations: int) -> Measurement:
+def _measurement(samples: Sequence[float], iterations: int) -> Measurement:
     return Measurement(
         len(samples), iterations, median(samples), min(samples), max(samples), fmean(samples)
     )
@@ -366,7 +366,7 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
         file = BenchmarkFile.model_validate({**content, "name": name, "digest": "", "records": ()})
         file = _keep_last_attempts(file)
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
-        return file.model_copy(update={"records": records, "digest": _digest_of(file)})
+        return file.model_copy(update={"records": records, "digest": _file_digest(file)})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         fault = _describe_fault(error, content)
         raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {fault}.") from error
@@ -409,7 +409,7 @@ def launches_of(file: BenchmarkFile) -> list[BenchmarkFile]:
         changes = {
             "benchmarks": benchmarks_by_process[moment],
             "made": moment,
-            "digest": _hash_of(f"{file.digest} {moment.isoformat()}"),
+            "digest": _hash(f"{file.digest} {moment.isoformat()}"),
             "dlbench": None,
             "records": (),
         }
@@ -476,10 +476,10 @@ def _benchmark_fault(error: ValidationError, content: Any) -> str:
     return f"{where}: {key}: {message}" if key else f"{where}: {message}"
 
 
-def _digest_of(file: BenchmarkFile) -> str:
+def _file_digest(file: BenchmarkFile) -> str:
     """Return a digest of the time and the measurements of a file's foreign benchmarks alone."""
     measured = sorted((name, repr(measurement)) for name, measurement in file.measurements.items())
-    return _hash_of(json.dumps([file.made.isoformat(), measured]))
+    return _hash(json.dumps([file.made.isoformat(), measured]))
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -561,9 +561,9 @@ def clean_name(text: str, longest: int = LONGEST_NAME) -> str:
     if clean == text and len(text) <= longest:
         return text
     if len(clean) + 9 <= longest:
-        return f"{clean}~{_hash_of(text)[:8]}"
+        return f"{clean}~{_hash(text)[:8]}"
     half = (longest - 10) // 2
-    return f"{clean[:half]}~{_hash_of(text)[:8]}~{clean[-half:]}"
+    return f"{clean[:half]}~{_hash(text)[:8]}~{clean[-half:]}"
 
 
 def launch_key(record: Record) -> tuple[object, ...]:
@@ -586,7 +586,7 @@ def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
     if not cpu.model:
         return UNKNOWN_MACHINE
     system = [machine_info.get(key) for key in ("machine", "system")]
-    return "pb-" + _hash_of(json.dumps([*system, *cpu], default=str))[:9]
+    return "pb-" + _hash(json.dumps([*system, *cpu], default=str))[:9]
 
 
 class Imported(NamedTuple):
@@ -683,21 +683,21 @@ def without_stored(imported: Imported, stored: Iterable[Record]) -> Imported:
     sessions = Sessions()
     stored_launches = grouped(stored, lambda record: (record.run, record.launch))
     for (run_id, _), records in stored_launches.items():
-        sessions.add(records[0].started, run_id, _measurements_of(records))
+        sessions.add(records[0].started, run_id, _record_measurements(records))
     kept: list[Record] = []
     for records in grouped(imported.records, lambda record: record.launch).values():
-        repeated = sessions.repeated(records[0].started, _measurements_of(records))
+        repeated = sessions.repeated(records[0].started, _record_measurements(records))
         kept += [record for record in records if record.cell.network not in repeated]
     plan = tuple(dict.fromkeys(record.cell for record in kept))
     return imported._replace(run=replace(imported.run, plan=plan), records=tuple(kept))
 
 
-def _measurements_of(records: Iterable[Record]) -> dict[str, Measurement]:
+def _record_measurements(records: Iterable[Record]) -> dict[str, Measurement]:
     measured = {}
     for record in records:
         outcome = record.outcome
         if outcome.samples_ns:
-            measurement = _measurement_of(outcome.step_seconds(), outcome.steps_per_sample)
+            measurement = _measurement(outcome.step_seconds(), outcome.steps_per_sample)
         elif outcome.statistics is not None:
             statistics = outcome.statistics
             measurement = Measurement(
@@ -797,7 +797,7 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     first = files[0]
     digest = first.digest
     if len(files) > 1:
-        digest = _hash_of("".join(file.digest for file in files))
+        digest = _hash("".join(file.digest for file in files))
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
     records = [
         _foreign_record(benchmark, file, launch, run_id, version)
@@ -869,10 +869,10 @@ def _foreign_record(
             parity=Parity(
                 "unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0
             ),
-            software={FOREIGN_KEY: _with_words_for_infinity(kept)},
+            software={FOREIGN_KEY: _replace_infinities(kept)},
         ),
         machine=file.fingerprint,
-        environment=_hash_of(file.interpreter)[:12],
+        environment=_hash(file.interpreter)[:12],
         interpreter=file.interpreter,
         protocol=Protocol(),
         started=file.made,
@@ -881,16 +881,16 @@ def _foreign_record(
     )
 
 
-def _with_words_for_infinity(value: Any) -> Any:
+def _replace_infinities(value: Any) -> Any:
     """Return plain JSON types with the words "nan", "inf" and "-inf" for those numbers."""
     if isinstance(value, dict):
-        return {key: _with_words_for_infinity(item) for key, item in value.items()}
+        return {key: _replace_infinities(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_words_for_infinity(item) for item in value]
+        return [_replace_infinities(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
-def _hash_of(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
