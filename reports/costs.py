@@ -24,7 +24,7 @@ from dlbench.reports.results.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.results.statistics import Summary, clearly_slower, combination
 
 STEPS = (10, 1_000, 100_000)
-NOTHING = "No cell here has a time and the seconds of its start."
+NOTHING = "None of these cells has a time and the seconds of its start."
 _PARTS = ("import", "prepare", "first_step")
 _LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
 _LEGEND = (
@@ -39,7 +39,7 @@ _OR = "x or y: the intervals do not say which takes less; the first has the lowe
 
 
 class Cost(NamedTuple):
-    """A row at a place, beside the others there."""
+    """A row at a place, compared with the others there."""
 
     cell: CellResult
     least: frozenset[object]

@@ -249,7 +249,7 @@ def _notes(explained: dict[str, Any]) -> list[str]:
 def _slowdown_note(explained: dict[str, Any]) -> str:
     if explained["on_device"]:
         consequence = (
-            "kernel times hold, but without it the device is idle less often than it seems here."
+            "kernel times hold, but without it the device is idle less often than it seems."
         )
     else:
         operators = "functions" if _is_of_python(explained) else "operators"

@@ -20,7 +20,7 @@ from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 
 _SHOWN = ("start", "import", "build", "first step", "warm-up", "timed", "check")
-_OLDER = "No launch here has the times of its phases; `dlbench run` keeps them."
+_OLDER = "None of these launches has the times of its phases; `dlbench run` keeps them."
 _LEGEND = (
     "p: threads. Seconds, medians over launches. beside: all but the timed steps.",
     (

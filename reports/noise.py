@@ -45,7 +45,9 @@ _NOTICEABLE = 0.01
 _MATTERING = 0.25
 """A cause with this part of the variance, or more, is named in a sentence."""
 _SENTENCES = 6
-_NOTHING = f"No cell here has {ENOUGH_LAUNCHES} launches; fewer do not show how launches differ."
+_NOTHING = (
+    f"None of these cells has {ENOUGH_LAUNCHES} launches; fewer do not show how launches differ."
+)
 _LEGEND = (
     (
         "p: threads; ±: standard deviation of the launches' medians. The next four columns divide "

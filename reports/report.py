@@ -161,7 +161,7 @@ class Report(Generic[Content]):
         if self.quantities and options.quantity not in self.quantities:
             choices = ", ".join(self.quantities)
             raise ReportError(
-                f"There is no quantity {options.quantity!r} to show here; choose one of {choices}."
+                f"There is no quantity {options.quantity!r} to show; choose one of {choices}."
             )
 
     def as_data(self, content: Content) -> Any:

@@ -175,7 +175,7 @@ def _comparison(
         if not cell.shown:
             fields.append(0)
         elif other is None or not other.shown:
-            fields.append((MISSING, "", "the reference has no number here"))
+            fields.append((MISSING, "", "the reference has no number for this cell"))
         else:
             pairs.setdefault((cell.row, cell.column), []).append((cell, other))
             fields.append(_times([(cell, other)]))
