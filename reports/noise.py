@@ -109,7 +109,7 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     for (machine, cell, _), indices in indices_by_cell.items():
         if len(indices) < ENOUGH_LAUNCHES:
             continue
-        variances = [_variance_at(indices, logs) for logs in series]
+        variances = [_series_variance(indices, logs) for logs in series]
         records_of_cell = [timed[index] for index in indices]
         host = hosts.get(machine)
         fits = (
@@ -119,7 +119,7 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     return sorted(noises, key=_matrix_order)
 
 
-def _variance_at(indices: Sequence[int], logs: Sequence[float]) -> float:
+def _series_variance(indices: Sequence[int], logs: Sequence[float]) -> float:
     return variance([logs[index] for index in indices])
 
 
